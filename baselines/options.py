@@ -18,6 +18,11 @@ type Precision = Literal["float32", "bfloat16", "float16"]
 type Store = Literal["float32", "float16"]
 
 
+def about(option: str) -> Meta:
+    """What the schema says about an option."""
+    return Meta(description=option)
+
+
 def never(why: str, *groups: tuple[str, ...]) -> dict[str, Any]:
     """The rule that a system has none of these groups of options whole; ``why`` is what the user reads."""
     return {"description": why, "not": {"anyOf": [{"required": [*group]} for group in groups]}}
@@ -48,7 +53,7 @@ class Options(Document, frozen=True, kw_only=True):
 
     RULES: ClassVar[tuple[dict[str, Any], ...]] = ()
 
-    depth: Annotated[Depth, Meta(description="Passages in the run for a query.")]
+    depth: Annotated[Depth, about("Passages in the run for a query.")]
 
     def as_json(self) -> dict[str, Any]:
         """The options that are not the defaults, as a config has them."""
@@ -62,9 +67,9 @@ class Bm25(Options, frozen=True, kw_only=True):
 
     k1: Positive = K1
     b: Share = B
-    tune: Annotated[bool, Meta(description="Choose k1 and b by RR@10 on the validation queries.")] = False
+    tune: Annotated[bool, about("Choose k1 and b by RR@10 on the validation queries.")] = False
     rm3: Annotated[
-        bool, Meta(description="Expand queries by RM3 with Anserini's defaults: 10 terms of 10 passages, weight 0.5.")
+        bool, about("Expand queries by RM3 with Anserini's defaults: 10 terms of 10 passages, weight 0.5.")
     ] = False
 
 
@@ -94,76 +99,67 @@ class Trained(Options, frozen=True, kw_only=True):
 
     backbone: Annotated[
         Text | SmallBackbone,
-        Meta(
-            description="Any pretrained transformer by Hub id or folder, or the sizes of a small one that is made from "
+        about(
+            "Any pretrained transformer by Hub id or folder, or the sizes of a small one that is made from "
             "the release's passages."
         ),
     ]
     strict: Annotated[
-        bool,
-        Meta(
-            description="Leave out the test queries of all other shifts too, and every text of a test or validation "
-            "query."
-        ),
+        bool, about("Leave out the test queries of all other shifts too, and every text of a test or validation query.")
     ] = False
-    random_weights: Annotated[bool, Meta(description="Use the backbone's shape and vocabulary, not its weights.")] = (
-        False
-    )
-    steps: Annotated[Count | None, Meta(description="Updates of the weights.")] = None
-    epochs: Annotated[Positive | None, Meta(description="Passes over the judged pairs, instead of steps.")] = None
-    batch_size: Annotated[Depth, Meta(description="Queries in a step, over all GPUs.")]
+    random_weights: Annotated[bool, about("Use the backbone's shape and vocabulary, not its weights.")] = False
+    steps: Annotated[Count | None, about("Updates of the weights.")] = None
+    epochs: Annotated[Positive | None, about("Passes over the judged pairs, instead of steps.")] = None
+    batch_size: Annotated[Depth, about("Queries in a step, over all GPUs.")]
     learning_rate: Positive
-    warmup: Annotated[Share, Meta(description="Share of the steps during which the learning rate rises.")]
+    warmup: Annotated[Share, about("Share of the steps during which the learning rate rises.")]
     schedule: Annotated[
-        Literal["linear", "constant"],
-        Meta(description="Of the learning rate after its rise: linear to 0, or constant."),
+        Literal["linear", "constant"], about("Of the learning rate after its rise: linear to 0, or constant.")
     ] = "linear"
     weight_decay: Weight = 0.0
-    scale: Annotated[Positive, Meta(description="What similarities are multiplied by before the softmax.")] = 1.0
-    precision: Annotated[Precision, Meta(description="Of training on a GPU.")] = "float32"
+    scale: Annotated[Positive, about("What similarities are multiplied by before the softmax.")] = 1.0
+    precision: Annotated[Precision, about("Of training on a GPU.")] = "float32"
     compile: Annotated[
         bool,
-        Meta(
-            description="Train with the transformer's layers compiled by torch.compile on a GPU; on a CPU they stay as "
-            "they are."
+        about(
+            "Train with the transformer's layers compiled by torch.compile on a GPU; on a CPU they stay as they are."
         ),
     ] = False
     loader_processes: Annotated[
         int, Meta(ge=0, le=1024, description="Processes that make the batches; with 0 the training process does it.")
     ] = 0
-    negatives: Annotated[Number, Meta(description="For each query, besides the other passages of the batch.")]
+    negatives: Annotated[Number, about("For each query, besides the other passages of the batch.")]
     negatives_from: Annotated[
-        Literal["bm25", "random"], Meta(description="The release's negatives (bm25), or all passages (random).")
+        Literal["bm25", "random"], about("The release's negatives (bm25), or all passages (random).")
     ] = "bm25"
     mine_every: Annotated[
         Count | None,
-        Meta(
-            description="Steps after which the model's own best-ranked passages that are not judged become the "
+        about(
+            "Steps after which the model's own best-ranked passages that are not judged become the "
             "negatives, again and again."
         ),
     ] = None
-    mine_depth: Annotated[Depth, Meta(description="How many passages are ranked for that.")] = 200
+    mine_depth: Annotated[Depth, about("How many passages are ranked for that.")] = 200
     teacher: Annotated[
-        str | None,
-        Meta(description="Hub id or folder: a cross-encoder for margin_mse, a late-interaction model for kl."),
+        str | None, about("Hub id or folder: a cross-encoder for margin_mse, a late-interaction model for kl.")
     ] = None
     distillation: Annotated[
         Literal["margin_mse", "kl"] | None,
-        Meta(
-            description="Learn the teacher's margins, or its distribution over the passages of the batch, instead of "
+        about(
+            "Learn the teacher's margins, or its distribution over the passages of the batch, instead of "
             "the judgements."
         ),
     ] = None
     evaluate_every: Annotated[
-        Count | None, Meta(description="Steps between evaluations on the validation queries; the best model is kept.")
+        Count | None, about("Steps between evaluations on the validation queries; the best model is kept.")
     ] = None
-    patience: Annotated[Count | None, Meta(description="Evaluations without a gain after which training ends.")] = None
-    checkpoint_every: Annotated[Count, Meta(description="Steps that a killed training may lose.")]
-    query_length: Annotated[Tokens | None, Meta(description="Tokens.")] = None
-    passage_length: Annotated[Tokens | None, Meta(description="Tokens.")] = None
+    patience: Annotated[Count | None, about("Evaluations without a gain after which training ends.")] = None
+    checkpoint_every: Annotated[Count, about("Steps that a killed training may lose.")]
+    query_length: Annotated[Tokens | None, about("Tokens.")] = None
+    passage_length: Annotated[Tokens | None, about("Tokens.")] = None
     encode_batch: Depth | None = None
     encode_precision: Annotated[
-        Precision | None, Meta(description="Of encoding and re-ranking; by default float16 on a GPU, float32 on a CPU.")
+        Precision | None, about("Of encoding and re-ranking; by default float16 on a GPU, float32 on a CPU.")
     ] = None
 
 
@@ -176,7 +172,7 @@ class Static(Trained, frozen=True, kw_only=True):
         ),
     )
 
-    scale: Annotated[Positive, Meta(description="What cosines are multiplied by before the softmax.")] = 20.0
+    scale: Annotated[Positive, about("What cosines are multiplied by before the softmax.")] = 20.0
 
 
 class Biencoder(Trained, frozen=True, kw_only=True):
@@ -190,18 +186,16 @@ class Splade(Trained, frozen=True, kw_only=True):
 
     RULES = (never("distillation replaces the loss that share is of", ("distillation", "share")),)
 
-    pooling: Annotated[Literal["max", "sum"], Meta(description="Of a term's weights over the tokens of a text.")] = (
-        "max"
-    )
+    pooling: Annotated[Literal["max", "sum"], about("Of a term's weights over the tokens of a text.")] = "max"
     share: Annotated[
         Count | None,
-        Meta(
-            description="Train with the loss of naver/splade: queries whose positives compete with each other, as "
+        about(
+            "Train with the loss of naver/splade: queries whose positives compete with each other, as "
             "those of one GPU of the authors'; if left out, all passages of the batch do."
         ),
     ] = None
-    passage_flops: Annotated[Weight, Meta(description="Greatest weight of the FLOPS regulariser of passages.")]
-    query_flops: Annotated[Weight, Meta(description="The same of queries.")]
+    passage_flops: Annotated[Weight, about("Greatest weight of the FLOPS regulariser of passages.")]
+    query_flops: Annotated[Weight, about("The same of queries.")]
     flops_warmup: Annotated[
         float, Meta(gt=0, le=1, description="Share of the steps during which these weights rise, quadratically.")
     ] = 1 / 3
@@ -219,24 +213,21 @@ class Colbert(Trained, frozen=True, kw_only=True):
     )
 
     distillation: Literal["margin_mse"] | None = None
-    in_batch_negatives: Annotated[
-        bool, Meta(description="Whether the passages of other queries of the batch are negatives.")
-    ] = True
+    in_batch_negatives: Annotated[bool, about("Whether the passages of other queries of the batch are negatives.")] = (
+        True
+    )
     similarity: Annotated[
-        Literal["cosine", "l2"],
-        Meta(description="Of two tokens in training: cosine, or l2, the negative squared distance."),
+        Literal["cosine", "l2"], about("Of two tokens in training: cosine, or l2, the negative squared distance.")
     ] = "cosine"
     engine: Annotated[
-        Literal["exact", "plaid"] | None, Meta(description="If left out, plaid from a million passages on, else exact.")
+        Literal["exact", "plaid"] | None, about("If left out, plaid from a million passages on, else exact.")
     ] = None
-    dimensions: Annotated[Tokens, Meta(description="Of a token's vector.")]
-    query_length: Annotated[Tokens, Meta(description="Tokens.")]
-    passage_length: Annotated[Tokens, Meta(description="Tokens.")]
-    expand_queries: Annotated[
-        bool, Meta(description="Fill queries up to query_length with [MASK] tokens that match too.")
-    ] = False
+    dimensions: Annotated[Tokens, about("Of a token's vector.")]
+    query_length: Annotated[Tokens, about("Tokens.")]
+    passage_length: Annotated[Tokens, about("Tokens.")]
+    expand_queries: Annotated[bool, about("Fill queries up to query_length with [MASK] tokens that match too.")] = False
     markers: Markers | None = None
-    skip_punctuation: Annotated[bool, Meta(description="Leave the vectors of punctuation out of passages.")] = False
+    skip_punctuation: Annotated[bool, about("Leave the vectors of punctuation out of passages.")] = False
     store: Store | None = None
 
 
@@ -245,27 +236,25 @@ class Monobert(Trained, frozen=True, kw_only=True):
 
     RULES = (never("monobert has neither distillation nor mined negatives", ("distillation",), ("mine_every",)),)
 
-    candidates: Annotated[Depth, Meta(description="Passages of BM25 that are re-ranked.")]
-    k1: Annotated[Positive, Meta(description="Of that BM25.")] = K1
-    b: Annotated[Share, Meta(description="Of that BM25.")] = B
-    tune: Annotated[bool, Meta(description="Choose k1 and b of that BM25 by RR@10 on the validation queries.")] = False
-    pair_length: Annotated[Tokens, Meta(description="Tokens of query and passage together.")]
+    candidates: Annotated[Depth, about("Passages of BM25 that are re-ranked.")]
+    k1: Annotated[Positive, about("Of that BM25.")] = K1
+    b: Annotated[Share, about("Of that BM25.")] = B
+    tune: Annotated[bool, about("Choose k1 and b of that BM25 by RR@10 on the validation queries.")] = False
+    pair_length: Annotated[Tokens, about("Tokens of query and passage together.")]
     in_batch_negatives: Annotated[
-        Number, Meta(description="Passages of other queries of the batch that each query is paired with.")
+        Number, about("Passages of other queries of the batch that each query is paired with.")
     ] = 1
 
 
 class Recipe(Document, frozen=True, kw_only=True):
     """Queries that a T5 writes for the passages of a dataset: training queries, or more text for the passages."""
 
-    model: Annotated[Text, Meta(description="Hub id or folder of a sequence-to-sequence model.")]
-    queries: Annotated[Count, Meta(description="Drawn for each passage.")]
-    top_k: Annotated[Count, Meta(description="Tokens that the next one is drawn from.")]
-    top_p: Annotated[Share, Meta(description="Share of the probability that these must have together.")] = 1.0
-    passages: Annotated[
-        Count | None, Meta(description="That queries are written for, drawn at random; all if left out.")
-    ] = None
-    expand: Annotated[bool, Meta(description="Give the passages the queries as a field, queries.")] = False
+    model: Annotated[Text, about("Hub id or folder of a sequence-to-sequence model.")]
+    queries: Annotated[Count, about("Drawn for each passage.")]
+    top_k: Annotated[Count, about("Tokens that the next one is drawn from.")]
+    top_p: Annotated[Share, about("Share of the probability that these must have together.")] = 1.0
+    passages: Annotated[Count | None, about("That queries are written for, drawn at random; all if left out.")] = None
+    expand: Annotated[bool, about("Give the passages the queries as a field, queries.")] = False
 
 
 SYSTEMS: dict[str, type[Options]] = {
