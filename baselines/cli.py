@@ -71,7 +71,8 @@ def run_grid(
     from eval_kit.search.examples import refuse_without_negatives
     from eval_kit.search.gpus import instead_of_bfloat16, refuse_unseen_gpus
 
-    check_names(shift or [])
+    shifts, seeds = list(dict.fromkeys(shift or ())), list(dict.fromkeys(seed or (0,)))
+    check_names(shifts)
     of_card = None
     if runner is Runner.local:
         refuse_unseen_gpus()
@@ -89,15 +90,8 @@ def run_grid(
     cells = []
     for name, systems in systems_of.items():
         plan = config.read(name)
-        cells += grid.cells(
-            systems,
-            opened_release,
-            out,
-            list(dict.fromkeys(shift or ())) or plan.shifts,
-            list(dict.fromkeys(seed or (0,))),
-            control=plan.control,
-            variations=plan.variations,
-        )
+        only = shifts or plan.shifts
+        cells += grid.cells(systems, opened_release, out, only, seeds, plan.control, plan.variations)
     if len({cell.name for cell in cells}) < len(cells):
         raise UserError(f"--config: {' and '.join(configs)} train the same cells; run each with an --out of its own")
     workers = workers or local.most_workers(threads, processes)

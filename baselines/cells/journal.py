@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -125,13 +125,10 @@ def read(folder: Path) -> State:
 def lock(folder: Path) -> Iterator[bool]:
     """Lock the cell and yield True, or False at once if another process has it. A killed owner's lock is released."""
     file_lock = FileLock(folder / ".lock")
-    try:
+    with suppress(Timeout):
         file_lock.acquire(blocking=False)
-    except Timeout:
-        yield False
-        return
     try:
-        yield True
+        yield file_lock.is_locked
     finally:
         file_lock.release()
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +90,11 @@ def tune(release: Release, folder: Path, progress: Report | None = None) -> tupl
     qrels = release.qrels("validation").filter(pl.col("relevance") >= 1)
     relevant = dict(qrels.group_by("query_id").agg(pl.col("passage_id")).iter_rows())
     figures: dict[tuple[float, float], float] = {}
-    for k1 in K1:
-        for b in B:
-            hits = Bm25(k1, b).search(queries, folder, CUTOFF)
-            figures[k1, b] = sum(_reciprocal_rank(ranking, relevant.get(query, ())) for query, ranking in hits)
-            if progress is not None:
-                progress({"step": len(figures), "steps": len(K1) * len(B)})
+    for k1, b in product(K1, B):
+        hits = Bm25(k1, b).search(queries, folder, CUTOFF)
+        figures[k1, b] = sum(_reciprocal_rank(ranking, relevant.get(query, ())) for query, ranking in hits)
+        if progress is not None:
+            progress({"step": len(figures), "steps": len(K1) * len(B)})
     return max(figures, key=lambda point: figures[point])
 
 
