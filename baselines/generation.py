@@ -147,7 +147,8 @@ def _write_training(pairs: Iterable[tuple[Document, list[str]]], folder: Path, s
     held_out = np.random.default_rng([seed, 1])
     count = 0
     with ExitStack() as stack:
-        files = {name: stack.enter_context((folder / name).open("w", encoding="utf-8")) for name in _FILES}
+        names = ("corpus.jsonl", "queries.jsonl", "qrels/train.tsv", "qrels/dev.tsv")
+        files = {name: stack.enter_context((folder / name).open("w", encoding="utf-8")) for name in names}
         for split in ("train", "dev"):
             files[f"qrels/{split}.tsv"].write(f"{HEADER}\n")
         for number, ((passage, title, text), queries) in enumerate(pairs):
@@ -159,9 +160,6 @@ def _write_training(pairs: Iterable[tuple[Document, list[str]]], folder: Path, s
                 files["queries.jsonl"].write(_line(_id=f"genq{count}", text=query))
                 files[f"qrels/{split}.tsv"].write(f"genq{count}\t{passage}\t1\n")
     return count
-
-
-_FILES = ("corpus.jsonl", "queries.jsonl", "qrels/train.tsv", "qrels/dev.tsv")
 
 
 def _write_expanded(pairs: Iterable[tuple[Document, list[str]]], folder: Path, source: Path) -> int:

@@ -1,6 +1,5 @@
 """Dense bi-encoder: the [CLS] vectors of query and passage, compared by dot product (Karpukhin et al., 2020)."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -33,14 +32,14 @@ def build(session: Session, mini_batch: int | None) -> Parts:
         pooling = Pooling(encoder.get_embedding_dimension(), "cls")
         model = SentenceTransformer(modules=[encoder, pooling], similarity_fn_name="dot")
     by_length(model)
-    losses: dict[str | None, Callable[[], Any]] = {
-        "margin_mse": lambda: MarginMSELoss(model),
-        "kl": lambda: in_batch(DistillKLDivLoss)(model, teacher_temperature=TEACHER_TEMPERATURE),
-        None: lambda: MultipleNegativesRankingLoss(
+    if options.distillation == "margin_mse":
+        loss: Any = MarginMSELoss(model)
+    elif options.distillation == "kl":
+        loss = in_batch(DistillKLDivLoss)(model, teacher_temperature=TEACHER_TEMPERATURE)
+    else:
+        loss = MultipleNegativesRankingLoss(
             model, scale=options.scale, similarity_fct=dot_score, gather_across_devices=processes() > 1
-        ),
-    }
-    loss = losses[options.distillation]()
+        )
     return session.parts(model, cached(loss, mini_batch) if mini_batch else loss, SentenceTransformerTrainer)
 
 

@@ -5,7 +5,6 @@ v2, 2021) or their sum (``sum``: Formal et al., SIGIR 2021). With ``share`` the 
 (:func:`baselines.training.losses.in_batch_pairwise`), else sentence-transformers', over all passages of the batch.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -42,20 +41,21 @@ def build(session: Session, mini_batch: int | None) -> Parts:
         model = SparseEncoder(modules=[encoder, SpladePooling(options.pooling)], similarity_fn_name="dot")
     greatest_first(model)
     by_length(model)
-    losses: dict[str | None, Callable[[], Any]] = {
-        "margin_mse": lambda: SparseMarginMSELoss(model),
-        "kl": lambda: in_batch(SparseDistillKLDivLoss)(model, temperature=1.0, teacher_temperature=TEACHER_TEMPERATURE),
-        None: lambda: SparseMultipleNegativesRankingLoss(
+    if options.distillation == "margin_mse":
+        ranking: Any = SparseMarginMSELoss(model)
+    elif options.distillation == "kl":
+        ranking = in_batch(SparseDistillKLDivLoss)(model, temperature=1.0, teacher_temperature=TEACHER_TEMPERATURE)
+    elif options.share is not None:
+        ranking = in_batch_pairwise(options.share)
+    else:
+        ranking = SparseMultipleNegativesRankingLoss(
             model, scale=options.scale, similarity_fct=dot_score, gather_across_devices=processes() > 1
-        ),
-    }
-    if options.share is not None:
-        losses[None] = partial(in_batch_pairwise, options.share)
+        )
     flops = gathered_flops(model) if processes() > 1 else None
     splade = partial(CachedSpladeLoss, mini_batch_size=mini_batch) if mini_batch else SpladeLoss
     loss = splade(
         model,
-        losses[options.distillation](),
+        ranking,
         document_regularizer_weight=options.passage_flops,
         query_regularizer_weight=options.query_flops,
         document_regularizer=flops,
