@@ -25,6 +25,7 @@ class Session:
     """One training of a cell.
 
     Attributes:
+        cell: whose model is trained.
         judged: the training queries with their passages.
         dataset: the examples, with texts or token ids made as they are read.
         sha256: over the ids of all examples.
