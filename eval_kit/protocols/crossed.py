@@ -8,11 +8,9 @@ import polars as pl
 
 from eval_kit import plots
 from eval_kit.measures.definitions import parse
-from eval_kit.release import Release
 from eval_kit.results import Figure
 from eval_kit.stats import crossed
 from eval_kit.stats.losses import Correlation, correlations, holm_corrected
-from eval_kit.stats.similarity import jaccard_of_counts, word_counts
 from eval_kit.tables.table import Cell, Column, Table, interval, loss, number_columns, significance
 
 NAME = "crossed"
@@ -58,25 +56,6 @@ def losses(comparison: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     )
     by_cluster = pl.concat(parts).rename({"part": "cluster"})
     return holm_corrected(table, ["measure"]), holm_corrected(by_cluster, ["measure"])
-
-
-def similarities(release: Release) -> pl.DataFrame:
-    """The similarity of each cluster's queries to all others', by their words (ECIR 2023 §5.2).
-
-    Returns:
-        ``cluster`` and ``jaccard``, weighted (:func:`eval_kit.stats.similarity.weighted_jaccard`).
-    """
-    table = release.table(NAME, "train")
-    every = word_counts(table["text"])
-    rows = []
-    for (cluster,), group in table.group_by("cluster", maintain_order=True):
-        counts = word_counts(group["text"])
-        others = every.join(counts, on="word", how="left").select(
-            "word", pl.col("count") - pl.col("count_right").fill_null(0)
-        )
-        totals = (int(side["count"].sum()) for side in (counts, others))
-        rows.append((cluster, jaccard_of_counts([(counts, others)], *totals)))
-    return pl.DataFrame(rows, {"cluster": pl.String, "jaccard": pl.Float64}, orient="row")
 
 
 def correlation(parts: pl.DataFrame) -> Correlation:

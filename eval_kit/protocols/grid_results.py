@@ -19,6 +19,7 @@ from eval_kit.runs.names import Cell, grid, named, run_name
 from eval_kit.shift import Shift
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats.losses import MARGIN
+from eval_kit.stats.similarity import by_cluster
 from eval_kit.tables.table import Table
 
 SIGNIFICANCE = (
@@ -152,7 +153,7 @@ def protocols(
     matrices: dict[str, pl.DataFrame] = {}
     clusters: dict[str, list[str]] = {}
     overall: dict[str, pl.DataFrame] = {}
-    by_cluster: pl.DataFrame | None = None
+    of_clusters: pl.DataFrame | None = None
     for shift in dict.fromkeys(cell.shift for cell in cells.values()):
         of_shift = values.filter(pl.col("shift") == shift)
         clusters[shift] = SHIFTS[shift].parts(release)
@@ -160,7 +161,8 @@ def protocols(
         matrices[shift] = in_out.matrix(of_shift)
         if shift == crossed.NAME:
             losses, parts = crossed.losses(SHIFTS[shift].roles(of_shift, release))
-            by_cluster = parts.join(crossed.similarities(release), on="cluster", how="left", maintain_order="left")
+            jaccard = by_cluster(release, shift, splits=["train"]).select("cluster", "jaccard")
+            of_clusters = parts.join(jaccard, on="cluster", how="left", maintain_order="left")
         else:
             losses = in_out.losses(of_shift, SHIFTS[shift], release, seed)
         if SHIFTS[shift].clustered:
@@ -169,7 +171,7 @@ def protocols(
         results[shift] = losses.join(trained_on, on=trained_on.columns[:-1], how="left", maintain_order="left")
     provenance = {**scores.provenance, "seed": seed}
     return Protocols(
-        values, results, matrices, _means_of_untrained(scores, untrained), clusters, provenance, overall, by_cluster
+        values, results, matrices, _means_of_untrained(scores, untrained), clusters, provenance, overall, of_clusters
     )
 
 

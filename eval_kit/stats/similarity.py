@@ -35,8 +35,7 @@ def weighted_jaccard(source: pl.Series, target: pl.Series) -> float:
     Raises:
         ValueError: a side without any word.
     """
-    words = word_counts(source), word_counts(target)
-    return jaccard_of_counts([words], *(int(side["count"].sum()) for side in words))
+    return _jaccard(word_counts(source), word_counts(target))
 
 
 def word_counts(texts: pl.Series) -> pl.DataFrame:
@@ -67,6 +66,10 @@ def jaccard_of_counts(
         smaller = pl.min_horizontal(pl.col("count") * target_total, pl.col("count_right") * source_total)
         least += int(both.select(smaller.sum()).item())
     return least / (2 * source_total * target_total - least)  # Σ max = Σ S + Σ T - Σ min
+
+
+def _jaccard(source: pl.DataFrame, target: pl.DataFrame) -> float:
+    return jaccard_of_counts([(source, target)], int(source["count"].sum()), int(target["count"].sum()))
 
 
 def mean_dot(queries: Matrix, training: Matrix) -> Floats:
@@ -119,22 +122,24 @@ def by_cluster(
         UserError: the release has no such tables or clusters, a query has no vector, or a vector is zero.
     """
     clusters = _clusters(release, shift, splits)
-    sums = _unit_sums(clusters, vectors)
-    rows = []
+    if len(clusters) == 1:
+        raise UserError(f"{shift}: has only the cluster {next(iter(clusters))}, and nothing to compare it with")
+    words, sums = {}, {}
     for cluster, queries in clusters.items():
-        outside = [name for name in clusters if name != cluster]
-        if not outside:
-            raise UserError(f"{shift}: has only the cluster {cluster}, and nothing to compare it with")
-        outside_queries = pl.concat(clusters[name] for name in outside)
-        row = {
-            "cluster": cluster,
-            "n": queries.height,
-            "others": outside_queries.height,
-            "jaccard": weighted_jaccard(queries["text"], outside_queries["text"]),
-        }
+        words[cluster] = word_counts(queries["text"])
         if vectors is not None:
-            total = np.sum([sums[name] for name in outside], axis=0)
-            row["cosine"] = float(sums[cluster] @ total) / (queries.height * outside_queries.height)
+            sums[cluster] = _sum(vectors.of(queries["query_id"]), unit=True)
+    all_words = pl.concat(words.values()).group_by("word").agg(pl.col("count").sum())
+    all_queries = sum(queries.height for queries in clusters.values())
+    rows = []
+    for cluster, own_words in words.items():
+        n, others = clusters[cluster].height, all_queries - clusters[cluster].height
+        rest = pl.col("count") - pl.col("count_right").fill_null(0)
+        other_words = all_words.join(own_words, on="word", how="left").select("word", rest)
+        row = {"cluster": cluster, "n": n, "others": others, "jaccard": _jaccard(own_words, other_words)}
+        if vectors is not None:
+            total = np.sum([sums[name] for name in clusters if name != cluster], axis=0)
+            row["cosine"] = float(sums[cluster] @ total) / (n * others)
         rows.append(row)
     return pl.DataFrame(rows)
 
@@ -188,12 +193,6 @@ def _clusters(release: Release, shift: str, splits: Sequence[str]) -> dict[str, 
     queries = pl.concat(table.select("query_id", "text", "cluster") for table in tables)
     queries = queries.unique(["query_id", "cluster"], keep="first", maintain_order=True)
     return {part["cluster"][0]: part for part in queries.partition_by("cluster", maintain_order=True)}
-
-
-def _unit_sums(clusters: dict[str, pl.DataFrame], vectors: Vectors | None) -> dict[str, Floats]:
-    if vectors is None:
-        return {}
-    return {name: _sum(vectors.of(queries["query_id"]), unit=True) for name, queries in clusters.items()}
 
 
 def _sum(values: Matrix, unit: bool = False) -> Floats:
