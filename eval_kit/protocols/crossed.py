@@ -10,11 +10,10 @@ from eval_kit import plots
 from eval_kit.measures.definitions import parse
 from eval_kit.results import Figure
 from eval_kit.stats import crossed
-from eval_kit.stats.losses import Correlation, correlations, holm_corrected
+from eval_kit.stats.losses import correlations, holm_corrected
 from eval_kit.tables.table import Cell, Column, Table, interval, loss, number_columns, significance
 
 NAME = "crossed"
-KINDS = ("spearman",)
 NOTE = (
     "crossed hold-outs: each query is In for the one model that saw its cluster without it, and Out for those that did "
     "not see its cluster; SE and SD are of Rel Loss, and count clusters and trainings as random draws"
@@ -58,14 +57,6 @@ def losses(comparison: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     return holm_corrected(table, ["measure"]), holm_corrected(by_cluster, ["measure"])
 
 
-def correlation(parts: pl.DataFrame) -> Correlation:
-    """Spearman's correlation of one system's losses with the clusters' ``jaccard``."""
-    pairs = parts.drop_nulls("rel_loss").select("jaccard", "rel_loss")
-    if pairs.is_empty():  # the system found nothing
-        pairs = pl.DataFrame({"jaccard": [0.0], "rel_loss": [0.0]})
-    return correlations(*pairs.to_numpy().T, kinds=KINDS)[KINDS[0]]
-
-
 def figure(parts: pl.DataFrame) -> Figure:
     """The main measure's loss on each cluster against the cluster's ``jaccard``, as :func:`tables` takes them."""
     main = parts["measure"][0]
@@ -86,7 +77,8 @@ def tables(whole: pl.DataFrame, parts: pl.DataFrame) -> Iterator[Table]:
         show = parse(str(measure)).show_as_ecir_2023
         lines: list[list[Cell | str]] = []
         for row in of_measure.iter_rows(named=True):
-            rho = correlation(by_cluster.filter(pl.col("system") == row["system"])).estimate
+            of_system = by_cluster.filter(pl.col("system") == row["system"]).drop_nulls("rel_loss")
+            rho = correlations(of_system["jaccard"], of_system["rel_loss"], kinds=["spearman"])["spearman"].estimate
             low, high = row["rel_loss_low"], row["rel_loss_high"]
             lines.append(
                 [

@@ -7,9 +7,7 @@ Functions take per-query values of grid runs, one row per value: ``system``, ``h
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
@@ -18,7 +16,11 @@ from eval_kit.shift import Shift
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats.losses import Floats, holm_corrected, paired_t_test, relative_losses
 
-type Pairs = dict[tuple[str, str], tuple[NDArray[np.float64], NDArray[np.float64]]]
+_PAIR = ("system", "measure", "part", "seed", "query_id")
+_MEANS = {
+    "inside": pl.col("value").filter(~pl.col("is_out")).mean(),
+    "out": pl.col("value").filter(pl.col("is_out")).mean(),
+}
 
 
 def matrix(values: pl.DataFrame) -> pl.DataFrame:
@@ -59,14 +61,16 @@ def losses(values: pl.DataFrame, shift: Shift, release: Release, seed: int = 0) 
     comparison = shift.roles(values, release)
     if shift.measures:
         comparison = comparison.filter(pl.col("measure").is_in(shift.measures))
+    if not shift.group:
+        comparison = comparison.with_columns(part=pl.lit(""))
+    parts = shift.parts(release) if shift.clustered else comparison["part"].unique(maintain_order=True)
     rows: list[dict[str, Any]] = []
-    for part, in_part in _by_part(comparison, shift, release):
-        pairs: Pairs = {}
-        for (system, measure), group in in_part.group_by("system", "measure", maintain_order=True):
+    for part in parts:
+        in_part = comparison.filter(pl.col("part") == part)
+        for (system, _), group in in_part.group_by("system", "measure", maintain_order=True):
             _check_coverage(group, f"{system}.{shift.name}", shift, release)
-            inside, out = (_by_seed(group.filter(pl.col("is_out") == is_out)) for is_out in (False, True))
-            pairs[str(system), str(measure)] = (inside, out)
-        rows += [part | row for row in _loss_rows(pairs, seed)]
+        names = {shift.group: part} if shift.group else {}
+        rows += [names | row for row in _loss_rows(in_part, seed)]
     if not rows:
         raise UserError(f"no run covers a test set of the {shift.name} shift")
     table = pl.DataFrame(rows)
@@ -84,10 +88,8 @@ def overall(values: pl.DataFrame, shift: str, release: Release, measure: str, se
     Returns:
         One row a system, with the columns of :func:`losses`; corrected over the systems.
     """
-    pairs = paired(values, shift, release).filter(pl.col("measure") == measure)
-    systems = pairs.partition_by("system", as_dict=True, maintain_order=True)
-    arrays = {(str(system), measure): in_and_out(group) for (system,), group in systems.items()}
-    return holm_corrected(pl.DataFrame(list(_loss_rows(arrays, seed))), ["measure"])
+    comparison = SHIFTS[shift].roles(values, release).filter(pl.col("measure") == measure)
+    return holm_corrected(pl.DataFrame(list(_loss_rows(comparison, seed))), ["measure"])
 
 
 def paired(values: pl.DataFrame, shift: str, release: Release) -> pl.DataFrame:
@@ -106,17 +108,9 @@ def paired(values: pl.DataFrame, shift: str, release: Release) -> pl.DataFrame:
     comparison = SHIFTS[shift].roles(values.filter(pl.col("shift") == shift), release)
     reciprocal = [name for name in comparison["measure"].unique() if parse(name).kind.ranks_from_value]
     rank = pl.when(pl.col("measure").is_in(reciprocal)).then(1 / pl.col("value"))
-    keys = ["system", "measure", "part", "seed", "query_id"]
-    return (
-        comparison.with_columns(rank=rank)
-        .group_by(keys, maintain_order=True)
-        .agg(
-            inside=pl.col("value").filter(~pl.col("is_out")).mean(),
-            out=pl.col("value").filter(pl.col("is_out")).mean(),
-            in_rank=pl.col("rank").filter(~pl.col("is_out")).median(),
-            out_rank=pl.col("rank").filter(pl.col("is_out")).median(),
-        )
-    )
+    in_rank, out_rank = (pl.col("rank").filter(pl.col("is_out") == is_out).median() for is_out in (False, True))
+    pairs = comparison.with_columns(rank=rank).group_by(_PAIR, maintain_order=True)
+    return pairs.agg(**_MEANS, in_rank=in_rank, out_rank=out_rank)
 
 
 def in_and_out(pairs: pl.DataFrame) -> tuple[Floats, Floats]:
@@ -132,16 +126,6 @@ def main_measure(results: pl.DataFrame) -> str:
     return next((str(measure) for measure in measures if not parse(measure).kind.lower_is_better), str(measures[0]))
 
 
-def _by_part(values: pl.DataFrame, shift: Shift, release: Release) -> Iterator[tuple[dict[str, str], pl.DataFrame]]:
-    """Each part that results are reported for, as column → value, with its rows."""
-    if not shift.group:
-        yield {}, values
-        return
-    parts = shift.parts(release) if shift.clustered else values["part"].unique(maintain_order=True)
-    for part in parts:
-        yield {shift.group: part}, values.filter(pl.col("part") == part)
-
-
 def _check_coverage(group: pl.DataFrame, grid: str, shift: Shift, release: Release) -> None:
     """Check that every model of a system has a value for every query of the group."""
     queries = group["query_id"].n_unique()
@@ -153,13 +137,12 @@ def _check_coverage(group: pl.DataFrame, grid: str, shift: Shift, release: Relea
             raise UserError(f"{grid}.{held_out}: does not cover {', '.join(group['test_set'].unique().sort())}")
 
 
-def _by_seed(values: pl.DataFrame) -> NDArray[np.float64]:
-    """(seeds, queries): each query's mean over models, queries in the order of their ids."""
-    means = values.group_by("seed", "query_id").agg(pl.col("value").mean()).sort("seed", "query_id")
-    return means["value"].to_numpy().reshape(values["seed"].n_unique(), -1)
-
-
-def _loss_rows(pairs: Pairs, seed: int) -> Iterator[dict[str, Any]]:
+def _loss_rows(comparison: pl.DataFrame, seed: int) -> Iterator[dict[str, Any]]:
+    """A row for each system and measure, over all queries; ``comparison`` is from :meth:`Shift.roles`."""
+    means = comparison.group_by(_PAIR, maintain_order=True).agg(**_MEANS)
+    pairs = {}
+    for (system, measure), group in means.group_by("system", "measure", maintain_order=True):
+        pairs[str(system), str(measure)] = in_and_out(group)
     for (system, measure), loss in relative_losses(pairs, seed=seed).items():
         test = paired_t_test(*pairs[system, measure])
         row: dict[str, Any] = {"system": system, "measure": measure}
