@@ -39,7 +39,7 @@ class Estimate:
         value: of the data as they are; None where it is undefined.
         low: lower end of the interval; None where there is no value or fewer than two pairs.
         high: upper end.
-        level: the share of intervals like this one that should hold the true value.
+        level: the share of intervals like this one that should hold the true value, :data:`LEVEL`.
         n: queries, or pairs.
         seeds: training seeds that were resampled too; 1 if there was nothing to resample.
         resamples: how many were drawn.
@@ -157,15 +157,13 @@ def holm_corrected(table: pl.DataFrame, family: list[str]) -> pl.DataFrame:
     return pl.concat(parts).sort("row").drop("row")
 
 
-def relative_loss(
-    inside: ArrayLike, out: ArrayLike, *, resamples: int = RESAMPLES, seed: int = 0, level: float = LEVEL
-) -> Loss:
+def relative_loss(inside: ArrayLike, out: ArrayLike, *, resamples: int = RESAMPLES, seed: int = 0) -> Loss:
     """In, Out and Rel Loss of one system on one test set: :func:`relative_losses` of a single entry."""
-    return relative_losses({"": (inside, out)}, resamples=resamples, seed=seed, level=level)[""]
+    return relative_losses({"": (inside, out)}, resamples=resamples, seed=seed)[""]
 
 
 def relative_losses[Key: Hashable](
-    pairs: Mapping[Key, tuple[ArrayLike, ArrayLike]], *, resamples: int = RESAMPLES, seed: int = 0, level: float = LEVEL
+    pairs: Mapping[Key, tuple[ArrayLike, ArrayLike]], *, resamples: int = RESAMPLES, seed: int = 0
 ) -> dict[Key, Loss]:
     """In, Out and Rel Loss with paired bootstrap intervals, for many systems and measures on one test set.
 
@@ -184,10 +182,9 @@ def relative_losses[Key: Hashable](
         pairs: In and Out of each entry, both (n,) or both (seeds, n), the queries in one order for all entries.
         resamples: how many to draw.
         seed: for the random numbers.
-        level: of the intervals (percentile).
 
     Raises:
-        ValueError: shapes that differ, no queries, values that are not finite, or a level outside 0..1.
+        ValueError: shapes that differ, no queries, or values that are not finite.
     """
     arrays = {key: _pair(*pair) for key, pair in pairs.items()}
     if len(sizes := {pair.shape[2] for pair in arrays.values()}) > 1:
@@ -202,12 +199,15 @@ def relative_losses[Key: Hashable](
         _, seeds, n = pair.shape
         of_seeds = means[:, start : start + 2 * seeds].reshape(-1, 2, seeds)
         start += 2 * seeds
-        of_draws = np.take_along_axis(of_seeds, _seed_draws(seeds, resamples, seed)[:, None], axis=2).mean(axis=2)
-        inside, out = pair.mean(axis=(1, 2))
+        seed_draws = np.random.default_rng([seed, 1]).integers(seeds, size=(resamples, seeds))
+        of_draws = np.take_along_axis(of_seeds, seed_draws[:, None], axis=2).mean(axis=2)
+        inside, out = map(float, pair.mean(axis=(1, 2)))
+        ratios = np.full(resamples, np.nan)
+        np.divide(of_draws[:, 0] - of_draws[:, 1], of_draws[:, 0], out=ratios, where=of_draws[:, 0] != 0)
         losses[key] = Loss(
-            _estimate(float(inside), of_draws[:, 0], level, n, seeds),
-            _estimate(float(out), of_draws[:, 1], level, n, seeds),
-            _estimate(_ratio(inside, out), _ratios(*of_draws.T), level, n, seeds),
+            _estimate(inside, of_draws[:, 0], n, seeds),
+            _estimate(out, of_draws[:, 1], n, seeds),
+            _estimate((inside - out) / inside if inside else None, ratios, n, seeds),
         )
     return losses
 
@@ -216,17 +216,11 @@ def mean_estimate(values: ArrayLike) -> Estimate:
     """The mean of values (n,) over queries, with its bootstrap interval."""
     column = np.asarray(values, np.float64)
     means = resampled_means(column[:, None], RESAMPLES, seed=0)[:, 0]
-    return _estimate(float(column.mean()), means, LEVEL, len(column), 1)
+    return _estimate(float(column.mean()), means, len(column))
 
 
 def correlations(
-    x: ArrayLike,
-    y: ArrayLike,
-    *,
-    kinds: Sequence[str] = KINDS,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    level: float = LEVEL,
+    x: ArrayLike, y: ArrayLike, *, kinds: Sequence[str] = KINDS, resamples: int = RESAMPLES, seed: int = 0
 ) -> dict[str, Correlation]:
     """Correlate losses with similarities (ECIR 2023 §5.2), or the scores of systems on two tests (CIKM 2022 §4.2).
 
@@ -240,23 +234,21 @@ def correlations(
         kinds: which of ``pearson``, ``spearman`` and ``kendall``.
         resamples: how many to draw.
         seed: for the random numbers.
-        level: of the intervals (percentile).
 
     Returns:
         By kind. The values are None where n is under 3 or a side is constant.
 
     Raises:
-        ValueError: an unknown kind, shapes that differ, no pairs, values that are not finite, or a level outside 0..1.
+        ValueError: not two plain lists of one length, or values that are not finite.
     """
-    if unknown := [kind for kind in kinds if kind not in KINDS]:
-        raise ValueError(f"unknown kind of correlation {unknown[0]!r}; there are {', '.join(KINDS)}")
-    pair = _pair(x, y)
-    if pair.shape[1] != 1:
-        raise ValueError("a correlation is of two plain lists")
-    left, right = pair[:, 0]
+    left, right = np.asarray(x, np.float64), np.asarray(y, np.float64)
+    if left.shape != right.shape or left.ndim != 1:
+        raise ValueError(f"a correlation is of two plain lists of one length, not of {left.shape} and {right.shape}")
+    if not np.isfinite([left, right]).all():
+        raise ValueError("values must be finite")
     n = len(left)
     if n < 3 or not (np.ptp(left) and np.ptp(right)):
-        nothing = _estimate(None, np.full(resamples, np.nan), level, n, 1)
+        nothing = _estimate(None, np.full(resamples, np.nan), n)
         return {kind: Correlation(kind, nothing, None) for kind in kinds}
     samples: dict[str, list[Floats]] = {kind: [] for kind in kinds}
     for rows in draws(n, resamples, seed):
@@ -269,13 +261,13 @@ def correlations(
     for kind in kinds:
         value = float(_BY_ROWS[kind](left, right, np.arange(n, dtype=np.int32)[None])[0])
         p = p_values.of_tau(left, right) if kind == "kendall" else p_values.of_r(value, n)
-        results[kind] = Correlation(kind, _estimate(value, np.concatenate(samples[kind]), level, n, 1), p)
+        results[kind] = Correlation(kind, _estimate(value, np.concatenate(samples[kind]), n), p)
     return results
 
 
 def draws(n: int, resamples: int, seed: int) -> Iterator[Draws]:
     """The resamples of n things: (some, n) row numbers at a time, a few MiB each; equal for equal arguments."""
-    rng = np.random.default_rng([seed, 0])  # [seed, 1] draws trainings: two streams from one seed
+    rng = np.random.default_rng([seed, 0])  # [seed, 1] draws the seeds of training: two streams from one seed
     at_once = max(1, _DRAWS_AT_ONCE // n)
     for start in range(0, resamples, at_once):
         yield rng.integers(n, size=(min(at_once, resamples - start), n), dtype=np.int32)
@@ -317,28 +309,12 @@ def _standardised(differences: Floats, scale: float) -> float | None:
     return float(differences.mean()) / spread if spread > _ROUNDING * scale else None
 
 
-def _seed_draws(seeds: int, resamples: int, seed: int) -> NDArray[np.int64]:
-    return np.random.default_rng([seed, 1]).integers(seeds, size=(resamples, seeds))
-
-
-def _ratio(inside: float, out: float) -> float | None:
-    return float((inside - out) / inside) if inside else None
-
-
-def _ratios(inside: Floats, out: Floats) -> Floats:
-    ratios = np.full(len(inside), np.nan)
-    np.divide(inside - out, inside, out=ratios, where=inside != 0)
-    return ratios
-
-
-def _estimate(value: float | None, samples: Floats, level: float, n: int, seeds: int) -> Estimate:
-    if not 0 < level < 1:
-        raise ValueError(f"a level lies between 0 and 1, not {level}")
+def _estimate(value: float | None, samples: Floats, n: int, seeds: int = 1) -> Estimate:
     finite = samples[~np.isnan(samples)]
     low = high = None
     if value is not None and n > 1 and len(finite):
-        low, high = map(float, np.quantile(finite, [(1 - level) / 2, (1 + level) / 2]))
-    return Estimate(value, low, high, level, n, seeds, len(samples), len(samples) - len(finite))
+        low, high = map(float, np.quantile(finite, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
+    return Estimate(value, low, high, LEVEL, n, seeds, len(samples), len(samples) - len(finite))
 
 
 def _pearson_rows(x: Floats, y: Floats) -> Floats:
