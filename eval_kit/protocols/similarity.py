@@ -17,7 +17,7 @@ from eval_kit.runs.names import run_name
 from eval_kit.shifts import CLUSTERED, SHIFTS
 from eval_kit.stats import vectors as vector_sources
 from eval_kit.stats.losses import KINDS, Correlation, Estimate, correlations
-from eval_kit.stats.similarity import by_cluster, cluster_splits, to_training
+from eval_kit.stats.similarity import by_cluster, cluster_splits, mean_dot, test_and_training
 from eval_kit.stats.vectors import Vectors, read
 from eval_kit.tables.table import Column, Table, number_columns
 
@@ -206,7 +206,8 @@ def nearness(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
     Args:
         grid: the one whose shifts are taken.
         release: for the queries; it must hold the shifts' train splits.
-        vectors: from one model for all; or by test set, as ``topic.c0``, from the model trained without that cluster.
+        vectors: from one model for all; or by test set, as ``topic.c0``, from the model trained without that cluster,
+            as the paper's are, from another bi-encoder for every cluster.
 
     Returns:
         ``shift``, ``part`` (the cluster), ``query_id``, ``r``.
@@ -222,8 +223,10 @@ def nearness(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
             if of_model is None:
                 source = "" if isinstance(vectors, Vectors) else ", ".join(vectors)
                 raise UserError(f"no vectors of the model trained without {name}; given: {source}")
-            r = to_training(release, shift, cluster, of_model)
-            frames.append(r.select(pl.lit(shift).alias("shift"), "query_id", "r", part="cluster"))
+            test, training = test_and_training(release, shift, cluster)
+            r = mean_dot(of_model.of(test["query_id"]), of_model.of(training["query_id"]))
+            names = (pl.lit(shift).alias("shift"), "query_id")
+            frames.append(test.select(*names, r=pl.Series(r), part=pl.lit(cluster)))
     return pl.concat(frames)
 
 

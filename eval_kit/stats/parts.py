@@ -8,6 +8,7 @@ meta-regression, with τ² by Paule and Mandel (1982) and the t-test of Knapp an
 Statistics in Medicine 22), which keeps its rate with few parts.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -116,14 +117,7 @@ def contrast(values: Floats, parts: Parts, far: Flags) -> Contrast | None:
 
 def quantile_of_t(level: float, degrees: int) -> float:
     """The t that a share ``level`` of Student's distribution lies within, on both sides of 0."""
-    low, high = 0.0, 1e4  # the widest, of 0.95 and one degree, is 12.7
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        if p_values.of_t(middle, degrees) > 1 - level:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2
+    return _root(lambda t: p_values.of_t(t, degrees) - (1 - level), 1e4)  # the widest, of 0.95 and one degree, is 12.7
 
 
 def _part_means(values: Floats, parts: Parts, far: Flags) -> tuple[Floats, Floats, Flags]:
@@ -146,10 +140,15 @@ def _between(means: Floats, variances: Floats, design: Floats) -> float:
 
     if excess(0.0) <= 0:
         return 0.0
-    low, high = 0.0, float(means.var()) * len(means) + 1e-12
+    return _root(excess, float(means.var()) * len(means) + 1e-12)
+
+
+def _root(falling: Callable[[float], float], high: float) -> float:
+    """Where a falling function is 0, between 0 and ``high``."""
+    low = 0.0
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+        low, high = (middle, high) if falling(middle) > 0 else (low, middle)
     return (low + high) / 2
 
 

@@ -149,31 +149,10 @@ def cluster_splits(release: Release, shift: str) -> list[str]:
     return [split for split in ("test", "train") if split in release.configs.get(shift, [])]
 
 
-def to_training(release: Release, shift: str, cluster: str, vectors: Vectors) -> pl.DataFrame:
-    """R(q, train) of every test query of a cluster, for the model that never saw the cluster (ECIR 2023 §5.2).
-
-    The training queries are those of :meth:`eval_kit.shift.Shift.training`. In the paper the vectors come from the
-    bi-encoder that was trained on just those: another model, and so another call, for every cluster.
-
-    Args:
-        release: from :func:`eval_kit.release.open_release`; it must hold the shift's train split.
-        shift: ``topic``, ``wh`` or ``length``.
-        cluster: the one held out.
-        vectors: of the cluster's test queries and of the training queries.
-
-    Returns:
-        ``cluster``, ``query_id``, ``r`` and ``training`` (how many training queries it is a mean over).
-
-    Raises:
-        UserError: the release has no such tables or cluster, a query has no vector, or the dimensions differ.
-    """
-    test, training = test_and_training(release, shift, cluster)
-    r = mean_dot(vectors.of(test["query_id"]), vectors.of(training["query_id"]))
-    return test.select(pl.lit(cluster).alias("cluster"), "query_id", r=pl.Series(r), training=pl.lit(training.height))
-
-
 def test_and_training(release: Release, shift: str, cluster: str) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The queries that :func:`to_training` compares: ``query_id`` and ``text``, each query once.
+    """The test queries of a cluster, and the training queries of the model that never saw it.
+
+    The latter are those of :meth:`eval_kit.shift.Shift.training`; both are ``query_id`` and ``text``, each query once.
 
     Raises:
         UserError: the release has no such tables or cluster.
