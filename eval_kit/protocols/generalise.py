@@ -1,15 +1,15 @@
 """What a shift costs a model that is trained already: gains over a pivot on far and near queries.
 
-A trained model has no counterpart that saw the far queries, so its level there says nothing: far
-queries may be harder, or easier (MS MARCO's are). Instead its *gain* over a pivot, such as BM25, on
-the same queries is compared between near and far parts, less what the pivot's own success and the
-length of query and passages predict. Parts count as random, since kinds of queries differ in how well a system and
-its pivot get along; with a handful of parts that spread cannot be told, and the verdict is
-"cannot tell".
+A trained model has no counterpart that saw the far queries, so its level there says nothing: far queries may be harder,
+or easier (MS MARCO's are). Instead its *gain* over a pivot, such as BM25, on the same queries is compared between near
+and far parts, less what the pivot's own success and the length of query and passages predict. Parts count as random,
+since kinds of queries differ in how well a system and its pivot get along; with a handful of parts that spread cannot
+be told, and the verdict is "cannot tell".
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -43,13 +43,11 @@ class Generalisation(Result):
     """Verdicts and what they rest on.
 
     Attributes:
-        contrasts: one row for each ``shift``, ``system`` and ``measure``: ``far`` (its parts),
-            ``near_level``, ``far_level`` (the system's), ``near_pivot``, ``far_pivot``, ``raw``
-            (difference of the levels), ``gain`` (difference of the gains), ``adjusted`` with
-            ``low`` and ``high``, ``p``, ``p_holm``, ``spread``, ``detectable``, ``near_parts``,
-            ``far_parts``, ``queries``, ``verdict``.
-        distances: ``query_id``, ``nearest``, ``distance``, ``similarity``; None without training
-            queries.
+        contrasts: one row for each ``shift``, ``system`` and ``measure``: ``far`` (its parts), ``near_level``,
+            ``far_level`` (the system's), ``near_pivot``, ``far_pivot``, ``raw`` (difference of the levels), ``gain``
+            (difference of the gains), ``adjusted`` with ``low`` and ``high``, ``p``, ``p_holm``, ``spread``,
+            ``detectable``, ``near_parts``, ``far_parts``, ``queries``, ``verdict``.
+        distances: from :func:`eval_kit.stats.distance.to_training`; None without training queries.
         provenance: of the scores, with the seed and the pivots.
     """
 
@@ -74,20 +72,18 @@ class Generalisation(Result):
         for group in ("system", "pivot"):
             columns += number_columns("near", "far", group=group)
         columns += [Column("adjusted difference", "number"), Column("95 % interval", "number", beside_last=True)]
-        columns += [Column("p", "number"), Column("parts", "number"), Column("would find", "number")]
-        columns.append(Column("verdict", wrap="never"))
+        columns += [*number_columns("p", "parts", "would find"), Column("verdict", wrap="never")]
         lines: list[list[Cell | str]] = []
         for row in self.contrasts.iter_rows(named=True):
             show = parse(row["measure"]).show
             levels = [row[f"{side}_{who}"] for who in ("level", "pivot") for side in ("near", "far")]
             levels_shown = ["-" if level is None else show(level) for level in levels]
             line: list[Cell | str] = [row["shift"], row["system"], row["measure"], *levels_shown]
-            if row["adjusted"] is None:
-                line += ["-", "-", "-", f"{row['near_parts']} + {row['far_parts']}", "-"]
-            else:
-                line += [f"{row['adjusted']:+.4f}", f"[{row['low']:+.4f}, {row['high']:+.4f}]"]
-                line += [f"{row['p_holm']:.3f}", f"{row['near_parts']} + {row['far_parts']}"]
-                line.append(f"{row['detectable']:.4f}")
+            difference, interval, p, detectable = "-", "-", "-", "-"
+            if row["adjusted"] is not None:
+                difference, interval = f"{row['adjusted']:+.4f}", f"[{row['low']:+.4f}, {row['high']:+.4f}]"
+                p, detectable = f"{row['p_holm']:.3f}", f"{row['detectable']:.4f}"
+            line += [difference, interval, p, f"{row['near_parts']} + {row['far_parts']}", detectable]
             lines.append([*line, Cell(row["verdict"], bold=row["verdict"] == DEGRADES)])
         return [Table(columns, [lines])]
 
@@ -182,11 +178,10 @@ def contrasts(
     covariates = _covariates(pivots, release, of_test_set, values, pivot_names)
     rows = []
     for division in divisions:
-        for run in runs:
-            for measure in measures:
-                of_system = values.filter((pl.col("run") == names[run]) & (pl.col("measure") == measure))
-                row = _contrast(of_system, covariates, division)
-                rows.append({"shift": division.shift, "system": names[run], "measure": measure} | row)
+        for run, measure in product(runs, measures):
+            of_system = values.filter(pl.col("run") == names[run], pl.col("measure") == measure)
+            row = _contrast(of_system, covariates, division)
+            rows.append({"shift": division.shift, "system": names[run], "measure": measure} | row)
     provenance = {**scores.provenance, "pivots": pivot_names, "margin": MARGIN}
     return Generalisation(_with_verdicts(pl.DataFrame(rows, infer_schema_length=None).fill_nan(None)), None, provenance)
 
@@ -202,16 +197,16 @@ def small_division(shift: str, sides: Mapping[str, pl.DataFrame], far: str, seed
     """
     frames = []
     for name, queries in sides.items():
-        numbers = distance.small_parts(queries["text"], _count_of_parts(queries.height), seed)
-        part = pl.lit(f"{name} ") + pl.Series(numbers).cast(pl.String)
-        frames.append(queries.select("query_id", part=part))
+        frames.append(queries.select("query_id", part=pl.lit(f"{name} ") + _small_parts(queries, seed)))
     of_queries = pl.concat(frames)
     names = of_queries["part"].unique(maintain_order=True)
     return Division(shift, of_queries, names.filter(names.str.starts_with(f"{far} ")).to_list())
 
 
-def _count_of_parts(queries: int) -> int:
-    return int(np.clip(queries // QUERIES_A_PART, 2, MOST_PARTS))
+def _small_parts(queries: pl.DataFrame, seed: int) -> pl.Series:
+    """The number of each query's part, as text."""
+    count = int(np.clip(queries.height // QUERIES_A_PART, 2, MOST_PARTS))
+    return pl.Series(distance.small_parts(queries["text"], count, seed)).cast(pl.String)
 
 
 def _divisions(
@@ -227,19 +222,17 @@ def _divisions(
     texts = release.queries(test_set.name)
     divisions = []
     if distances is not None:
-        numbers = distance.small_parts(texts["text"], _count_of_parts(texts.height), seed)
-        of_queries = texts.select("query_id").with_columns(part=pl.Series(numbers).cast(pl.String))
+        of_queries = texts.select("query_id", part=_small_parts(texts, seed))
         divisions.append(Division(DISTANCE, of_queries, _farther_half(of_queries, distances)))
     if parts_of is not None:
         of_queries = texts.select("query_id", part=pl.col("query_id").replace_strict(parts_of, default=None))
-        unknown = of_queries["part"].null_count()
-        if unknown:
-            first = of_queries.filter(pl.col("part").is_null())["query_id"][0]
-            raise UserError(f"{unknown:,} queries of {test_set.name} have no part, such as {first}; give each its part")
-        far_parts = list(far)
-        if not far_parts and distances is not None:
-            far_parts = _farther_half(of_queries, distances)
-        divisions.append(Division("parts", of_queries, far_parts))
+        without = of_queries.filter(pl.col("part").is_null())["query_id"]
+        if len(without):
+            what = f"{len(without):,} queries of {test_set.name} have no part, such as {without[0]}"
+            raise UserError(f"{what}; give each its part")
+        if not far and distances is not None:
+            far = _farther_half(of_queries, distances)
+        divisions.append(Division("parts", of_queries, far))
     members = test_set.queries.implode()
     for name, shift in SHIFTS.items():
         if distances is None or not shift.label or name not in release.configs:
@@ -254,12 +247,8 @@ def _divisions(
 
 def _farther_half(of_queries: pl.DataFrame, distances: pl.DataFrame) -> list[str]:
     """The parts whose mean distance to training is above the median of the parts'."""
-    means = (
-        of_queries.join(distances, on="query_id")
-        .group_by("part")
-        .agg(pl.col("distance").mean())
-        .sort("distance", "part")
-    )
+    by_part = of_queries.join(distances, on="query_id").group_by("part")
+    means = by_part.agg(pl.col("distance").mean()).sort("distance", "part")
     return means["part"].to_list()[(means.height + 1) // 2 :]
 
 
@@ -268,19 +257,17 @@ def _covariates(
 ) -> pl.DataFrame:
     """What makes a query easy, whoever answers it: ``query_id``, the pivots' mean value as ``pivot``, and more.
 
-    For each pivot its value, whether it has a relevant passage at all, the rank of its first one,
-    its best score and the step to the second; of the query the logarithm of its words, also
-    squared, and of its judged passages; of its relevant passages, where the release holds them, the
-    mean logarithm of their characters.
+    For each pivot its value, whether it has a relevant passage at all, the rank of its first one, its best score and
+    the step to the second; of the query the logarithm of its words, also squared, and of its judged passages; of its
+    relevant passages, where the release holds them, the mean logarithm of their characters.
     """
     texts = release.queries(test_set.name)
     words = (1 + pl.col("text").str.split(" ").list.len()).log()
     frame = texts.select("query_id", words=words, words_squared=words**2)
     qrels = release.qrels(test_set.qrels)
-    judgements = qrels.group_by("query_id").agg(judged=(1 + pl.len()).log())
     relevant = qrels.filter(pl.col("relevance") > 0).select("query_id", "passage_id")
     relevant = relevant.join(test_set.queries.to_frame("query_id"), on="query_id", how="semi")
-    frames = [judgements]
+    frames = [qrels.group_by("query_id").agg(judged=(1 + pl.len()).log())]
     if has_passages(release):
         relevant_ids = set(relevant["passage_id"])
         lengths = {passage: len(text) for passage, text in passages(release) if passage in relevant_ids}
@@ -292,8 +279,7 @@ def _covariates(
         frames.append(_success(run, relevant, name))
     for each in frames:
         frame = frame.join(each, on="query_id", how="left", maintain_order="left")
-    of_pivots = [f"value of {name}" for name in names]
-    return frame.fill_null(0.0).with_columns(pivot=pl.mean_horizontal(of_pivots))
+    return frame.fill_null(0.0).with_columns(pivot=pl.mean_horizontal(map("value of {}".format, names)))
 
 
 def _success(run: Path, relevant: pl.DataFrame, name: str) -> pl.DataFrame:
@@ -322,8 +308,8 @@ def _contrast(values: pl.DataFrame, covariates: pl.DataFrame, division: Division
     row |= {"near_parts": near_parts, "far_parts": far_parts}
     row |= {"near_level": _mean(level, ~is_far), "far_level": _mean(level, is_far)}
     row |= {"near_pivot": _mean(pivot, ~is_far), "far_pivot": _mean(pivot, is_far)}
-    row |= {"raw": row["far_level"] - row["near_level"]}
-    row |= {"gain": row["raw"] - (row["far_pivot"] - row["near_pivot"])}
+    row["raw"] = row["far_level"] - row["near_level"]
+    row["gain"] = row["raw"] - (row["far_pivot"] - row["near_pivot"])
     contrast = None
     if min(near_parts, far_parts) >= parts.FEWEST_PARTS:
         gain = parts.adjusted(level - pivot, features, numbers, ~is_far)
