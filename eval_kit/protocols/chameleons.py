@@ -1,6 +1,6 @@
 """MS MARCO Chameleons: how runs do on the queries that other rankers fail on (CIKM 2021)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from pathlib import Path
@@ -118,7 +118,11 @@ def with_average_precision(release: Release) -> dict[str, TestSet]:
 
 def _whole_set(release: Release) -> set[str]:
     """The test set that the Chameleons are a part of, dev for MS MARCO; none where there are no Chameleons."""
-    return {test_set.qrels for test_set in release.test_sets.values() if test_set.shift == "chameleons"}
+    return {test_set.qrels for test_set in _sets(release)}
+
+
+def _sets(release: Release) -> list[TestSet]:
+    return [test_set for test_set in release.test_sets.values() if test_set.shift == "chameleons"]
 
 
 def of_grid(values: pl.DataFrame, release: Release, provenance: Mapping[str, Any]) -> Chameleons | None:
@@ -146,14 +150,15 @@ def _of_values(values: pl.DataFrame, release: Release, provenance: Mapping[str, 
     dev = values.filter(pl.col("test_set") == split, pl.col("measure").is_in(SUMMARY_MEASURES))
     precision = dev.filter(pl.col("measure") == "AP").pivot("run", index="query_id", values="value")
     comparable = release.manifest.kind == "published"
+    nothing = pl.DataFrame()
     return Chameleons(
         averages(dev),
-        worst(precision) if precision.height else pl.DataFrame(),
+        worst(precision) if precision.height else nothing,
         precision,
-        agreement(precision) if precision.height else pl.DataFrame(),
+        agreement(precision) if precision.height else nothing,
         properties(release),
         performance,
-        standing(performance) if comparable else pl.DataFrame(),
+        standing(performance) if comparable else nothing,
         comparable,
         provenance,
     )
@@ -165,8 +170,7 @@ def all_queries(release: Release) -> TestSet:
     Raises:
         UserError: the release holds no Chameleons.
     """
-    sets = [test_set for test_set in release.test_sets.values() if test_set.shift == "chameleons"]
-    if not sets:
+    if not (sets := _sets(release)):
         raise UserError(f"{release.folder}: holds no Chameleons")
     split = sets[0].qrels
     return TestSet(split, split, SUMMARY_MEASURES, release.table("chameleons", split)["query_id"], split)
@@ -230,12 +234,11 @@ def properties(release: Release) -> pl.DataFrame:
         relevant=pl.col("relevant").fill_null(0).cast(pl.Float64),
         words=pl.col("text").str.count_matches(r"\S+").cast(pl.Float64),
     )
-    sets = [test_set for test_set in release.test_sets.values() if test_set.shift == "chameleons"]
     rows = []
-    for test_set in (everything, *sets):
+    for test_set in (everything, *_sets(release)):
         members = counts.filter(pl.col("query_id").is_in(test_set.queries.implode()))
-        means = pl.mean("relevant", "words")
-        rows.append(members.select(test_set=pl.lit(test_set.name), queries=pl.len()).hstack(members.select(means)))
+        names = pl.lit(test_set.name).alias("test_set")
+        rows.append(members.select(names, pl.len().alias("queries"), pl.mean("relevant", "words")))
     return pl.concat(rows)
 
 
@@ -266,11 +269,8 @@ def _averages_table(results: Chameleons) -> Table:
     wide = wide.select("run", *(f"{figure}_{measure}" for measure, figure in figures))
     columns = [Column("run", wrap="anywhere")]
     columns += [Column(figure, "number", group=measure) for measure, figure in figures]
-    lines = _lines(wide)
-    paper = _paper_cells(AVERAGES) if results.published else {}
     split = results.sets["test_set"][0]
-    for ranker in _rankers(paper):
-        lines.append(_published_row(ranker, [paper[ranker, split, *figure] for figure in figures]))
+    lines = [*_lines(wide), *_published_rows(results, AVERAGES, [(split, *figure) for figure in figures])]
     queries = f"{results.averages['queries'][0]:,}"
     return Table(columns, [lines], title=f"Table 1: means and medians over {queries} queries")
 
@@ -279,11 +279,9 @@ def _worst_table(results: Chameleons) -> Table:
     """Table 2: one row per ranker, one column per share of its own worst queries."""
     columns = [Column("run", wrap="anywhere")]
     columns += number_columns(*map("{} %".format, (*LEVELS, 100)), group="AP")
+    names = [*map("dev.worst.{}".format, LEVELS), "dev"]
     lines = _lines(results.worst.pivot("level", index="run", values="value"))
-    paper = _paper_cells(WORST) if results.published else {}
-    for ranker in _rankers(paper):
-        names = [*(f"dev.worst.{level}" for level in LEVELS), "dev"]
-        lines.append(_published_row(ranker, [paper[ranker, name, "AP", "value"] for name in names]))
+    lines += _published_rows(results, WORST, [(name, "AP", "value") for name in names])
     return Table(columns, [lines], title="Table 2: each run on its own worst queries")
 
 
@@ -299,13 +297,12 @@ def _performance_table(results: Chameleons) -> Table:
     """Table 4 at every level: each measure on each set and level, one column per run; and Definition 1 below."""
     frame = results.performance
     runs = frame["run"].unique(maintain_order=True).to_list()
-    paper = _paper_cells(REFERENCE) if results.published else {}
+    paper = _paper_cells(results, REFERENCE)
     rankers = _rankers(paper)
-    columns = text_columns("", "set", "level", wrap="never")
-    columns.append(Column("queries", "number", wrap="never"))
+    columns = [*text_columns("", "set", "level", wrap="never"), *number_columns("queries", wrap="never")]
     columns += number_columns(*runs, wrap="anywhere")
     columns += [Column("(published)", "number", group=name, style="dim") for name in rankers]
-    rows = {(row["run"], row["set"], row["level"], row["measure"]): row for row in frame.iter_rows(named=True)}
+    rows = frame.rows_by_key(["run", "set", "level", "measure"], named=True, unique=True)
     lines = []
     levels = frame["level"].unique().sort()
     for measure, name, level in product((*MEASURES, SOLVED), SETS, levels):
@@ -322,16 +319,14 @@ def _performance_table(results: Chameleons) -> Table:
 
 def _sets_table(results: Chameleons) -> Table:
     """Tables 3, 5 and 6: queries, relevant passages per query and words per query of each set."""
-    columns = [Column("set"), Column("queries", "number")]
-    columns += number_columns("relevant", "words")
-    papers = list(map(_paper_cells, (RELEVANT, WORDS))) if results.published else []
-    columns += [Column("(published)", "number", group=name, style="dim") for name in ("relevant", "words") if papers]
+    paper = _paper_cells(results, RELEVANT) | _paper_cells(results, WORDS)
+    measures = {"relevant": "relevant", "words": "query-length"} if paper else {}
+    columns = [Column("set"), *number_columns("queries", "relevant", "words")]
+    columns += [Column("(published)", "number", group=name, style="dim") for name in measures]
     lines = []
     for test_set, queries, relevant, words in results.sets.iter_rows():
-        line = [test_set, f"{queries:,}", f"{relevant:.3f}", f"{words:.3f}"]
-        for paper, measure in zip(papers, ("relevant", "query-length"), strict=False):
-            line.append(paper.get(("none", test_set, measure, "mean"), ""))
-        lines.append(line)
+        published_cells = (paper.get(("none", test_set, measure, "mean"), "") for measure in measures.values())
+        lines.append([test_set, f"{queries:,}", f"{relevant:.3f}", f"{words:.3f}", *published_cells])
     return Table(columns, [lines], title="Tables 3, 5 and 6: the sets, and relevant passages and words a query")
 
 
@@ -346,8 +341,8 @@ def _definition_1(frame: pl.DataFrame, level: int) -> str:
     return f"Definition 1 at {level} % (AP on lesser < pygmy < veiled): {'; '.join(verdicts)}"
 
 
-def _paper_cells(id: str) -> PublishedFigures:
-    cells = published(id)
+def _paper_cells(results: Chameleons, id: str) -> PublishedFigures:
+    cells = published(id) if results.published else []
     return {(cell["system"], cell["test_set"], cell["measure"], cell["figure"]): printed(cell) for cell in cells}
 
 
@@ -355,8 +350,12 @@ def _rankers(paper: PublishedFigures) -> list[str]:
     return list(dict.fromkeys(system for system, _, _, figure in paper if system != "average"))
 
 
-def _published_row(ranker: str, figures: Sequence[str]) -> list[Cell | str]:
-    return [Cell(text, style="dim") for text in (f"{ranker} (published)", *figures)]
+def _published_rows(results: Chameleons, id: str, keys: Sequence[tuple[str, str, str]]) -> Iterator[list[Cell | str]]:
+    """The figures of each published ranker: those of the test sets, measures and figures in ``keys``."""
+    paper = _paper_cells(results, id)
+    for ranker in _rankers(paper):
+        figures = (paper[ranker, *key] for key in keys)
+        yield [Cell(text, style="dim") for text in (f"{ranker} (published)", *figures)]
 
 
 def _lines(frame: pl.DataFrame, digits: int = 4) -> list[list[Cell | str]]:
