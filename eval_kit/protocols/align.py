@@ -40,6 +40,11 @@ DOMAINS = {dataset.published_as: dataset.in_table_5 for dataset in datasets().va
 
 _TEXT, _FLOAT = pl.String(), pl.Float64()
 _MODELS = {"system": _TEXT, "training": _TEXT, "score": _FLOAT, "dataset": _TEXT, "value": _FLOAT}
+_CORRELATIONS = {
+    **dict.fromkeys(("dataset", "training", "kind"), _TEXT),
+    "n": pl.Int64(),
+    **dict.fromkeys(("value", "low", "high", "p"), _FLOAT),
+}
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
@@ -88,12 +93,9 @@ def align_files(paths: Sequence[Path], seed: int = 0) -> Alignment:
     """Correlate models' scores.
 
     Args:
-        paths: one file as :func:`read` takes it, or results as
-            :func:`eval_kit.protocols.align_results.read_results` does.
+        paths: one file as :func:`read` takes it, or results as :func:`eval_kit.protocols.align_results.read_results`
+            does; both raise a UserError for what they refuse.
         seed: for the bootstrap.
-
-    Raises:
-        UserError: files that these refuse.
     """
     is_table = len(paths) == 1 and paths[0].suffix.lower() != ".json"
     models = read(paths[0]) if is_table else pl.DataFrame(read_results(paths), _MODELS, orient="row")
@@ -106,14 +108,13 @@ def align_files(paths: Sequence[Path], seed: int = 0) -> Alignment:
     return Alignment(models, align(models, seed=seed), provenance)
 
 
-def align(models: pl.DataFrame, resamples: int = RESAMPLES, seed: int = 0) -> pl.DataFrame:
+def align(models: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
     """Spearman's and Kendall's correlation (tau-b) of the models' scores with each dataset's.
 
     Args:
         models: ``system``, ``training`` (interpolation or extrapolation), ``score``, ``dataset``, ``value``; a row
             for each model and dataset.
-        resamples: of the bootstrap over models.
-        seed: for the bootstrap.
+        seed: for the bootstrap over models.
 
     Returns:
         ``dataset``, ``training``, ``kind``, ``n`` (models), ``value``, ``low``, ``high`` (95 %), ``p`` (against no
@@ -126,29 +127,20 @@ def align(models: pl.DataFrame, resamples: int = RESAMPLES, seed: int = 0) -> pl
             if of_training.is_empty():
                 continue
             pair = of_training["score"].to_numpy(), of_training["value"].to_numpy()
-            for kind, correlation in correlations(*pair, kinds=KINDS, resamples=resamples, seed=seed).items():
+            for kind, correlation in correlations(*pair, kinds=KINDS, seed=seed).items():
                 value = correlation.estimate
                 rows.append((dataset, training, kind, value.n, value.value, value.low, value.high, correlation.p))
-    names = ("dataset", "training", "kind", "n", "value", "low", "high", "p")
-    types = (pl.String, pl.String, pl.String, pl.Int64, pl.Float64, pl.Float64, pl.Float64, pl.Float64)
-    return pl.DataFrame(rows, dict(zip(names, types, strict=True)), orient="row")
+    return pl.DataFrame(rows, _CORRELATIONS, orient="row")
 
 
 def layout(table: pl.DataFrame) -> Table:
-    """Table 5: one row per dataset; Spearman and Kendall, each Inter. and Extra., the better one bold; n and intervals.
-
-    Args:
-        table: from :func:`align`.
-    """
+    """Table 5 of the rows of :func:`align`: Spearman and Kendall, each Inter. and Extra., the better one bold."""
     columns = [Column("Datasets", wrap="anywhere"), Column("Domain"), Column("n", "number")]
     for kind in ("Spearman", "Kendall"):
         columns += number_columns("Inter.", "Extra.", group=kind, wrap="never")
     lines = []
     for dataset in table["dataset"].unique(maintain_order=True):
-        rows = {
-            (row["kind"], row["training"]): row
-            for row in table.filter(pl.col("dataset") == dataset).iter_rows(named=True)
-        }
+        rows = table.filter(pl.col("dataset") == dataset).rows_by_key(["kind", "training"], named=True, unique=True)
         name, domain = DOMAINS.get(dataset.removeprefix("beir."), (dataset, ""))
         counts = dict.fromkeys(str(row["n"]) for row in rows.values())
         line: list[Cell | str] = [name, domain, "/".join(counts)]

@@ -1,4 +1,7 @@
-"""The figures of MS MARCO Chameleons (CIKM 2021, Figures 1 to 4; Figure 2 is equation 1): their data and pictures."""
+"""The figures of MS MARCO Chameleons (CIKM 2021, Figures 1 to 4; Figure 2 is equation 1): their data and pictures.
+
+Functions take the tables of :class:`eval_kit.protocols.chameleons.Chameleons`, by the names of its attributes.
+"""
 
 from collections.abc import Iterator
 from itertools import combinations
@@ -17,20 +20,12 @@ PAIRS = 10
 
 
 def long_tails(precision: pl.DataFrame) -> dict[str, list[float]]:
-    """Figure 1: each run's average precision of every query, the highest first.
-
-    Args:
-        precision: ``query_id`` and a column of average precision for each run.
-    """
+    """Figure 1: each run's average precision of every query, the highest first."""
     return {run: precision[run].sort(descending=True).to_list() for run in rankers(precision)}
 
 
 def against_all(averages: pl.DataFrame, performance: pl.DataFrame) -> pl.DataFrame:
-    """Figure 3: each run's mean average precision on each set against that on all queries.
-
-    Args:
-        averages: from :func:`eval_kit.protocols.chameleons.averages`.
-        performance: from :func:`eval_kit.protocols.chameleons.chameleons`.
+    """Figure 3: each run's mean average precision on each set (``performance``) against that on all queries.
 
     Returns:
         ``run``, ``set``, ``level``, ``all`` and ``value``, of the runs that cover all queries, in their order.
@@ -42,9 +37,6 @@ def against_all(averages: pl.DataFrame, performance: pl.DataFrame) -> pl.DataFra
 
 def in_pairs(performance: pl.DataFrame) -> pl.DataFrame:
     """Figure 4, for every pair of runs: the mean average precision of both on each set at the highest level.
-
-    Args:
-        performance: from :func:`eval_kit.protocols.chameleons.chameleons`.
 
     Returns:
         ``first``, ``second`` (runs), ``set``, ``level``, ``first_value`` and ``second_value``; the sets by the first
@@ -63,7 +55,7 @@ def in_pairs(performance: pl.DataFrame) -> pl.DataFrame:
 def figures(
     averages: pl.DataFrame, precision: pl.DataFrame, agreement: pl.DataFrame, performance: pl.DataFrame
 ) -> Iterator[Figure]:
-    """The figures that the runs allow, from attributes of :class:`eval_kit.protocols.chameleons.Chameleons`."""
+    """The figures that the runs allow."""
     if precision.height:
         yield _figure_1(precision)
         if agreement.height:

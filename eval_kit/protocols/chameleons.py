@@ -179,9 +179,6 @@ def all_queries(release: Release) -> TestSet:
 def averages(values: pl.DataFrame) -> pl.DataFrame:
     """Table 1: mean and median of each measure, which are far apart as most queries score low.
 
-    Args:
-        values: per-query values of one test set, as :meth:`eval_kit.protocols.scores.Scores.per_query`.
-
     Returns:
         ``run``, ``measure``, ``mean``, ``median`` and ``queries``.
     """

@@ -3,6 +3,8 @@
 Each ranker's queries are ordered by average precision; the bottom x % are its obstinate ones. The paper doesn't say
 which queries are left out where equal values cross the boundary, as they do (BM25 finds nothing for more than 10 % of
 dev). Here the query with the lower mean over all rankers goes first, then the lower id as a string.
+
+``values`` are ``query_id`` and a column of average precision for each ranker.
 """
 
 from collections.abc import Mapping
@@ -19,10 +21,6 @@ LEVELS = (10, 20, 30, 40, 50)
 
 def obstinate(values: pl.DataFrame, level: int) -> pl.DataFrame:
     """H_x: whether each query is in the bottom ``level`` percent of each ranker (§2.3).
-
-    Args:
-        values: ``query_id`` and a column of average precision for each ranker.
-        level: percent.
 
     Returns:
         ``query_id`` and a boolean column for each ranker, in the order of ``values``.
@@ -49,9 +47,6 @@ def obstinate(values: pl.DataFrame, level: int) -> pl.DataFrame:
 def worst(values: pl.DataFrame) -> pl.DataFrame:
     """Table 2: each ranker's mean over its own bottom x % of the queries, and over all of them.
 
-    Args:
-        values: as for :func:`obstinate`.
-
     Returns:
         ``run``, ``level`` (100: all queries) and ``value``.
     """
@@ -64,9 +59,6 @@ def worst(values: pl.DataFrame) -> pl.DataFrame:
 
 def agreement(values: pl.DataFrame) -> pl.DataFrame:
     """Equation 1 for each pair of rankers: shared obstinate queries over all obstinate queries of the two.
-
-    Args:
-        values: as for :func:`obstinate`.
 
     Returns:
         ``first``, ``second`` (rankers, in the order of the columns), ``level`` and ``agreement``.

@@ -1,4 +1,7 @@
-"""Protocol results in the layout of the papers' own tables, so that the two can be laid side by side."""
+"""Protocol results in the layout of the papers' own tables, so that the two can be laid side by side.
+
+Functions take the results of :func:`eval_kit.protocols.in_out.losses`, unless they say otherwise.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -31,12 +34,8 @@ def ms_shift(
 ) -> Table:
     """ECIR 2023, Tables 2 and 3: three rows per system, one column per cluster.
 
-    Args:
-        losses: from :func:`eval_kit.protocols.in_out.losses`.
-        clusters: the columns.
-        measure: the one to show.
-        untrained: system → cluster → value, for systems without a training set (BM25): one row each.
-        best_in_bold: whether to print the best of several systems in bold; the best loss is the least harmful.
+    Systems without a training set, such as BM25, have a row each: ``untrained`` is system → cluster → value. With
+    ``best_in_bold``, the best of several systems is bold; the best loss is the least harmful.
     """
     rows = losses.filter(pl.col("measure") == measure)
     measure_shown = parse(measure)
@@ -59,11 +58,7 @@ def ms_shift(
 
 
 def overall(results: pl.DataFrame) -> Table:
-    """In, Out and Rel Loss of each system over all parts of a shift.
-
-    Args:
-        results: from :func:`eval_kit.protocols.in_out.overall`.
-    """
+    """In, Out and Rel Loss of each system over all parts of a shift (:func:`eval_kit.protocols.in_out.overall`)."""
     show = parse(results["measure"][0]).show_as_ecir_2023
     lines: list[list[Cell | str]] = []
     for row in results.iter_rows(named=True):
@@ -79,9 +74,7 @@ def overall(results: pl.DataFrame) -> Table:
 def inter_extra(results: pl.DataFrame, marks: bool = False) -> Table:
     """CIKM 2022, Tables 6 and 7: Inter., Extra. and Δ by system, for ReSTrain below the size of the training sets.
 
-    Args:
-        results: from :func:`eval_kit.protocols.in_out.losses`.
-        marks: whether to mark every Δ that is not significant, which the paper does not.
+    With ``marks``, every Δ that is not significant is marked, which the paper does not.
     """
     measures = results["measure"].unique(maintain_order=True)
     columns = [Column("Models", "heading")]
@@ -99,11 +92,7 @@ def inter_extra(results: pl.DataFrame, marks: bool = False) -> Table:
 def matrix(values: pl.DataFrame, test_sets: Sequence[str], measure: str, system: str) -> Table:
     """arXiv 2205.02870v1, Table 2: one row per model, one column per test set; the held-out cell of each row is shaded.
 
-    Args:
-        values: from :func:`eval_kit.protocols.in_out.matrix`.
-        test_sets: the columns, as ``topic.c0``.
-        measure: the one to show.
-        system: likewise.
+    ``values`` are from :func:`eval_kit.protocols.in_out.matrix`; the columns are ``test_sets``, such as ``topic.c0``.
     """
     rows = values.filter(pl.col("measure") == measure, pl.col("system") == system)
     by_cell = {(row["held_out"], row["test_set"]): row["value"] for row in rows.iter_rows(named=True)}

@@ -35,7 +35,7 @@ def models(n=24, seed=0):
 
 def test_correlations_are_scipys():
     table = models()
-    found = align(table, resamples=500)
+    found = align(table)
     assert found.height == 2 * 2 * 2
     for row in found.iter_rows(named=True):
         here = table.filter(pl.col("dataset") == row["dataset"], pl.col("training") == row["training"])
@@ -51,7 +51,7 @@ def test_correlations_are_scipys():
 
 
 def test_too_few_models_have_no_correlation():
-    found = align(models(n=2), resamples=50)
+    found = align(models(n=2))
     assert found["value"].to_list() == [None] * 8
     assert found["n"].to_list() == [2] * 8
     assert align(models().filter(pl.col("training") == "interpolation"), 50)["training"].unique().to_list() == [
