@@ -104,8 +104,7 @@ def _of_measure(means: pl.DataFrame, seed: int) -> Iterator[dict[str, Any]]:
         row |= {"queries": part.height, "value": part["value"].mean()}
         if key in pairs:
             estimate, test = losses[key].rel_loss, tests[key]
-            row |= {"rel_loss": estimate.value, "rel_loss_low": estimate.low, "rel_loss_high": estimate.high}
-            row |= {"p": test.p, "p_holm": p_holm[key], "d": test.d}
+            row |= estimate.columns("rel_loss") | {"p": test.p, "p_holm": p_holm[key], "d": test.d}
         yield row
 
 

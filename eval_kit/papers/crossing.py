@@ -105,8 +105,7 @@ def _of_shift(pairs: pl.DataFrame, shift: Shift, release: Release, seed: int) ->
         row: dict[str, Any] = dict(zip(_KEYS[1:], keys, strict=True)) | {"queries": group.height}
         for side, loss_of_side in relative_losses(arrays, seed=seed).items():
             row |= {f"{side}_clean": loss_of_side.inside.value, f"{side}_varied": loss_of_side.out.value}
-            row |= {f"{side}_loss": loss_of_side.rel_loss.value}
-            row |= {f"{side}_loss_low": loss_of_side.rel_loss.low, f"{side}_loss_high": loss_of_side.rel_loss.high}
+            row |= loss_of_side.rel_loss.columns(f"{side}_loss")
         drop_in, drop_out = (clean - varied for clean, varied in (arrays["in"], arrays["out"]))
         test = paired_t_test(drop_out, drop_in)
         yield row | {"difference": test.difference, "p": test.p, "d": test.d}

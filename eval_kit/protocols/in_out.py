@@ -147,6 +147,6 @@ def _loss_rows(comparison: pl.DataFrame, seed: int) -> Iterator[dict[str, Any]]:
         test = paired_t_test(*pairs[system, measure])
         row: dict[str, Any] = {"system": system, "measure": measure}
         for name, estimate in (("avg_in", loss.inside), ("out", loss.out), ("rel_loss", loss.rel_loss)):
-            row |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+            row |= estimate.columns(name)
         row |= {"p": test.p, "p_equivalent": test.p_equivalent, "d": test.d}
         yield row | {"queries": test.n, "seeds": loss.rel_loss.seeds}

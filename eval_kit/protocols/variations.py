@@ -328,8 +328,7 @@ def _rows(varied: pl.DataFrame, pivot: str | None, seed: int) -> Iterator[dict[s
         row: dict[str, Any] = {"system": system, "measure": measure, "queries": test.n, "replicas": len(after)}
         row |= {"clean": clean, "varied": after_mean, "change": after_mean - clean}
         row["worst"] = float(of_replicas.max() if lower_is_better else of_replicas.min())
-        relative = losses.rel_loss
-        row |= {"rel_loss": relative.value, "rel_loss_low": relative.low, "rel_loss_high": relative.high}
+        row |= losses.rel_loss.columns("rel_loss")
         row |= {"p": test.p, "d": test.d} | robustness(before, after, lower_is_better)
         if pivot is None or pivot == system or (pivot, measure) not in pairs:
             yield row | {"effect_ratio": None, "delta_ri": None}
@@ -340,8 +339,7 @@ def _rows(varied: pl.DataFrame, pivot: str | None, seed: int) -> Iterator[dict[s
 
 def _table(results: pl.DataFrame, title: str, measure: Measure, pivot: str | None) -> Table:
     keys = ["method", "system"]
-    valid = results.filter(pl.col("queries_are") == "valid")
-    by_key = {(row["method"], row["system"]): row for row in valid.iter_rows(named=True)}
+    by_key = results.filter(queries_are=VALID).rows_by_key(keys, named=True, unique=True)
     numbers = ["n", "clean", "varied", "worst", "change", "Rel Loss", "95 %", "helped", "unhurt", "hurt", "RI"]
     numbers += ["ER", "ΔRI"] if pivot else []
     numbers += ["valid n", "valid Rel Loss"] if by_key else []

@@ -1,15 +1,14 @@
 """Losses of crossed hold-outs: many clusters of queries, each left out by half of a few models.
 
-Every query is searched by one model that trained on its cluster without the query (In), and by all
-models that left its cluster out (Out). In and Out are means over all such searches, and Rel Loss is
-(In − Out) / In (ECIR 2023 §3.2). Two things are random draws: the clusters, with their queries, and
-the trainings. The variance is that of two crossed factors (Cameron, Gelbach and Miller 2011, Journal
-of Business & Economic Statistics 29): what the clusters' sums vary by, plus what the models' sums
-vary by, less what their cells vary by alone; each is of the linearised ratio. Intervals are by
-Student's t, whose quantile is the mean of the clusters' and the trainings' quantiles, weighted by
-their variances (Cochran 1964, Biometrics 20). The variance of M trainings counts M / 2 degrees of
-freedom, not M − 1, as chance is subtracted from it: simulations (docs/results.md) show that the
-intervals then hold the truth as often as they should.
+Every query is searched by one model that trained on its cluster without the query (In), and by all models that left its
+cluster out (Out). In and Out are means over all such searches, and Rel Loss is (In − Out) / In (ECIR 2023 §3.2). Two
+things are random draws: the clusters, with their queries, and the trainings. The variance is that of two crossed
+factors (Cameron, Gelbach and Miller 2011, Journal of Business & Economic Statistics 29): what the clusters' sums vary
+by, plus what the models' sums vary by, less what their cells vary by alone; each is of the linearised ratio. Intervals
+are by Student's t, whose quantile is the mean of the clusters' and the trainings' quantiles, weighted by their
+variances (Cochran 1964, Biometrics 20). The variance of M trainings counts M / 2 degrees of freedom, not M − 1, as
+chance is subtracted from it: simulations (docs/results.md) show that the intervals then hold the truth as often as they
+should.
 """
 
 from collections.abc import Mapping
@@ -43,14 +42,14 @@ class CrossedLoss:
 
     inside: float
     out: float
-    rel_loss: float | None
-    low: float | None
-    high: float | None
-    p: float | None
-    p_equivalent: float | None
-    error_queries: float | None
-    error_trainings: float | None
-    spread: float | None
+    rel_loss: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    p_equivalent: float | None = None
+    error_queries: float | None = None
+    error_trainings: float | None = None
+    spread: float | None = None
 
 
 def losses(values: pl.DataFrame) -> tuple[CrossedLoss, pl.DataFrame]:
@@ -70,36 +69,25 @@ def losses(values: pl.DataFrame) -> tuple[CrossedLoss, pl.DataFrame]:
 
 
 def of_cells(cells: pl.DataFrame) -> CrossedLoss:
-    """The loss over all clusters, but for ``spread``.
-
-    Args:
-        cells: by ``part``, ``model`` and ``is_out``, the mean ``value`` of ``n`` searches.
-    """
+    """The loss over all clusters, but for ``spread``; a cell is the mean ``value`` of ``n`` searches."""
     cells = cells.with_columns(share=pl.col("n") / pl.col("n").sum().over("is_out"))
     inside, out = (
         float(cells.filter(pl.col("is_out") == side).select(pl.col("share").dot("value")).item())
         for side in (False, True)
     )
     if not inside:
-        return CrossedLoss(inside, out, *[None] * 8)
+        return CrossedLoss(inside, out)
     rel_loss = 1 - out / inside
     error = _errors(cells, inside, out, to_in=out / inside**2, to_out=-1 / inside)
     of_difference = _errors(cells, inside, out, to_in=1.0, to_out=-1.0)
     reach = error.quantile * error.whole
-    p = None if not of_difference.whole else p_values.of_t((inside - out) / of_difference.whole, of_difference.degrees)
-    nearest = min(MARGIN - rel_loss, MARGIN + rel_loss)
-    return CrossedLoss(
-        inside,
-        out,
-        rel_loss,
-        rel_loss - reach,
-        rel_loss + reach,
-        p,
-        p_values.above_t(nearest / error.whole, error.degrees) if error.whole else None,
-        error.queries,
-        error.trainings,
-        None,
-    )
+    p = p_equivalent = None
+    if of_difference.whole:
+        p = p_values.of_t((inside - out) / of_difference.whole, of_difference.degrees)
+    if error.whole:
+        p_equivalent = p_values.above_t(min(MARGIN - rel_loss, MARGIN + rel_loss) / error.whole, error.degrees)
+    low, high = rel_loss - reach, rel_loss + reach
+    return CrossedLoss(inside, out, rel_loss, low, high, p, p_equivalent, error.queries, error.trainings)
 
 
 @dataclass(frozen=True)

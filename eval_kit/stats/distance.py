@@ -1,8 +1,8 @@
 """How far queries are from training queries, by character trigrams (no model, no language) or by vectors.
 
-Texts are vectors of tf-idf weights of trigrams, of unit length. The distance of a query to training
-is 1 minus the cosine to its nearest training query; R(q, T) is the mean cosine to all of them
-(ECIR 2023, equation 1, with trigrams for the encoder).
+Texts are vectors of tf-idf weights of trigrams, of unit length. The distance of a query to training is 1 minus the
+cosine to its nearest training query; R(q, T) is the mean cosine to all of them (ECIR 2023, equation 1, with trigrams
+for the encoder).
 """
 
 from collections.abc import Sequence
@@ -28,11 +28,7 @@ _FEW = 50
 
 
 class Trigrams:
-    """Texts by their trigrams, to find the nearest of them: an inverted index in memory.
-
-    Args:
-        texts: equal ones count once; at least one.
-    """
+    """Texts by their trigrams, to find the nearest of them: an inverted index in memory. Equal texts count once."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = pl.Series("text", texts, pl.String).unique(maintain_order=True)
@@ -45,15 +41,11 @@ class Trigrams:
         self._mean = np.bincount(terms[order], self._weights, len(self._vocabulary)) / len(self.texts)
 
     def nearest(self, texts: pl.Series, label: str) -> pl.DataFrame:
-        """The nearest of the index to each text.
-
-        Args:
-            texts: any number; a trigram that the index lacks counts as the rarest.
-            label: of the progress.
+        """The nearest of the index to each text; a trigram that the index lacks counts as the rarest.
 
         Returns:
-            ``nearest`` (null where no trigram is shared), ``cosine`` to it, and ``similarity``, the
-            mean cosine to all of the index (each 0 to 1), in the order of the texts.
+            ``nearest`` (null where no trigram is shared), ``cosine`` to it, and ``similarity``, the mean cosine to all
+            of the index (each 0 to 1), in the order of the texts.
         """
         rows, terms, weights = _vectors(_counts(texts), self._vocabulary, len(self.texts))
         bounds = np.searchsorted(rows, np.arange(len(texts) + 1))
@@ -65,10 +57,9 @@ class Trigrams:
                 spans = [slice(self._starts[term], self._starts[term + 1]) for term in terms[of_text]]
                 if spans:
                     hits = np.concatenate([self._rows[span] for span in spans])
-                    products = [
-                        self._weights[span] * weight for span, weight in zip(spans, weights[of_text], strict=True)
-                    ]
-                    cosines = np.bincount(hits, np.concatenate(products))
+                    products = [self._weights[span] for span in spans]
+                    of_terms = np.repeat(weights[of_text], list(map(len, products)))
+                    cosines = np.bincount(hits, np.concatenate(products) * of_terms)
                     nearest[row] = cosines.argmax()
                     cosine[row] = cosines[nearest[row]]
                     mean[row] = float(self._mean[terms[of_text]] @ weights[of_text])
@@ -124,13 +115,7 @@ def _unit(values: Floats) -> NDArray[np.float32]:
 
 
 def small_parts(texts: pl.Series, parts: int, seed: int = 0) -> Integers:
-    """The number of each text's part, after k-means on its trigrams (projected at random).
-
-    Args:
-        texts: of the queries.
-        parts: how many.
-        seed: of the projection and of the first centres.
-    """
+    """The number of each text's part, after k-means on its trigrams (projected at random, as are the first centres)."""
     random = np.random.default_rng(seed)
     rows, terms, weights, width = vectors(texts)
     signs = random.standard_normal((width, _DIMENSIONS)).astype(np.float32)

@@ -13,10 +13,7 @@ BINS = 10
 
 
 def edges(r: ArrayLike) -> Floats:
-    """Cut the range of ``r`` into ten intervals of equal counts; into fewer where many values are equal.
-
-    Args:
-        r: (n,) similarities, of all the systems or clusters that are to share the intervals.
+    """Cut the range of similarities (n,) into ten intervals of equal counts; into fewer where many values are equal.
 
     Returns:
         Ascending edges, one more than there are intervals; the first and last are the least and greatest value.
@@ -53,8 +50,7 @@ def loss_by_interval(r: ArrayLike, inside: ArrayLike, out: ArrayLike, cuts: Floa
         row: dict[str, Any] = {"low": low, "high": high, "n": int(in_interval.sum())}
         if in_interval.any():
             loss = relative_loss(*(side[..., in_interval] for side in sides), seed=seed)
-            row |= {"inside": loss.inside.value, "out": loss.out.value, "rel_loss": loss.rel_loss.value}
-            row |= {"rel_loss_low": loss.rel_loss.low, "rel_loss_high": loss.rel_loss.high}
+            row |= {"inside": loss.inside.value, "out": loss.out.value} | loss.rel_loss.columns("rel_loss")
         rows.append(row)
     return pl.DataFrame(rows, _INTERVALS)
 

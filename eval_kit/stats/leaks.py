@@ -32,12 +32,7 @@ def normalised(text: str) -> str:
 
 
 def same_text(test: pl.DataFrame, train: pl.DataFrame, column: str) -> pl.DataFrame:
-    """The test queries that are also training queries.
-
-    Args:
-        test: ``query_id``, ``text`` and ``normal``, as :func:`with_normal` gives.
-        train: the same.
-        column: ``text`` or ``normal``.
+    """The test queries that are also training queries, by the column ``text`` or ``normal``.
 
     Returns:
         ``query_id``, ``text``, ``train_query_id``, ``train_text``: one row for each pair.
@@ -50,8 +45,8 @@ def near(test: pl.DataFrame, train: pl.DataFrame, least: float, label: str) -> p
     """The test queries with a near-duplicate among the training queries.
 
     Args:
-        test: ``query_id``, ``text`` and ``normal``.
-        train: the same, with at least one row.
+        test: from :func:`with_normal`.
+        train: likewise, with at least one row.
         least: the cosine from which two queries count as such.
         label: of the progress.
 

@@ -55,6 +55,10 @@ class Estimate:
     resamples: int
     undefined: int
 
+    def columns(self, name: str) -> dict[str, float | None]:
+        """The figure and its interval as the columns of a row."""
+        return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -231,7 +235,7 @@ def correlations(
     Args:
         x: (n,).
         y: (n,), of the same things.
-        kinds: which of ``pearson``, ``spearman`` and ``kendall``.
+        kinds: some of :data:`KINDS`.
         resamples: how many to draw.
         seed: for the random numbers.
 

@@ -39,12 +39,7 @@ def of_r(r: float, n: int) -> float:
 
 
 def of_tau(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
-    """The p-value of Kendall's tau-b of n ≥ 3 pairs (Kendall 1970), exact or normal as in scipy.
-
-    Args:
-        x: (n,).
-        y: (n,), of the same things.
-    """
+    """The p-value of Kendall's tau-b of n ≥ 3 pairs, both (n,) (Kendall 1970), exact or normal as in scipy."""
     n = len(x)
     agreement = float((np.sign(x[:, None] - x) * np.sign(y[:, None] - y)).sum()) / 2
     ties = [np.unique(side, return_counts=True)[1].astype(np.float64) for side in (x, y)]

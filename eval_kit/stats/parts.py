@@ -1,11 +1,12 @@
 """Near and far parts of queries compared, with the parts as random draws, not the queries alone.
 
-Kinds of queries differ in how well a system and its pivot get along, whether or not the system was
-trained on them. Resampling queries cannot see that spread, so it finds a loss in a quarter of the
-parts that a model *was* trained on. Here a part's mean is its expected value, plus a draw of its
-kind (variance τ²), plus the draw of its queries (σ² / n): the random-effects model of
-meta-regression, with τ² by Paule and Mandel (1982) and the t-test of Knapp and Hartung (2003,
-Statistics in Medicine 22), which keeps its rate with few parts.
+Kinds of queries differ in how well a system and its pivot get along, whether or not the system was trained on them.
+Resampling queries cannot see that spread, so it finds a loss in a quarter of the parts that a model *was* trained on.
+Here a part's mean is its expected value, plus a draw of its kind (variance τ²), plus the draw of its queries (σ² / n):
+the random-effects model of meta-regression, with τ² by Paule and Mandel (1982) and the t-test of Knapp and Hartung
+(2003, Statistics in Medicine 22), which keeps its rate with few parts.
+
+Arrays have an element for each query: ``parts`` is the number of its part, ``near`` or ``far`` whether that is one.
 """
 
 from collections.abc import Callable
@@ -58,18 +59,10 @@ class Contrast:
 def adjusted(gain: Floats, covariates: Floats, parts: Parts, near: Flags) -> Floats:
     """The gain less what the covariates predict, by a ridge regression fitted on near parts.
 
-    The penalty is 1 on each standardised covariate: nothing with hundreds of queries, a brake with
-    twenty. Each near part is predicted from the other near parts alone, so that its figure is as
-    out-of-sample as a far part's (cross-fitting, Chernozhukov et al. 2018).
-
-    Args:
-        gain: (n,) of each query.
-        covariates: (n, k): what makes queries easy, such as the pivots' values.
-        parts: (n,) number of each query's part.
-        near: (n,) whether its part is a near one.
-
-    Returns:
-        (n,).
+    The penalty is 1 on each standardised covariate: nothing with hundreds of queries, a brake with twenty. Each near
+    part is predicted from the other near parts alone, so that its figure is as out-of-sample as a far part's
+    (cross-fitting, Chernozhukov et al. 2018). ``covariates`` (n, k) are what makes queries easy, such as the pivots'
+    values.
     """
     scale = covariates[near].std(axis=0)
     standard = (covariates - covariates[near].mean(axis=0))[:, scale > 0] / scale[scale > 0]
@@ -85,16 +78,7 @@ def adjusted(gain: Floats, covariates: Floats, parts: Parts, near: Flags) -> Flo
 
 
 def contrast(values: Floats, parts: Parts, far: Flags) -> Contrast | None:
-    """Far parts less near parts.
-
-    Args:
-        values: (n,) of each query.
-        parts: (n,) number of each query's part.
-        far: (n,) whether its part is a far one.
-
-    Returns:
-        None where there are fewer than :data:`FEWEST_PARTS` parts on a side, or nothing varies.
-    """
+    """Far parts less near parts; None with fewer than :data:`FEWEST_PARTS` parts on a side, or if nothing varies."""
     means, variances, of_far = _part_means(values, parts, far)
     if min(of_far.sum(), (~of_far).sum()) < FEWEST_PARTS or not variances.any():
         return None
