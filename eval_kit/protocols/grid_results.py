@@ -73,17 +73,15 @@ class Protocols(Result):
 
     def figures(self) -> list[Figure]:
         """The losses of crossed hold-outs by cluster; the figures of other shifts are on the report's page."""
-        has_losses = self.crossed is not None and self.crossed["rel_loss"].count()
-        return [crossed.figure(self.crossed)] if self.crossed is not None and has_losses else []
+        if self.crossed is None or not self.crossed["rel_loss"].count():
+            return []
+        return [crossed.figure(self.crossed)]
 
     def notes(self) -> list[str]:
         """What the marks mean; which systems were trained on queries that they are scored on, or may have been."""
         of_crossed = [crossed.NOTE] if crossed.NAME in self.results else []
-        return [
-            *SIGNIFICANCE,
-            *of_crossed,
-            *contamination.notes(self.to_polars().select("system", "trained_on").iter_rows()),
-        ]
+        of_training = contamination.notes(self.to_polars().select("system", "trained_on").iter_rows())
+        return [*SIGNIFICANCE, *of_crossed, *of_training]
 
     def of_shift(self, shift: str, on_page: bool = False) -> Iterator[tuple[str, Table]]:
         """The papers' tables of a shift, each with its measure; on a page with more marks, the main measure first."""
@@ -176,11 +174,7 @@ def protocols(
 
 
 def _trained_on(scores: Scores, cells: dict[Path, Cell], shift: Shift, release: Release) -> pl.DataFrame:
-    """Whether any of a system's models was trained on queries that it is scored on.
-
-    Returns:
-        ``system``, ``cluster`` if the shift has clusters, and ``trained_on``.
-    """
+    """``system``, ``cluster`` if the shift has any, and ``trained_on``: whether a model was on what it is scored on."""
     figures = scores.to_polars().filter(pl.col("test_set").is_in(shift.test_sets(release)))
     in_grid = figures.join(_by_run(cells), on="run").filter(pl.col("shift") == shift.name)
     cluster = pl.col("test_set").str.strip_prefix(f"{shift.name}.").alias("cluster")
@@ -200,11 +194,9 @@ def _by_run(cells: Mapping[Path, Cell]) -> pl.DataFrame:
     """
     by_name = {run_name(run): cell for run, cell in cells.items()}
     by_name |= {str(run): cell for run, cell in cells.items()}
-    return pl.DataFrame(
-        [(name, cell.system, cell.shift, cell.held_out, cell.seed) for name, cell in by_name.items()],
-        {"run": pl.String, "system": pl.String, "shift": pl.String, "held_out": pl.String, "seed": pl.Int64},
-        orient="row",
-    )
+    rows = [(name, cell.system, cell.shift, cell.held_out, cell.seed) for name, cell in by_name.items()]
+    names = dict.fromkeys(("run", "system", "shift", "held_out"), pl.String)
+    return pl.DataFrame(rows, {**names, "seed": pl.Int64}, orient="row")
 
 
 def _refuse_foreign_runs(shift: Shift, cells: dict[Path, Cell], values: pl.DataFrame, release: Release) -> None:

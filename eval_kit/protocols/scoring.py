@@ -87,10 +87,7 @@ def with_measures(test_sets: Mapping[str, TestSet], names: Collection[str]) -> d
 def score_on(test_sets: Mapping[Path, Sequence[TestSet]], release: Release, allow_missing: bool = False) -> Scores:
     """Score each run on the test sets given for it, and on no others.
 
-    Args:
-        test_sets: for each run file; judged in the release, but not necessarily among its test sets.
-        release: the one that holds the judgements.
-        allow_missing: as for :func:`score`.
+    The test sets are judged in the release, but not necessarily among its own.
 
     Raises:
         UserError: a run that cannot be used, or that does not cover a test set.

@@ -93,23 +93,17 @@ class Variations(Result):
 
     def figures(self) -> list[Figure]:
         """For each test set, how the changes of single queries in its main measure spread; replicas are pooled."""
-        groups = {variation.full_name: variation.group for variation in self.variations}
+        methods = {variation.full_name: variation.group for variation in self.variations}
         systems = self.results["system"].unique(maintain_order=True).to_list()
         pairs = paired(self.values).with_columns(
-            method=pl.col("variation").replace_strict(groups), change=pl.col("value") - pl.col("clean")
+            method=pl.col("variation").replace_strict(methods), change=pl.col("value") - pl.col("clean")
         )
         figures = []
         for (test_set,), rows in pairs.group_by("test_set", maintain_order=True):
             measure = rows["measure"][0]
-            spread = (
-                rows.filter(pl.col("measure") == measure)
-                .group_by("method", "system", maintain_order=True)
-                .agg(
-                    pl.len().alias("n"),
-                    pl.col("change").mean().alias("mean"),
-                    *(pl.col("change").quantile(at, "linear").alias(name) for name, at in _PERCENTILES.items()),
-                )
-            )
+            groups = rows.filter(pl.col("measure") == measure).group_by("method", "system", maintain_order=True)
+            percentiles = (pl.col("change").quantile(at, "linear").alias(name) for name, at in _PERCENTILES.items())
+            spread = groups.agg(pl.len().alias("n"), pl.col("change").mean().alias("mean"), *percentiles)
             caption = (
                 f"{test_set}, {measure}: the change of each query's value, by method; left of the line it got worse. "
                 "Boxes are quartiles, the thick line the median, whiskers the 5th and 95th percentile, the marker the "
@@ -164,9 +158,7 @@ def scored(
 ) -> tuple[pl.DataFrame, dict[str, Any]]:
     """Score each run on the queries that it searched, and the originals on the same test sets.
 
-    Args:
-        worded_runs: from :func:`eval_kit.runs.names.worded`.
-        release: as for :func:`variations`; so are ``test_set`` and ``allow_missing``.
+    The arguments are those of :func:`variations`, with the runs from :func:`eval_kit.runs.names.worded`.
 
     Returns:
         Per-query values with ``system`` and ``variation`` (null for the original wording), and the provenance.
@@ -200,11 +192,8 @@ def _varied(test_set: TestSet, variation: Variation, release: Release) -> TestSe
 
 
 def _values(scores: Scores, runs: Sequence[WordedRun]) -> pl.DataFrame:
-    of_variations = pl.DataFrame(
-        [(run_name(run.path), run.system, run.variation and run.variation.full_name) for run in runs],
-        {"run": pl.String, "system": pl.String, "variation": pl.String},
-        orient="row",
-    )
+    rows = [(run_name(run.path), run.system, run.variation and run.variation.full_name) for run in runs]
+    of_variations = pl.DataFrame(rows, dict.fromkeys(("run", "system", "variation"), pl.String), orient="row")
     return scores.per_query().join(of_variations, on="run", maintain_order="left")
 
 
@@ -238,11 +227,9 @@ def changes(
           improvement over the pivot, clean − varied (Breuer et al., SIGIR 2020); null without a pivot.
     """
     pairs = paired(values)
-    of_variations = pl.DataFrame(
-        [(variation.full_name, variation.group, variation.replica or 0) for variation in variations],
-        {"variation": pl.String, "method": pl.String, "replica": pl.Int64},
-        orient="row",
-    )
+    rows_of_variations = [(each.full_name, each.group, each.replica or 0) for each in variations]
+    schema = {"variation": pl.String, "method": pl.String, "replica": pl.Int64}
+    of_variations = pl.DataFrame(rows_of_variations, schema, orient="row")
     pairs = pairs.join(of_variations, on="variation", maintain_order="left")
     rows: list[dict[str, Any]] = []
     for (test_set, method), varied in pairs.group_by("test_set", "method", maintain_order=True):
@@ -255,19 +242,13 @@ def changes(
 
 
 def paired(values: pl.DataFrame) -> pl.DataFrame:
-    """The value of each query on another wording beside that on the original one.
+    """The value of each query on another wording beside that on the original one (``clean``).
 
-    Args:
-        values: as :func:`changes` takes them.
-
-    Returns:
-        The rows of other wordings in their order, with a column ``clean``; those without a clean value are left out.
+    The rows of other wordings stay in their order; those without a clean value are left out.
     """
-    clean = values.filter(pl.col("variation").is_null()).drop("variation").rename({"value": "clean"})
-    keys = ["system", "test_set", "measure", "query_id"]
-    return values.filter(pl.col("variation").is_not_null()).join(
-        clean.select(*keys, "clean"), on=keys, maintain_order="left"
-    )
+    keys = ("system", "test_set", "measure", "query_id")
+    clean = values.filter(pl.col("variation").is_null()).select(*keys, clean="value")
+    return values.filter(pl.col("variation").is_not_null()).join(clean, on=keys, maintain_order="left")
 
 
 def robustness(
@@ -282,11 +263,7 @@ def robustness(
 def against_pivot(clean: float, varied: float, pivot_clean: float, pivot_varied: float) -> dict[str, float | None]:
     """How much of a system's advantage over the pivot is left: ``effect_ratio`` (1: all) and ``delta_ri`` (0: all).
 
-    Args:
-        clean: the system's mean on the original wording.
-        varied: its mean on the other wording.
-        pivot_clean: the pivot's, likewise.
-        pivot_varied: the pivot's, likewise.
+    The means of both are those on the original wording and on the other one.
     """
     before, after = clean - pivot_clean, varied - pivot_varied
     ratio = after / before if before else None
@@ -304,11 +281,10 @@ def _scopes(varied: pl.DataFrame, invalid: Sequence[list[str] | None]) -> Iterat
 
 def _rows(varied: pl.DataFrame, pivot: str | None, seed: int) -> Iterator[dict[str, Any]]:
     """A row for each system and measure, of the queries that all of them have."""
-    keys = ["system", "measure"]
     groups = {}
-    for names, group in varied.group_by(keys, maintain_order=True):
-        by_query = group.pivot("replica", index=["query_id", "clean"], values="value").drop_nulls().sort("query_id")
-        groups[names] = by_query
+    for names, group in varied.group_by("system", "measure", maintain_order=True):
+        by_query = group.pivot("replica", index=["query_id", "clean"], values="value")
+        groups[names] = by_query.drop_nulls().sort("query_id")
     common = set.intersection(*(set(by_query["query_id"]) for by_query in groups.values()))
     if not common:
         raise UserError(
@@ -338,20 +314,19 @@ def _rows(varied: pl.DataFrame, pivot: str | None, seed: int) -> Iterator[dict[s
 
 
 def _table(results: pl.DataFrame, title: str, measure: Measure, pivot: str | None) -> Table:
-    keys = ["method", "system"]
-    by_key = results.filter(queries_are=VALID).rows_by_key(keys, named=True, unique=True)
+    valid = results.filter(queries_are=VALID).rows_by_key(["method", "system"], named=True, unique=True)
     numbers = ["n", "clean", "varied", "worst", "change", "Rel Loss", "95 %", "helped", "unhurt", "hurt", "RI"]
     numbers += ["ER", "ΔRI"] if pivot else []
-    numbers += ["valid n", "valid Rel Loss"] if by_key else []
+    numbers += ["valid n", "valid Rel Loss"] if valid else []
     columns = [Column("variation", "heading", wrap="anywhere"), Column("system", wrap="anywhere")]
     columns += number_columns(*numbers)
     groups = []
-    for _, rows in results.filter(pl.col("queries_are") == "all").group_by("method", maintain_order=True):
+    for _, rows in results.filter(queries_are=ALL).group_by("method", maintain_order=True):
         lines = []
         for number, row in enumerate(rows.iter_rows(named=True)):
             line = [None if number else row["method"], row["system"], *_figures(row, measure)]
             line += [_decimals(row["effect_ratio"]), _decimals(row["delta_ri"])] if pivot else []
-            line += _validity(by_key.get(tuple(row[key] for key in keys))) if by_key else []
+            line += _validity(valid.get((row["method"], row["system"]))) if valid else []
             lines.append(line)
         groups.append(lines)
     return Table(columns, groups, title=title)
@@ -360,11 +335,10 @@ def _table(results: pl.DataFrame, title: str, measure: Measure, pivot: str | Non
 def _beside_published(paper: pl.DataFrame) -> Table:
     """CIKM 2021, Table 7: one row per method; our system's figure after that of the ranker it stands for."""
     systems = list(paper.select("ranker", "system").unique(maintain_order=True).iter_rows())
-    rows = {(row["method"], row["ranker"], row["system"]): row for row in paper.iter_rows(named=True)}
+    rows = paper.rows_by_key(["method", "ranker", "system"], named=True, unique=True)
     columns = [Column("method", "heading")]
     for ranker, system in systems:
-        columns += [Column("published", "number", group=ranker), Column(system, "number", group=ranker)]
-        columns.append(Column("n", "number", group=ranker))
+        columns += number_columns("published", system, "n", group=ranker)
     lines = []
     for method in paper["method"].unique(maintain_order=True):
         line: list[Cell | str] = [method]
