@@ -35,14 +35,10 @@ BM25 = ("bm25-multifield", "bm25")
 
 @dataclass(frozen=True)
 class Average:
-    """A system against BM25 over some datasets, by nDCG@10.
+    """The mean nDCG@10 of a system and of BM25 over some datasets, whose number is ``datasets``.
 
-    Attributes:
-        system: its mean.
-        bm25: BM25's mean.
-        relative: the ratio of the means less 1; None where BM25 finds nothing.
-        mean_of_relatives: the mean over datasets of the ratio less 1; None where BM25 finds nothing on one.
-        datasets: how many.
+    ``relative`` is the ratio of the means less 1, None where BM25 finds nothing; ``mean_of_relatives``, the mean over
+    datasets of the ratio less 1, None where BM25 finds nothing on one.
     """
 
     system: float
@@ -87,9 +83,9 @@ class Suite(Result):
         """
         left_out = ~pl.col("dataset").is_in([MS_MARCO, ANNOTATED])
         rows = self._of_datasets().filter(left_out, measure="nDCG@10")
-        values: dict[str, dict[str, float]] = {}
-        for system, dataset, value in rows.select("system", "dataset", "value").iter_rows():
-            values.setdefault(system, {})[dataset] = value
+        values = {}
+        for (system,), of_system in rows.group_by("system", maintain_order=True):
+            values[str(system)] = dict(of_system.select("dataset", "value").iter_rows())
         reference = values.pop(self._bm25 or "", {})
         return {system: against_bm25(figures, reference) for system, figures in values.items() if reference}
 
@@ -130,7 +126,7 @@ class Suite(Result):
         datasets = rows["dataset"].unique(maintain_order=True).to_list()
         measures = ["R_cap@100" if measure == "R@100" and name == CAPPED else measure for name in datasets]
         averages = self.averages() if measure == "nDCG@10" else {}
-        ours = {(row["system"], row["dataset"], row["measure"]): row["value"] for row in rows.iter_rows(named=True)}
+        ours = {tuple(names): value for *names, value in rows.select("system", "dataset", "measure", "value").rows()}
         columns = [Column("dataset", wrap="anywhere")]
         places = list(zip(datasets, measures, strict=True))
         cells = [[f"{name} ({of})" if of != measure else name for name, of in places]]
@@ -224,9 +220,8 @@ def against_bm25(system: Mapping[str, float], bm25: Mapping[str, float]) -> Aver
     system_mean, bm25_mean = (sum(values.values()) / len(values) for values in (system, bm25))
     ratios = [system[dataset] / bm25[dataset] - 1 for dataset in system if bm25[dataset]]
     mean_of_ratios = sum(ratios) / len(ratios) if len(ratios) == len(system) else None
-    return Average(
-        system_mean, bm25_mean, system_mean / bm25_mean - 1 if bm25_mean else None, mean_of_ratios, len(system)
-    )
+    relative = system_mean / bm25_mean - 1 if bm25_mean else None
+    return Average(system_mean, bm25_mean, relative, mean_of_ratios, len(system))
 
 
 def _rows(system: str, paper_name: str, scores: Mapping[str, Scores]) -> pl.DataFrame:
@@ -239,9 +234,8 @@ def _rows(system: str, paper_name: str, scores: Mapping[str, Scores]) -> pl.Data
     if members := by_dataset.get(CQADUPSTACK):
         means = pl.col("value", "answered").mean()  # each folder counts the same, as in BEIR
         together = pl.concat(members).group_by("measure", maintain_order=True)
-        mean = together.agg(
-            means, pl.col("queries", "missing").sum(), system=pl.lit(system), dataset=pl.lit(CQADUPSTACK)
-        )
+        keys = {"system": pl.lit(system), "dataset": pl.lit(CQADUPSTACK)}
+        mean = together.agg(means, pl.col("queries", "missing").sum(), **keys)
         members.append(mean.select(members[0].columns))
     rows = pl.concat(frame for frames in by_dataset.values() for frame in frames)
     names = rows.select("dataset", "measure").iter_rows()

@@ -86,14 +86,8 @@ class Clean(Result):
             twins.append({"name": twin, "of": name, "queries": group["query_id"].to_list()})
         twins.sort(key=lambda twin: twin["name"])
         digest = _digest(self.provenance["release"]["digest"], twins)
-        counts = self.counts().to_dicts()
-        return {
-            "rows": counts,
-            "test_sets": twins,
-            "digest": digest,
-            "notes": self.notes(),
-            "provenance": self.provenance,
-        }
+        rows = {"rows": self.counts().to_dicts(), "test_sets": twins, "digest": digest}
+        return {**rows, "notes": self.notes(), "provenance": self.provenance}
 
 
 def clean(
@@ -144,7 +138,8 @@ def clean(
         frame = frame.with_columns(test_set=pl.lit(test_set.name), passages=shares)
         kinds = KINDS if shared_passages else KINDS[:3]
         frames.append(frame.with_columns(pl.any_horizontal(pl.col(kinds).fill_null(False)).alias(LEAKED)))
-    source = {"source": training.source.name, "queries": train.height, "sha256": _texts_digest(train["text"])}
+    texts_digest = hashlib.sha256("\n".join(sorted(train["text"])).encode()).hexdigest()
+    source = {"source": training.source.name, "queries": train.height, "sha256": texts_digest}
     provenance = {
         "kit_version": __version__,
         "release": release.identity,
@@ -203,18 +198,15 @@ class CleanScores(Scores):
             why = "no differences between leaked and clean: they need a run of a system that was trained (a model) and "
             return [*super().notes(), f"{why}one that was declared untrained, such as BM25, over queries of both kinds"]
         effect = next(iter(self.effects.values()))
-        return [
-            *super().notes(),
-            "degrades: the gain over the pivot is smaller on clean queries than on leaked ones, beyond chance, so the "
-            "figure on all queries flatters the model.",
-            *effect.notes()[:2],
-        ]
+        degrades = (
+            "degrades: the gain over the pivot is smaller on clean queries than on leaked ones, beyond chance, so "
+        )
+        return [*super().notes(), f"{degrades}the figure on all queries flatters the model.", *effect.notes()[:2]]
 
     def as_json(self) -> dict[str, Any]:
         """The document of the scores, with the ``leak_effects`` of each test set."""
-        return super().as_json() | {
-            "leak_effects": {name: each.as_json()["rows"] for name, each in self.effects.items()}
-        }
+        effects = {name: each.as_json()["rows"] for name, each in self.effects.items()}
+        return super().as_json() | {"leak_effects": effects}
 
 
 def with_effects(
@@ -239,9 +231,9 @@ def with_effects(
         if len(sides) < 2 or not pivots or not systems:
             continue
         texts = release.queries(name)
-        of_sides = {
-            side: texts.filter(pl.col("query_id").is_in(twin.queries.implode())) for side, twin in sides.items()
-        }
+        of_sides = {}
+        for side, twin in sides.items():
+            of_sides[side] = texts.filter(pl.col("query_id").is_in(twin.queries.implode()))
         division = small_division("leaks", of_sides, CLEAN, seed=0)
         effects[name] = contrasts(systems, release, pivots, release.test_sets[name], [division], allow_missing)
     return CleanScores(scores.means, scores.provenance, effects)
@@ -256,10 +248,6 @@ def _passages(release: Release, training: Training) -> pl.Series | None:
     training_texts = set(map(leaks.normalised, training.passage_texts))
     ids = [passage for passage, text in passages(release) if leaks.normalised(text) in training_texts]
     return pl.Series("passage_id", ids, pl.String)
-
-
-def _texts_digest(texts: pl.Series) -> str:
-    return hashlib.sha256("\n".join(sorted(texts)).encode()).hexdigest()
 
 
 def _digest(release: str, twins: Any) -> str:

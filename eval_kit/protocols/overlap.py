@@ -28,13 +28,7 @@ MOST_WORDS = 2_000_000
 
 @dataclass(frozen=True)
 class Words:
-    """A collection's words, in :data:`PARTS` files by their hashes.
-
-    Attributes:
-        folder: of the files.
-        texts: how many were counted.
-        total: words in all.
-    """
+    """A collection's words, counted in a folder of :data:`PARTS` files by their hashes; ``total`` is their number."""
 
     folder: Path
     texts: int
@@ -109,11 +103,9 @@ def overlap(folders: Sequence[Path]) -> Overlap:
         words = {name: _count_folder(folder, Path(scratch) / name) for name, folder in zip(names, folders, strict=True)}
         pairs = [(*pair, jaccard(*(words[name] for name in pair))) for pair in combinations(words, 2)]
     sizes = [(name, counts.texts, counts.total) for name, counts in words.items()]
-    return Overlap(
-        pl.DataFrame(sizes, ["collection", "passages", "words"], orient="row"),
-        pl.DataFrame(pairs, ["collection", "other", "jaccard"], orient="row"),
-        {"kit_version": __version__},
-    )
+    collections = pl.DataFrame(sizes, ["collection", "passages", "words"], orient="row")
+    by_pair = pl.DataFrame(pairs, ["collection", "other", "jaccard"], orient="row")
+    return Overlap(collections, by_pair, {"kit_version": __version__})
 
 
 def _count_folder(folder: Path, scratch: Path) -> Words:
@@ -142,11 +134,7 @@ def count(texts: Iterable[str], folder: Path) -> Words:
 
 
 def jaccard(source: Words, target: Words) -> float:
-    """:func:`eval_kit.stats.similarity.weighted_jaccard` of two collections, part by part.
-
-    Raises:
-        ValueError: a side without any word.
-    """
+    """:func:`eval_kit.stats.similarity.weighted_jaccard` of two collections, part by part."""
     parts = ((source.part(number), target.part(number)) for number in range(PARTS))
     return jaccard_of_counts(parts, source.total, target.total)
 

@@ -39,11 +39,7 @@ class Figure3:
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        correlations = {
-            system: dict(zip(kinds, map(asdict, kinds.values()), strict=True))
-            for system, kinds in self.correlations.items()
-        }
-        return {"measure": self.measure, "points": self.points.to_dicts(), "correlations": correlations}
+        return asdict(self) | {"points": self.points.to_dicts()}
 
     def table(self) -> Table:
         """One row per system: how its losses correlate with the similarity."""
@@ -53,11 +49,8 @@ class Figure3:
             rows.append([system, *map(_interval, estimates), str(estimates[0].n)])
         columns = [Column("System"), *number_columns(*map(str.capitalize, KINDS), "n")]
         shifts = " and ".join(self.points["shift"].unique(maintain_order=True))
-        title = (
-            f"Correlation of {self.measure} Rel Loss and Jaccard over the clusters of {shifts}, "
-            "with 95% bootstrap intervals"
-        )
-        return Table(columns, [rows], title)
+        title = f"Correlation of {self.measure} Rel Loss and Jaccard over the clusters of {shifts}"
+        return Table(columns, [rows], f"{title}, with 95% bootstrap intervals")
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,11 +77,9 @@ class Similarities(Result):
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return {
-            "clusters": self.clusters.to_dicts(),
-            "figure_3": self.figure_3.as_json() if self.figure_3 else None,
-            "release": self.provenance["release"]["digest"],
-        }
+        figure_3 = self.figure_3.as_json() if self.figure_3 else None
+        release = self.provenance["release"]["digest"]
+        return {"clusters": self.clusters.to_dicts(), "figure_3": figure_3, "release": release}
 
     def tables(self) -> list[Table]:
         """The similarities; with runs, also the correlations."""
@@ -156,11 +147,6 @@ def whole_clusters(release: Release, shifts: Sequence[str], vectors: Vectors | N
 
     A shift without training queries in the release is compared by its test queries; the column ``queries`` says so.
 
-    Args:
-        release: from :func:`eval_kit.release.open_release`.
-        shifts: of clusters.
-        vectors: of all their queries; adds the cosine.
-
     Returns:
         ``shift``, ``cluster``, ``queries``, ``n``, ``others``, ``jaccard`` and, with vectors, ``cosine``.
     """
@@ -184,19 +170,17 @@ def figure_3(grid: Protocols, release: Release) -> Figure3 | None:
     if not shifts:
         return None
     measure = main_measure(grid.results[shifts[0]])
-    losses = pl.concat(
-        grid.results[shift]
-        .filter(pl.col("measure") == measure)
-        .select("system", pl.lit(shift).alias("shift"), "cluster", "rel_loss", low="rel_loss_low", high="rel_loss_high")
-        for shift in shifts
-    )
+    losses = []
+    for shift in shifts:
+        names = ("system", pl.lit(shift).alias("shift"), "cluster")
+        rows = grid.results[shift].filter(pl.col("measure") == measure)
+        losses.append(rows.select(*names, "rel_loss", low="rel_loss_low", high="rel_loss_high"))
     jaccard = whole_clusters(release, shifts).select("shift", "cluster", "jaccard", "queries")
-    points = losses.join(jaccard, on=["shift", "cluster"], maintain_order="left")
-    with_loss = points.filter(pl.col("rel_loss").is_not_null())
-    by_system = {
-        str(system): correlations(group["jaccard"], group["rel_loss"], seed=grid.provenance["seed"])
-        for (system,), group in with_loss.group_by("system", maintain_order=True)
-    }
+    points = pl.concat(losses).join(jaccard, on=["shift", "cluster"], maintain_order="left")
+    by_system = {}
+    for (system,), group in points.drop_nulls("rel_loss").group_by("system", maintain_order=True):
+        seed = grid.provenance["seed"]
+        by_system[str(system)] = correlations(group["jaccard"], group["rel_loss"], seed=seed)
     return Figure3(measure, points, by_system)
 
 
@@ -248,10 +232,6 @@ def vectors_beside(grid: Protocols, release: Release) -> dict[str, Vectors]:
 
     They are ``<run>.npy`` and ``<run>.ids.txt`` beside ``<run>.trec`` (see :mod:`eval_kit.stats.vectors`), of the first
     system and seed that has them for every topic, wh and length cluster of the grid.
-
-    Args:
-        grid: from :func:`eval_kit.protocols.grid_results.protocols`.
-        release: the one that was scored on.
 
     Returns:
         By test set, as ``topic.c0``, the vectors of the model trained without that cluster; empty if there are none.

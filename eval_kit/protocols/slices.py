@@ -105,10 +105,8 @@ def sliced(by: Sequence[str], release: Release) -> str:
     first, *rest = by
     for name in rest:
         if LABELS[name].test_set != LABELS[first].test_set:
-            raise UserError(
-                f"cannot slice by {first} and {name} together: "
-                f"one is of {LABELS[first].test_set}, the other of {LABELS[name].test_set}"
-            )
+            test_sets = f"one is of {LABELS[first].test_set}, the other of {LABELS[name].test_set}"
+            raise UserError(f"cannot slice by {first} and {name} together: {test_sets}")
     return _in(release, LABELS[first].test_set)
 
 
@@ -157,9 +155,6 @@ def cross_table(values: pl.DataFrame, release: Release, by: Sequence[str]) -> pl
     of_test_set = values.filter(pl.col("test_set") == sliced(by, release))
     if of_test_set.is_empty():
         raise UserError(f"slices by {', '.join(by)} are of {sliced(by, release)}, which no run covers")
-    return (
-        of_test_set.join(of_queries, on="query_id")
-        .group_by("run", "measure", *by)
-        .agg(pl.col("value").mean(), pl.len().alias("queries"))
-        .sort("run", "measure", *by)
-    )
+    keys = ("run", "measure", *by)
+    groups = of_test_set.join(of_queries, on="query_id").group_by(keys)
+    return groups.agg(pl.col("value").mean(), pl.len().alias("queries")).sort(keys)
