@@ -43,14 +43,12 @@ def read_results(paths: Sequence[Path]) -> list[Model]:
             else:
                 _add(values, document, path)
         except (KeyError, TypeError, AttributeError, IndexError):
-            raise UserError(
-                f"{path}: is not in the format of eval_kit protocol --json or score --dataset --json"
-            ) from None
+            what = "is not in the format of eval_kit protocol --json or score --dataset --json"
+            raise UserError(f"{path}: {what}") from None
     if len(protocols) != 1 or not values:
-        raise UserError(
-            f"give one file of eval_kit protocol --json and at least one of score --dataset --json; "
-            f"given: {len(protocols)} and {len(paths) - len(protocols)}"
-        )
+        counts = f"{len(protocols)} and {len(paths) - len(protocols)}"
+        files = "one file of eval_kit protocol --json and at least one of score --dataset --json"
+        raise UserError(f"give {files}; given: {counts}")
     [(path, models)] = protocols.items()
     if not models:
         raise UserError(f"{path}: holds results of neither {' nor '.join(MEASURES)}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import polars as pl
@@ -68,16 +69,16 @@ class Scores(Result):
 
     def tables(self) -> list[Table]:
         """A table for each group of test sets that share their measures, with a row for each test set and run."""
-        order = list(dict.fromkeys(mean.test_set for mean in self.means))
-        by_row: dict[tuple[str, str], list[Mean]] = {}
+        by_row: dict[str, dict[str, list[Mean]]] = {}
         for mean in self.means:
-            by_row.setdefault((mean.test_set, mean.run), []).append(mean)
+            by_row.setdefault(mean.test_set, {}).setdefault(mean.run, []).append(mean)
         groups: dict[tuple[str, ...], list[Row]] = {}
-        for (test_set, run), means in sorted(by_row.items(), key=lambda row: order.index(row[0][0])):
+        for means in chain.from_iterable(map(dict.values, by_row.values())):
+            first = means[0]
             values = [parse(mean.measure).show(mean.value) for mean in means]
-            cell = Cell(run, mark=contamination.mark(means[0].trained_on))
+            cell = Cell(first.run, mark=contamination.mark(first.trained_on))
             measures = tuple(mean.measure for mean in means)
-            groups.setdefault(measures, []).append([test_set, cell, f"{means[0].queries:,}", *values])
+            groups.setdefault(measures, []).append([first.test_set, cell, f"{first.queries:,}", *values])
         tables = []
         for measures, rows in groups.items():
             columns = [Column("test set", wrap="never"), Column("run", wrap="anywhere", min_width=8)]
@@ -97,10 +98,8 @@ class Scores(Result):
                 continue
             worst, best = (parse(mean.measure).show(value) for value in (mean.worst, mean.best))
             if worst != best:
-                notes.append(
-                    f"{mean.run}: {mean.measure} on {mean.test_set} is {worst} to {best}, depending on the order "
-                    f"of ties across the cutoff ({mean.ties_at_cutoff:,} queries)"
-                )
+                ties = f"depending on the order of ties across the cutoff ({mean.ties_at_cutoff:,} queries)"
+                notes.append(f"{mean.run}: {mean.measure} on {mean.test_set} is {worst} to {best}, {ties}")
         return notes
 
     def per_query(self) -> pl.DataFrame:
@@ -133,30 +132,22 @@ def _missing(means: Sequence[Mean]) -> Iterator[str]:
         if lacking:
             most = max(lacking.values(), key=lambda mean: (mean.missing, mean.queries))
             further = f"; {len(lacking) - 1} other test sets lack some too" if len(lacking) > 1 else ""
-            yield (
-                f"{run}: {most.missing:,} of the {most.queries:,} queries of {most.test_set} are missing "
-                f"(scored as empty){further}"
-            )
+            queries = f"{most.missing:,} of the {most.queries:,} queries of {most.test_set}"
+            yield f"{run}: {queries} are missing (scored as empty){further}"
 
 
 def _about(source: Mapping[str, Any], deepest: int) -> Iterator[str]:
     """What is odd about a run, from its entry in the provenance and the deepest cutoff that it is scored at."""
-    run = source["run"]
+    run, depth = source["run"], source["depth"]
     if not source["judged_passages"]:
         yield NOTHING_JUDGED.format(run)
-    if source["depth"] < deepest:
-        yield (
-            f"{run}: holds at most {source['depth']:,} passages a query, so deeper cutoffs (@{deepest}) are cut there"
-        )
-    if source["unjudged_queries"]:
-        yield f"{run}: {source['unjudged_queries']:,} unjudged queries were left out"
-    if source.get("own_passages_left_out"):
-        yield (
-            f"{run}: {source['own_passages_left_out']:,} queries had a passage with the query's own id, "
-            "which was left out, as BEIR's evaluator does"
-        )
-    if source.get("rank_contradictions"):
-        yield (
-            f"{run}: the ranks of {source['rank_contradictions']:,} queries contradict their scores; "
-            "the scores decide, as in trec_eval"
-        )
+    if depth < deepest:
+        yield f"{run}: holds at most {depth:,} passages a query, so deeper cutoffs (@{deepest}) are cut there"
+    if queries := source["unjudged_queries"]:
+        yield f"{run}: {queries:,} unjudged queries were left out"
+    if left_out := source.get("own_passages_left_out"):
+        why = "which was left out, as BEIR's evaluator does"
+        yield f"{run}: {left_out:,} queries had a passage with the query's own id, {why}"
+    if contradictions := source.get("rank_contradictions"):
+        why = "the scores decide, as in trec_eval"
+        yield f"{run}: the ranks of {contradictions:,} queries contradict their scores; {why}"

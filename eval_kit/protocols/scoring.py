@@ -211,9 +211,8 @@ def _values(
         passages_of = {measure.name: passages}
         if (across := _across(measure)) and ranking.queries[across].any():
             for how in ("worst", "best"):
-                passages_of[f"{measure.name} {how}"] = with_ties_resolved(
-                    passages, measure.cutoff or 0, how == "best", min(measure.grade, 1)
-                )
+                in_order = with_ties_resolved(passages, measure.cutoff or 0, how == "best", min(measure.grade, 1))
+                passages_of[f"{measure.name} {how}"] = in_order
         for name, ranks in passages_of.items():
             values = with_values(values, measure, ranks, name)
     with_counts = values.join(ranking.queries.lazy(), on="query_id", how="left", maintain_order="left").collect()

@@ -54,9 +54,6 @@ def jaccard_of_counts(
             all words.
         source_total: words of ``source`` in all.
         target_total: words of ``target`` in all.
-
-    Raises:
-        ValueError: a side without any word.
     """
     if not (source_total and target_total):
         raise ValueError("texts without any word have no similarity")
@@ -73,17 +70,10 @@ def _jaccard(source: pl.DataFrame, target: pl.DataFrame) -> float:
 
 
 def mean_dot(queries: Matrix, training: Matrix) -> Floats:
-    """R(q, train) of ECIR 2023 §5.2, equation 1: each query's mean dot product with all training queries.
-
-    Args:
-        queries: (n, dimensions).
-        training: (m, dimensions).
-
-    Returns:
-        (n,), in the order of ``queries``.
+    """R(q, train) of ECIR 2023 §5.2, equation 1: each query's mean dot product with all training queries, (n,).
 
     Raises:
-        UserError: the dimensions differ.
+        UserError: ``queries`` (n, dimensions) and ``training`` (m, dimensions) differ in dimensions.
     """
     _require_same_dimensions(queries, training)
     mean = _sum(training) / len(training)

@@ -80,9 +80,8 @@ class Vectors:
         rows = query_ids.to_frame("query_id").join(row_numbers, on="query_id", how="left", maintain_order="left")["row"]
         if rows.null_count():
             absent = query_ids.filter(rows.is_null())
-            raise VectorsError(
-                f"{self.source}: no vector of query {absent[0]}{_more(len(absent))} ({len(query_ids):,} are needed)"
-            )
+            query = f"{absent[0]}{_more(len(absent))}"
+            raise VectorsError(f"{self.source}: no vector of query {query} ({len(query_ids):,} are needed)")
         values: Matrix = self.values[rows.to_numpy()]
         return values
 
@@ -132,18 +131,13 @@ def encode(model: str, queries: pl.DataFrame) -> Vectors:
     The papers take the [CLS] vector. A model that comes without its own pooling (a bare ``bert-base-uncased``)
     gets mean pooling from sentence-transformers; give it a folder with a [CLS] pooling module, or a file of vectors.
 
-    Args:
-        model: a name on the Hub or a folder.
-        queries: ``query_id`` and ``text``; a query that appears twice is encoded once.
-
     Raises:
         VectorsError: sentence-transformers is not installed.
         UserError: there is no such model, or it lacks files.
     """
     if find_spec("sentence_transformers") is None:
-        raise VectorsError(
-            f"{model}: encoding needs the package sentence-transformers; install it, or give a file of vectors"
-        )
+        needs = "encoding needs the package sentence-transformers; install it, or give a file of vectors"
+        raise VectorsError(f"{model}: {needs}")
     checkpoint.kind(model)  # refuses before the slow import
     encoder = checkpoint.opened(model, "SentenceTransformer")
     once = queries.unique("query_id", keep="first", maintain_order=True)
@@ -186,21 +180,17 @@ def _read_parquet(path: Path) -> Vectors:
         raise VectorsError(f"{path}: holds no vectors")
     if (unusual := sizes != usual).any():
         first = _first(unusual)
-        raise VectorsError(
-            f"{path}: the vector of query {ids[first]}{_more(int(unusual.sum()))} has {sizes[first]} "
-            f"dimensions, not {usual}"
-        )
-    if lists.list.explode().null_count():
-        raise VectorsError(f"{path}: the vector of query {ids[_first(_holds_null(lists))]} holds an empty value")
-    return Vectors(str(path), ids, lists.list.explode().to_numpy().reshape(len(lists), -1))
+        query = f"the vector of query {ids[first]}{_more(int(unusual.sum()))}"
+        raise VectorsError(f"{path}: {query} has {sizes[first]} dimensions, not {usual}")
+    numbers = lists.list.explode()
+    if numbers.null_count():
+        holds_null = lists.list.eval(pl.element().is_null()).list.any()
+        raise VectorsError(f"{path}: the vector of query {ids[_first(holds_null)]} holds an empty value")
+    return Vectors(str(path), ids, numbers.to_numpy().reshape(len(lists), -1))
 
 
 def _repeats(query_ids: pl.Series) -> pl.Series:
     return query_ids.filter(~query_ids.is_first_distinct())
-
-
-def _holds_null(lists: pl.Series) -> pl.Series:
-    return lists.list.eval(pl.element().is_null()).list.any()
 
 
 def _first(mask: pl.Series) -> int:
