@@ -42,7 +42,7 @@ def read_results(paths: Sequence[Path]) -> list[Model]:
                 protocols[path] = list(_scores_of_trained(document["protocols"]))
             else:
                 _add(values, document, path)
-        except (KeyError, TypeError, AttributeError, IndexError):
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError):
             what = "is not in the format of eval_kit protocol --json or score --dataset --json"
             raise UserError(f"{path}: {what}") from None
     if len(protocols) != 1 or not values:
@@ -67,7 +67,7 @@ def _scores_of_trained(protocols: Any) -> Iterator[tuple[str, str, float, str]]:
     for row in protocols[shift] if shift else ():
         if row["measure"] != MEASURES[str(shift)]:
             continue
-        system, scores = row["system"], (row["avg_in"], row["out"])
+        system, scores = row["system"], (float(row["avg_in"]), float(row["out"]))
         for training, regime, score in zip(("interpolation", "extrapolation"), REGIMES, scores, strict=True):
             if shift == "restrain":
                 size = row["size"]

@@ -231,6 +231,11 @@ def test_the_kits_own_results_are_read(tmp_path):
         ([resttest, resttest], "give one file of eval_kit protocol --json and at least one of score --dataset --json"),
         ([resttest, reports[0], reports[0]], "scores a on nq, as an earlier file does"),
         ([resttest, write("other.json", {"rows": [{}]})], "other.json: is not in the format of eval_kit"),
+        (
+            [write("null.json", protocol("resttest", "RR@10", [("a", None, 0.2)])), reports[0]],
+            "null.json: is not in the",
+        ),
+        ([resttest, write("text.json", suite_document(beir_report("a", {"nq": "half"})))], "text.json: is not in the"),
         ([resttest, write("list.json", [])], "list.json: expected results"),
         ([write("topic.json", protocol("topic", "RR@10", [])), reports[0]], "neither restrain nor resttest"),
     ):
