@@ -80,19 +80,13 @@ def tables(whole: pl.DataFrame, parts: pl.DataFrame) -> Iterator[Table]:
             of_system = by_cluster.filter(pl.col("system") == row["system"]).drop_nulls("rel_loss")
             rho = correlations(of_system["jaccard"], of_system["rel_loss"], kinds=["spearman"])["spearman"].estimate
             low, high = row["rel_loss_low"], row["rel_loss_high"]
-            lines.append(
-                [
-                    row["system"],
-                    show(row["avg_in"]),
-                    show(row["out"]),
-                    Cell(loss(row["rel_loss"]), mark=significance(row) if row["rel_loss"] is not None else ""),
-                    f"{loss(low)} to {loss(high)}",
-                    *map(loss, (row["error_queries"], row["error_trainings"], row["spread"])),
-                    "-" if rho.value is None else f"{rho.value:.2f} ({rho.low:.2f} to {rho.high:.2f})",
-                    f"{row['clusters']} × {row['models'] * row['seeds']}",
-                    f"{row['queries']:,}",
-                ]
-            )
+            mark = significance(row) if row["rel_loss"] is not None else ""
+            rel_loss = Cell(loss(row["rel_loss"]), mark=mark)
+            line: list[Cell | str] = [row["system"], show(row["avg_in"]), show(row["out"]), rel_loss]
+            line.append(f"{loss(low)} to {loss(high)}")
+            line += map(loss, (row["error_queries"], row["error_trainings"], row["spread"]))
+            line.append("-" if rho.value is None else f"{rho.value:.2f} ({rho.low:.2f} to {rho.high:.2f})")
+            lines.append([*line, f"{row['clusters']} × {row['models'] * row['seeds']}", f"{row['queries']:,}"])
         numbers = ("In", "Out", "Rel Loss", "95 % interval", "SE queries", "SE trainings", "SD clusters")
         names = (*numbers, "ρ with Jaccard", "clusters × models", "n")
         yield Table([Column("Models", "heading"), *number_columns(*names)], [lines], str(measure))
@@ -103,7 +97,7 @@ def tables(whole: pl.DataFrame, parts: pl.DataFrame) -> Iterator[Table]:
 def _by_cluster(parts: pl.DataFrame, title: str) -> Table:
     systems = parts["system"].unique(maintain_order=True).to_list()
     order = parts.filter(pl.col("system") == systems[0]).sort("rel_loss", descending=True, nulls_last=True)
-    by_key = {(row["cluster"], row["system"]): row for row in parts.iter_rows(named=True)}
+    by_key = parts.rows_by_key(["cluster", "system"], named=True, unique=True)
     lines: list[list[Cell | str]] = []
     for cluster, queries, jaccard in order.select("cluster", "queries", "jaccard").iter_rows():
         cells = [_of_cluster(by_key[cluster, system]) for system in systems]
@@ -116,6 +110,5 @@ def _of_cluster(row: dict[str, Any]) -> Cell:
     if row["rel_loss"] is None:
         return Cell("-")
     mark = "" if (row["p_holm"] or 1.0) < 0.05 else "°"
-    return Cell(
-        loss(row["rel_loss"]), mark=mark, tooltip=interval(row["rel_loss_low"], row["rel_loss_high"], row["queries"])
-    )
+    ends = interval(row["rel_loss_low"], row["rel_loss_high"], row["queries"])
+    return Cell(loss(row["rel_loss"]), mark=mark, tooltip=ends)

@@ -83,10 +83,9 @@ def in_domain(paths: Sequence[Path] = (), seed: int = 0) -> InDomain:
     for (system, dataset), values in published_values().items():
         if dataset != ANNOTATED:
             paper.setdefault(system, {})[dataset] = values["nDCG@10"]
-    groups: dict[str, Scores] = {
-        name: {system: values for system, values in paper.items() if system not in without}
-        for name, without in PUBLISHED.items()
-    }
+    groups: dict[str, Scores] = {}
+    for name, without in PUBLISHED.items():
+        groups[name] = {system: values for system, values in paper.items() if system not in without}
     if paths:
         groups[GIVEN] = beir_scores(paths)
     rows = pl.DataFrame([_row(name, scores, seed) for name, scores in groups.items()])
