@@ -109,6 +109,5 @@ def _by_cluster(parts: pl.DataFrame, title: str) -> Table:
 def _of_cluster(row: dict[str, Any]) -> Cell:
     if row["rel_loss"] is None:
         return Cell("-")
-    mark = "" if (row["p_holm"] or 1.0) < 0.05 else "°"
     ends = interval(row["rel_loss_low"], row["rel_loss_high"], row["queries"])
-    return Cell(loss(row["rel_loss"]), mark=mark, tooltip=ends)
+    return Cell(loss(row["rel_loss"]), mark=significance(row), tooltip=ends)

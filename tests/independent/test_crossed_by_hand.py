@@ -208,5 +208,12 @@ def test_a_system_that_finds_nothing_has_no_losses_and_no_correlation(release: R
     assert whole["rel_loss"].to_list() == [None]
     by_cluster = by_cluster.with_columns(jaccard=0.5)
     assert [table.title for table in protocol.tables(whole, by_cluster)]
+    rows = {"cluster": "1", "system": "z", "rel_loss": 0.5, "rel_loss_low": 0.4, "rel_loss_high": 0.6, "jaccard": 0.5}
+    marks = []
+    for p_holm in (0.0, 0.01, 0.2, None):  # a p-value that is too small for a float is 0, and significant
+        part = pl.DataFrame([{**rows, "measure": "RR@10", "queries": 9, "p_holm": p_holm}])
+        [row] = [*protocol.tables(whole, part)][-1].rows()
+        marks.append(row[1].mark)
+    assert marks == ["", "", "°", "°"]
     again = protocol.losses(nothing.sample(fraction=1, shuffle=True, seed=1))
     assert again[0].equals(whole)
