@@ -28,7 +28,7 @@ PICTURES = {
     "reports/topics.png": "Topic test queries, projected to two dimensions by t-SNE; the encoder is in the title",
 }
 """With their captions; their data are in ``similarity.json``."""
-VERSION = re.compile(r"\d+\.\d+\.\d+")
+VERSION = re.compile(r"[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}")
 """The form of a release's version."""
 
 

@@ -56,7 +56,7 @@ def loss_against_jaccard(
             x, y = frame.x(point["jaccard"]) + aside, frame.y(point["rel_loss"])
             if point["low"] is not None:
                 marks.append(svg.line(x, frame.y(point["low"]), x, frame.y(point["high"]), "range"))
-            tooltip = f"{system} on {point['cluster']}: {point['rel_loss']:.1%} at {point['jaccard']:.3f}"
+            tooltip = f"{system} on {point['cluster']}: {point['rel_loss']:z.1%} at {point['jaccard']:.3f}"
             marks.append(element("g", element("title", tooltip), svg.marker(number, x, y)))
         parts.append(svg.series(number, marks))
     return svg.picture(frame, parts, title.format(measure=measure))
@@ -113,7 +113,7 @@ def loss_by_interval(intervals: Mapping[str, pl.DataFrame], systems: Sequence[st
             line.append(f"{x:.1f},{y:.1f}")
             if row["rel_loss_low"] is not None:
                 marks.append(svg.line(x, frame.y(row["rel_loss_low"]), x, frame.y(row["rel_loss_high"]), "range"))
-            tooltip = f"{system}, R {row['low']:.4g} to {row['high']:.4g}: {row['rel_loss']:.1%}, n = {row['n']:,}"
+            tooltip = f"{system}, R {row['low']:.4g} to {row['high']:.4g}: {row['rel_loss']:z.1%}, n = {row['n']:,}"
             marks.append(element("g", element("title", tooltip), svg.marker(number, x, y)))
         parts.append(svg.series(number, [element("polyline", points=" ".join(line), class_="link"), *marks]))
     return svg.picture(frame, parts, f"Figure 5: Rel Loss of {measure} by interval of R")
@@ -136,8 +136,8 @@ def boxes(table: pl.DataFrame, measure: str, system: str) -> Markup:
             continue
         x, half = frame.x(interval + 0.5), (frame.x(1) - frame.x(0)) * 0.3
         y = {name: frame.y(row[name]) for name in ("p5", "q1", "median", "q3", "p95")}
-        tooltip = f"R {row['low']:.4g} to {row['high']:.4g}: median {row['median']:.1%}, "
-        tooltip += f"quartiles {row['q1']:.1%} and {row['q3']:.1%}, n = {row['n']:,}"
+        tooltip = f"R {row['low']:.4g} to {row['high']:.4g}: median {row['median']:z.1%}, "
+        tooltip += f"quartiles {row['q1']:z.1%} and {row['q3']:z.1%}, n = {row['n']:,}"
         box = [
             element("title", tooltip),
             svg.line(x, y["p5"], x, y["p95"], "range"),

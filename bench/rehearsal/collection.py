@@ -69,7 +69,7 @@ def _texts(rng: np.random.Generator, count: int, word_pieces: Pieces) -> list[st
     numbers = np.searchsorted(cumulative, rng.random(lengths.sum()) * cumulative[-1]).tolist()
     ends = np.cumsum(lengths).tolist()
     parts = zip([0, *ends[:-1]], ends, strict=True)
-    return ["".join(map(texts.__getitem__, numbers[first:last])).strip() for first, last in parts]
+    return ["".join([texts[number] for number in numbers[first:last]]).strip() for first, last in parts]
 
 
 def _zipf(count: int) -> np.ndarray:

@@ -111,7 +111,7 @@ def _search(system: str, count: int, work: Work) -> int:
     if system == "monobert":
         retriever.index(work.passages, systems.index_folder(cell))  # links to what the grid keeps
     hits = retriever.search(work.queries(count), systems.index_folder(cell), cell.options.depth)
-    return len(list(hits))
+    return sum(1 for _ in hits)
 
 
 def _run(work: Work) -> int:

@@ -349,7 +349,7 @@ def _beside(rows: Sequence[Comparison]) -> Table:
 def _cells(comparison: Comparison | None) -> list[Cell | str]:
     if comparison is None:
         return [""] * 4
-    style = "{:.1%}" if comparison.figure == "loss" else "{:.3f}"
+    style = "{:z.1%}" if comparison.figure == "loss" else "{:z.3f}"
     difference = "-" if comparison.difference is None else style.replace(":", ":+").format(comparison.difference)
     marks = {True: Cell("✓", style="green"), False: Cell("✗", style="red"), None: Cell("")}
     ours = "-" if comparison.ours is None else style.format(comparison.ours)

@@ -259,7 +259,7 @@ def _row(system: str, dataset: str, figure: Mean) -> dict[str, Any]:
 
 
 def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:+.1%}"
+    return "-" if value is None else f"{value:+z.1%}"
 
 
 def _text(value: float | None) -> str:

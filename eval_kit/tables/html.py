@@ -33,8 +33,8 @@ def sort_header(name: str, number: bool, sorted_by: str | None = None, key: str 
 
 
 def typographic(number: str) -> str:
-    """A number for readers: with a proper minus sign, a dash where there is none, and no negative zero."""
-    return re.sub(r"(?<!\S)-(?!\S)", "–", number).replace("-", "−").replace("−0.0%", "0.0%")
+    """A number for readers: with a proper minus sign, and a dash where there is none."""
+    return re.sub(r"(?<!\S)-(?!\S)", "–", number).replace("-", "−")
 
 
 def _head(table: Table) -> Markup:

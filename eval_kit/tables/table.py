@@ -121,8 +121,8 @@ def as_cell(cell: Cell | str | None) -> Cell:
 
 
 def loss(value: float | None) -> str:
-    """A relative loss in percent."""
-    return "-" if value is None else f"{value:.1%}"
+    """A relative loss in percent, without a negative zero."""
+    return "-" if value is None else f"{value:z.1%}"
 
 
 def significance(row: Mapping[str, Any]) -> str:

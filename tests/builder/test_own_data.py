@@ -243,8 +243,9 @@ def test_a_new_version_is_an_option(folder: Path, tmp_path: Path, command) -> No
     arguments = ("build", "rebuilt", "--collection", folder, "--shift", "length", "--out", tmp_path / "own")
     assert command("builder", *arguments, "--version", "1.2.0").returncode == 0
     assert read_manifest(tmp_path / "own").version == "1.2.0"
-    done = command("builder", *arguments, "--version", "2")
-    assert done.returncode == 2 and "--version 2: expected three numbers" in done.stderr
+    for version in ("2", "1.1.١", "1234567890.0.0"):
+        done = command("builder", *arguments, "--version", version)
+        assert done.returncode == 2 and f"--version {version}: expected three numbers" in done.stderr
 
 
 @pytest.mark.parametrize("rest", ["", ', "version": "draft", "digest": "0"'])

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from eval_kit.tables import terminal
-from eval_kit.tables.table import Cell, Column, Table
+from eval_kit.tables.table import Cell, Column, Table, loss
 
 NUMBER = re.compile(r"-?\d\.\d{4} \[-\d\.\d{4}, -\d\.\d{4}\]|-?\d\.\d{4}")
 
@@ -49,3 +49,7 @@ def _intervals(systems: int) -> list[str]:
 def test_a_table_that_fits_is_one():
     assert sum("test set" in line for line in printed(wide(2), 160)) == 1
     assert sum("test set" in line for line in printed(wide(2), 60)) == 2
+
+
+def test_a_loss_that_rounds_to_nothing_has_no_sign():
+    assert [loss(value) for value in (-0.0004, 0.0004, -0.0006, None)] == ["0.0%", "0.0%", "-0.1%", "-"]
