@@ -147,7 +147,7 @@ def protocol(
     ] = None,
     shift: Annotated[
         list[str] | None,
-        option("The shift of each run, likewise: topic, wh, length, resttest or restrain.", "NAME", "--shift"),
+        option("Each run's shift: topic, wh, length, given, crossed, resttest or restrain.", "NAME", "--shift"),
     ] = None,
     held_out: Annotated[
         list[str] | None, option("What each run's training held out, likewise, such as c0.", "NAME", "--held-out")
