@@ -1,6 +1,7 @@
 """``python -m builder build``: write a release from the authors' lists, from any collection, or a synthetic one."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -168,9 +169,9 @@ def _collection(name: str, options: dict[str, Any]) -> "Collection":
 
 def _write(draft: "Draft", out: Path, version: str | None, as_json: bool) -> None:
     from builder.release import summary, write
-    from builder.reports import VERSION
+    from eval_kit.documents import VERSION
 
-    if version is not None and not VERSION.fullmatch(version):
+    if version is not None and not re.fullmatch(VERSION, version):
         raise UserError(f"--version {version}: expected three numbers, such as 1.1.0")
     with Console(stderr=True).status(f"writing {out}"):
         manifest = write(replace(draft, version=version or draft.version), out)

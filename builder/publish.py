@@ -6,6 +6,7 @@ commit with all additions and removals, on that head → compare the remote chec
 finishes an interrupted publication, or finds nothing to do.
 """
 
+import re
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from builder.diff import TableDiff, diff
 from builder.permission import publishable
 from builder.release import files
 from builder.verify import verify
-from eval_kit.documents import Manifest, ReleaseName
+from eval_kit.documents import VERSION, Manifest, ReleaseName
 from eval_kit.errors import UserError
 from eval_kit.files import hub, strict_json
 from eval_kit.files.hub import UNCHANGED
@@ -285,7 +286,7 @@ def _remote_manifest(api: "HfApi", repo_id: str, commit: str) -> dict[str, Any] 
     except (RemoteEntryNotFoundError, UserError):
         return None
     ours = isinstance(manifest, dict) and manifest.get("name") == NAME and isinstance(manifest.get("digest"), str)
-    return manifest if ours and reports.VERSION.fullmatch(str(manifest.get("version"))) else None
+    return manifest if ours and re.fullmatch(VERSION, str(manifest.get("version"))) else None
 
 
 def _commit(api: "HfApi", folder: Path, plan: Publication, manifest: Manifest) -> str:

@@ -5,7 +5,6 @@ one is noticed; a picture goes with the JSON report of the same run.
 """
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +27,6 @@ PICTURES = {
     "reports/topics.png": "Topic test queries, projected to two dimensions by t-SNE; the encoder is in the title",
 }
 """With their captions; their data are in ``similarity.json``."""
-VERSION = re.compile(r"[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}")
-"""The form of a release's version."""
 
 
 class Audit(Struct, frozen=True):

@@ -17,6 +17,9 @@ from eval_kit.documents.document import (
     together,
 )
 
+VERSION = r"^[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}$"
+"""The form of a release's version."""
+
 type ColumnType = Literal["string", "int64", "list<string>", "label"]
 type Kind = Annotated[
     str,
@@ -154,11 +157,7 @@ class Manifest(Document, frozen=True, kw_only=True, omit_defaults=True):
 
     name: Literal["ms-marco-shift"]
     version: Annotated[
-        str,
-        Meta(
-            pattern=r"^[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}$",
-            description="Semantic version of the data. A published version never changes.",
-        ),
+        str, Meta(pattern=VERSION, description="Semantic version of the data. A published version never changes.")
     ]
     schema_version: Literal[1]
     kind: Kind
