@@ -1,7 +1,6 @@
 """Test and training sets of a release in other tools' formats: BEIR's, Tevatron's, TREC's and Pyserini's."""
 
 import json
-import shutil
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -177,10 +176,7 @@ def _corpus(release: Release, passages: Path | None, path: Path, first: Path | N
     if passages is None and not has_passages(release):
         return None
     if first is not None:
-        try:
-            path.hardlink_to(first)
-        except OSError:  # a disk without links
-            shutil.copyfile(first, path)
+        atomic.link_or_copy(first, path)
         return first
     rows = release_passages(release) if passages is None else of_file(passages)
     if format == "beir":

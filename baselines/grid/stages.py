@@ -126,10 +126,7 @@ def publish(cell: Cell) -> None:
         if target.exists() and target.samefile(output):
             continue
         with atomic.whole(target) as part:
-            try:
-                part.hardlink_to(output)
-            except OSError:
-                shutil.copyfile(output, part)
+            atomic.link_or_copy(output, part)
 
 
 def _everything(cell: Cell, journal: Journal, processes: int) -> None:

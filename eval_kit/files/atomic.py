@@ -63,6 +63,14 @@ def write_parquet(path: Path, frame: "pl.DataFrame") -> None:
         part.write_bytes(buffer.getbuffer())
 
 
+def link_or_copy(source: str | Path, target: str | Path) -> None:
+    """Make ``target`` a second name of a file, or a copy where links are impossible, as to another disk."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
     """The name of a temporary file beside ``path``, for the block to write; it replaces ``path`` when the block ends.

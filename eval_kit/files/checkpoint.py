@@ -170,7 +170,10 @@ def loading(model: str, whole: bool = True) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # transformers, safetensors and tokenizers each have their own errors
-        raise UserError(f"{model}: cannot be loaded: {first_line(error)}") from error
+        why = first_line(error)
+        if "trust_remote_code" in str(error):
+            why = "it runs code of its own, as eval_kit run allows with --option trust_remote_code=true"
+        raise UserError(f"{model}: cannot be loaded: {why}") from error
     finally:
         library.setLevel(before)
         transformers_logging.remove_handler(missing)

@@ -138,8 +138,7 @@ class Cross(Pretrained):
 
     @cached_property
     def _model(self) -> Any:
-        options = {"device": self.device, "max_length": self.pair_length}
-        cross_encoder = checkpoint.opened(self.model, "CrossEncoder", self.revision, **options)
+        cross_encoder = self._of_library("CrossEncoder", self.model, max_length=self.pair_length)
         check_length(cross_encoder, self.pair_length or 0)
         return _with_exact_head(to_precision(cross_encoder, self.encode_precision))
 

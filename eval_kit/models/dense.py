@@ -57,7 +57,7 @@ class Dense(Encoder):
             raise UserError(f"tokenizer is for the poolings {' and '.join(bare.FORMS)}; others take the model's own")
         self.query_model = self.query_model or self.model
         for encoder in {self.model, self.query_model}:
-            checkpoint.check(encoder, "dense", self.revision, bare=self.pooling is not None)
+            checkpoint.check(encoder, "dense", self._revision_of(encoder), bare=self.pooling is not None)
 
     @cached_property
     def identity(self) -> str:
@@ -104,9 +104,9 @@ class Dense(Encoder):
             self._warn_of_prompts(model, encoder)
             return encoder
         if self.pooling in bare.FORMS:
-            plain = bare.Bare(model, self.pooling, self.tokenizer or model, self.revision, self.device)
+            plain = bare.Bare(model, self.pooling, self.tokenizer or model, self._revision_of(model), self.device)
             return to_precision(plain, self.encode_precision)
-        return self._prepared(pooled(model, self.pooling, self.revision, self.device))
+        return self._prepared(pooled(model, self.pooling, self._revision_of(model), self.device))
 
     def _warn_of_prompts(self, name: str, model: Any) -> None:
         """Say so where a model has prompts, but under no name by which sentence-transformers would use them."""

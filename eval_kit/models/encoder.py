@@ -28,6 +28,7 @@ class Pretrained:
         encode_precision: of the model's arithmetic: ``float32``, ``bfloat16`` or ``float16``; None for float16 on a GPU
             and float32 on a CPU.
         revision: of the model on the Hub.
+        trust_remote_code: whether the code that comes with the model may run; without it, such a model is refused.
         device: that torch computes on; None for its own choice.
     """
 
@@ -36,6 +37,7 @@ class Pretrained:
     encode_batch: int | None = None
     encode_precision: str | None = None
     revision: str | None = None
+    trust_remote_code: bool = False
     device: str | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -49,6 +51,15 @@ class Pretrained:
                 raise UserError(f"{name} must be at least 1, not {size}")
         self._batch = Batch(self.encode_batch)
         self._opened: dict[Path, Any] = {}
+
+    def _of_library(self, library_class: str, model: str, **options: Any) -> Any:
+        """A checkpoint in that class of sentence-transformers."""
+        options |= {"device": self.device, "trust_remote_code": self.trust_remote_code}
+        return checkpoint.opened(model, library_class, self._revision_of(model), **options)
+
+    def _revision_of(self, model: str) -> str | None:
+        """``revision`` names a commit of ``model``; a second encoder or tokenizer has commits of its own."""
+        return self.revision if model == self.model else None
 
 
 @dataclass(eq=False)
@@ -131,7 +142,7 @@ class Encoder(Pretrained, ABC):
 
     def _load(self, model: str) -> Any:
         """A checkpoint of sentence-transformers, with this encoder's lengths and precision."""
-        return self._prepared(checkpoint.opened(model, self.library_class, self.revision, device=self.device))
+        return self._prepared(self._of_library(self.library_class, model))
 
     def _prepared(self, model: Any) -> Any:
         set_lengths(model, {"query": self.query_length, "document": self.passage_length})

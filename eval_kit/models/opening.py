@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -89,12 +90,16 @@ def _architecture(name: str, options: Mapping[str, Any]) -> str:
     if kind not in ("masked", "transformer"):
         return kind
     hints = [_SHOWS[option] for option in options if option in _SHOWS]
-    if not hints and kind == "transformer":
+    if hints:
+        return hints[0]
+    pooling = "name its pooling: --option pooling=cls"
+    if kind == "transformer":
         raise UserError(
-            f"{name}: is a bare transformer, without a way to make vectors; save it with sentence-transformers, "
-            "or name its pooling: --option pooling=cls"
+            f"{name}: is a bare transformer, without a way to make vectors; {pooling}, or save it with "
+            "sentence-transformers"
         )
-    return hints[0] if hints else "sparse"
+    warnings.warn(f"{name}: is a masked language model, searched as SPLADE; if it is dense, {pooling}", stacklevel=2)
+    return "sparse"
 
 
 def _refuse_unfit(options: Mapping[str, Any], allowed: Mapping[str, Any], owner: str) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import shutil
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -125,16 +124,9 @@ def link_once(release: Release, folder: Path, key: str) -> None:
 
     def link(target: Path) -> None:
         shutil.rmtree(target, ignore_errors=True)
-        shutil.copytree(index_of(release, cache_folder()), target, copy_function=_link)
+        shutil.copytree(index_of(release, cache_folder()), target, copy_function=atomic.link_or_copy)
 
     _once(index_in(folder), key, link)
-
-
-def _link(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
 
 
 def _once(target: Path, key: str, make: Callable[[Path], None]) -> None:
