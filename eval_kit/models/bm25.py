@@ -30,10 +30,10 @@ class Bm25:
     key: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse parameters out of range, and a language that Lucene has no analyser for."""
+        """Refuse parameters out of range, and a language without an analyser."""
         bm25.check(self.k1, self.b)
         if self.language and self.language not in LANGUAGES:
-            raise UserError(f"Lucene has no analyser for {self.language!r}; it has {', '.join(LANGUAGES)}")
+            raise UserError(f"BM25 has no analyser for {self.language!r}; it has {', '.join(LANGUAGES)}")
 
     def index(self, passages: Passages, folder: Path) -> None:
         """Index the passages, unless ``folder`` holds a finished index with this key."""

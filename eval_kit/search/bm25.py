@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from filelock import FileLock
 
-from eval_kit import languages
+from eval_kit import languages, words
 from eval_kit.console import counted
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
@@ -45,8 +45,8 @@ THREADS = cores()
 def index(passages: Passages, folder: Path, threads: int = THREADS, vectors: bool = False, language: str = "") -> None:
     """Index ``(passage id, text)`` pairs into ``folder``, replacing any index there.
 
-    With ``vectors``, the terms of each passage are kept too, for RM3 to read. Lucene's analyser is that of the
-    ``language``, else of the language that the first passages are likely in, else the English one, which is said.
+    With ``vectors``, the terms of each passage are kept too, for RM3 to read. The analyser is that of the ``language``,
+    else of the language that the first passages are likely in, else the English one, which is said.
 
     Raises:
         UserError: no Java; an index that lacks passages, as on a full disk (Lucene only logs that).
@@ -73,14 +73,16 @@ def _index(documents: Iterable[dict[str, str]], folder: Path, options: list[str]
     documents = iter(documents)
     first = list(islice(documents, languages.SAMPLE))
     language = language or _language(document["contents"] for document in first)
-    if language != ENGLISH:
+    is_paired = language in languages.PAIRED
+    if language != ENGLISH and not is_paired:
         options = [*options, "-language", language]
     # Anserini demands an input, though documents come by addRawDocuments
     arguments = ["-input", "", "-collection", "JsonCollection", "-index", str(folder), *options]
     indexer = autoclass("io.anserini.index.SimpleIndexer")(arguments)
     count = 0
     for batch in batched(chain(first, documents), INDEX_BATCH):
-        indexer.addRawDocuments(list(map(json.dumps, batch)))
+        as_read = map(_paired, batch) if is_paired else batch
+        indexer.addRawDocuments(list(map(json.dumps, as_read)))
         count += sum(bool(document["contents"].strip()) for document in batch)  # Anserini leaves out empty ones
     indexer.close()
     if (stored_count := lucene.documents(folder)) < count:
@@ -89,12 +91,16 @@ def _index(documents: Iterable[dict[str, str]], folder: Path, options: list[str]
         atomic.write_text(folder / ANALYSER, language)
 
 
+def _paired(document: dict[str, str]) -> dict[str, str]:
+    return {name: value if name == "id" else words.spaced(value) for name, value in document.items()}
+
+
 def _language(texts: Iterable[str]) -> str:
     likely = languages.likely(pl.Series(list(texts), dtype=pl.String))
     if likely is None:
         warnings.warn("the passages are in no language of Lucene's analysers; BM25 uses the English one", stacklevel=2)
     elif likely != ENGLISH:
-        warnings.warn(f"BM25 uses Lucene's analyser for the passages' likely language, {likely}", stacklevel=2)
+        warnings.warn(f"BM25 uses the analyser for the passages' likely language, {likely}", stacklevel=2)
     return likely or ENGLISH
 
 
@@ -215,8 +221,11 @@ def search(
     autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MOST_TERMS)
     with closing(autoclass("io.anserini.search.SimpleSearcher")(str(folder))) as searcher:
         searcher.set_bm25(float(k1), float(b))
-        if (folder / ANALYSER).is_file():
-            searcher.set_language((folder / ANALYSER).read_text(encoding="utf-8"))
+        language = (folder / ANALYSER).read_text(encoding="utf-8") if (folder / ANALYSER).is_file() else ENGLISH
+        if language in languages.PAIRED:
+            queries = ((query_id, words.spaced(text)) for query_id, text in queries)
+        elif language != ENGLISH:
+            searcher.set_language(language)
         if rm3:
             searcher.set_rm3()
         weights = autoclass("java.util.HashMap")()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from eval_kit.errors import UserError
+from eval_kit.languages import LANGUAGES
 from eval_kit.models.bm25 import Bm25
 from eval_kit.models.runs import make_runs
 from eval_kit.models.runs import test_queries as queries_of
@@ -88,6 +89,8 @@ SENTENCES = {
     "fr": ({"1": "Les chevaux sont dans le pré", "2": "Une maison est au bord du lac"}, "cheval"),
     "zh": ({"1": "黑豹队的防守丢了多少分", "2": "守护者防线在海边"}, "防守"),
     "ja": ({"1": "東京の人口はどれくらいですか", "2": "京都の寺はきれいです"}, "東京"),
+    "th": ({"1": "ประเทศไทยมีอาหารอร่อย", "2": "กรุงเทพเป็นเมืองหลวง"}, "อาหาร"),
+    "km": ({"1": "ភ្នំពេញជារាជធានីនៃកម្ពុជា", "2": "ខ្ញុំស្រឡាញ់អ្នក"}, "រាជធានី"),
 }
 
 
@@ -102,6 +105,12 @@ def test_the_analyser_is_that_of_the_passages_language(language: str, tmp_path: 
     assert [passage for passage, _ in found["own"]] == ["1"]
     assert len(found["english"]) != 1
     assert not (tmp_path / "english" / bm25.ANALYSER).exists()
+
+
+def test_every_language_can_be_indexed(tmp_path: Path):
+    for language in LANGUAGES:
+        bm25.index([("1", "alpha"), ("2", "beta")], tmp_path / language, language=language)
+        assert [passage for passage, _ in dict(bm25.search([("q", "alpha")], tmp_path / language))["q"]] == ["1"]
 
 
 def test_a_language_without_an_analyser_is_said_and_searched(tmp_path: Path):
