@@ -78,7 +78,7 @@ def draft(
         except UserError as error:
             if shift in required:
                 raise
-            left_out.append(f"no {shift}: {error}")
+            left_out.append(f"no {shift}: {str(error).removeprefix(f'{shift}: ')}")
     if not results:
         raise UserError(f"{collection.name}: no shift can be built: {'; '.join(left_out)}")
     tables = in_order([*chain.from_iterable(result.tables for result in results.values()), *build.shared_tables()])

@@ -123,7 +123,7 @@ def notes(systems: Iterable[tuple[str, TrainedOn]]) -> list[str]:
         by_verdict.setdefault(TrainedOn(verdict), {})[system] = None
     said = {
         TrainedOn.YES: f"{MARK} trained on queries that it is scored on, so not tested on unseen ones",
-        TrainedOn.UNKNOWN: "training data unknown, as nobody declared it; these queries may be part of it",
+        TrainedOn.UNKNOWN: "training data unknown (undeclared, or under unknown names); these queries may be in it",
     }
     return [f"{text}: {', '.join(by_verdict[verdict])}" for verdict, text in said.items() if verdict in by_verdict]
 
