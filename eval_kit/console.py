@@ -92,8 +92,9 @@ def counting(what: str, unit: str, total: int | None = None) -> Iterator[Callabl
             return
         of_all = f" of {total:,}" if total else ""
         speed = new / (now - start)
-        rate = f", {speed:,.0f} {unit}/s" if new else ""
-        remaining_time = f", {_duration((total - done) / speed)} left" if total and new and done < total else ""
+        has_speed = new > steps  # the first step waits for a model to load, or for a whole batch
+        rate = f", {speed:,.0f} {unit}/s" if has_speed else ""
+        remaining_time = f", {_duration((total - done) / speed)} left" if total and has_speed and done < total else ""
         state = f"{done:,}{of_all} {unit}{rate}{remaining_time}"
         if not terminal.is_terminal:
             last_line = now
