@@ -27,3 +27,10 @@ def test_a_log_gets_a_line_now_and_then(clock, capsys):
 def test_what_is_soon_done_says_nothing(clock, capsys):
     assert list(console.counted(range(5_000), "reading", "lines")) == list(range(5_000))
     assert capsys.readouterr().err == ""
+
+
+def test_the_first_step_has_no_speed_as_it_waits_for_a_model_or_a_batch(clock, capsys):
+    with console.counting("searching", "queries", 600) as advance:
+        clock[0] += 45
+        advance(1)
+    assert capsys.readouterr().err == "searching: 1 of 600 queries\n"
