@@ -343,7 +343,9 @@ def _refuse_nan(arrays: Arrays, ids: Ids) -> None:
     for name, array in arrays.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             between = f"a passage between {ids[0].decode()} and {ids[-1].decode()}"
-            raise UserError(f"the model gives NaN or infinity ({name}) for {between}")
+            hint = "; float16 may be too narrow for it: encode_precision=bfloat16, store=float32"
+            why = hint if array.dtype == np.float16 else ""
+            raise UserError(f"the model gives NaN or infinity ({name}) for {between}{why}")
 
 
 def index_bytes(folder: Path) -> int:

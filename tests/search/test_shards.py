@@ -164,11 +164,11 @@ def test_a_full_disk_is_one_sentence_and_leaves_what_was_finished(tmp_path: Path
     assert len(shards.write(PASSAGES, tmp_path, Counting(), "model")) == 30
 
 
-def test_a_model_that_gives_nan_is_refused(tmp_path: Path):
-    with pytest.raises(
-        UserError, match=r"^the model gives NaN or infinity \(vectors\) for a passage between p0 and p7$"
-    ):
-        shards.write(PASSAGES, tmp_path, lambda texts: {"vectors": np.full((len(texts), 2), np.nan)}, "model")
+@pytest.mark.parametrize(("dtype", "hint"), [("float32", ""), ("float16", "; float16 may be too narrow for it.*")])
+def test_a_model_that_gives_nan_is_refused(tmp_path: Path, dtype: str, hint: str):
+    message = rf"^the model gives NaN or infinity \(vectors\) for a passage between p0 and p7{hint}$"
+    with pytest.raises(UserError, match=message):
+        shards.write(PASSAGES, tmp_path, lambda texts: {"vectors": np.full((len(texts), 2), np.nan, dtype)}, "model")
     assert not (tmp_path / "00000").exists()
 
 
