@@ -183,7 +183,7 @@ def generalise(
     runs: Runs,
     pivots: Runs,
     release: ReleaseSource = None,
-    test_set: str = "dev",
+    test_set: str | None = None,
     trained_on: Sequence[str] | str | PathLike[str] | None = None,
     parts: Mapping[str, str] | None = None,
     far: Sequence[str] = (),
@@ -197,7 +197,7 @@ def generalise(
         runs: of trained systems, over the test set.
         pivots: runs of untrained systems over the same queries, such as BM25's.
         release: the one that holds the judgements.
-        test_set: whose queries are divided into near and far.
+        test_set: whose queries are divided into near and far; by default dev, else test, else the only one.
         trained_on: texts of the training queries, from which nearness is measured, or a file of them as for
             :func:`clean`.
         parts: the part of each query by id, for an own division.

@@ -220,7 +220,9 @@ def generalise(
     trained_on: Annotated[
         Path | None, option("What the models were trained on, as for clean: near and far is measured from it.", "FILE")
     ] = None,
-    test_set: Annotated[str, option("The test set whose queries are divided.", "NAME")] = "dev",
+    test_set: Annotated[
+        str | None, option("The test set whose queries are divided. Default: dev, else test, else the only one.", "NAME")
+    ] = None,
     parts: Annotated[Path | None, option("An own division of the queries: id, tab, part.", "TSV")] = None,
     far: Annotated[
         list[str] | None, option("A part of --parts that training held out. Repeatable. Default: by distance.", "PART")

@@ -26,6 +26,7 @@ from eval_kit.runs.names import run_name
 from eval_kit.runs.ranks import rank_judged
 from eval_kit.runs.reader import read_pieces
 from eval_kit.search.passages import has_passages, passages
+from eval_kit.shift import MAIN_SPLITS, main_split
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats import distance, parts
 from eval_kit.stats.losses import MARGIN, holm
@@ -115,7 +116,7 @@ def generalise(
     runs: Sequence[Path],
     release: Release,
     pivots: Sequence[Path],
-    test_set: str,
+    test_set: str | None = None,
     trained_on: pl.DataFrame | None = None,
     parts_of: Mapping[str, str] | None = None,
     far: Sequence[str] = (),
@@ -129,7 +130,7 @@ def generalise(
         runs: of trained systems, over the test set.
         release: the one that holds its judgements.
         pivots: runs of systems that were not trained, such as BM25.
-        test_set: whose queries are divided, such as ``dev``.
+        test_set: whose queries are divided; by default dev, else test, else the only one.
         trained_on: ``query_id`` and ``text`` of training queries, for the shift ``distance``: about
             fifty parts of similar queries, the farther half of the parts against the nearer.
         parts_of: the part of each query by id, as an own shift called ``parts``.
@@ -142,6 +143,8 @@ def generalise(
     Raises:
         UserError: no pivot, no such test set or part, no far part, or a run or vectors that cannot be used.
     """
+    only = next(iter(release.test_sets)) if len(release.test_sets) == 1 else None
+    test_set = test_set or main_split(release.test_sets) or only or MAIN_SPLITS[0]
     if test_set not in release.test_sets:
         raise UserError(f"{release.folder}: has no test set {test_set}; it has {', '.join(release.test_sets)}")
     of_test_set = release.test_sets[test_set]
