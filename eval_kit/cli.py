@@ -221,7 +221,7 @@ def generalise(
         Path | None, option("What the models were trained on, as for clean: near and far is measured from it.", "FILE")
     ] = None,
     test_set: Annotated[
-        str | None, option("The test set whose queries are divided. Default: dev, else test, else the only one.", "NAME")
+        str | None, option("The test set whose queries are divided. Default: dev, else test, else the only.", "NAME")
     ] = None,
     parts: Annotated[Path | None, option("An own division of the queries: id, tab, part.", "TSV")] = None,
     far: Annotated[
