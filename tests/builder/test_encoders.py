@@ -31,20 +31,17 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_lsa_puts_like_with_like_and_is_the_same_every_time() -> None:
-    texts = [
-        "red apple pie",
-        "green apple pie",
-        "apple pie crust",
-        "car engine oil",
-        "old car engine",
-        "engine oil car",
-    ]
+    pies, cars = ["red apple pie", "green apple pie", "apple pie crust"], ["car engine oil", "old car engine"]
+    texts = [*pies, *cars, "engine oil car"]
     vectors = encode(texts, Lsa(dimensions=2))
     assert vectors.dtype == np.float32 and vectors.shape == (6, 2)
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1)
     alike = vectors @ vectors.T
     assert alike[:3, :3].min() > 0.9 and alike[3:, 3:].min() > 0.9 and abs(alike[:3, 3:]).max() < 0.1
     assert np.array_equal(vectors, encode(texts, Lsa(dimensions=2)))
+    for unlearnable in (["a", "b"], ["word"]):
+        with pytest.raises(UserError, match="lsa cannot learn from these texts"):
+            encode(unlearnable, Lsa())
 
 
 def test_lsa_can_learn_from_a_corpus() -> None:
@@ -54,12 +51,6 @@ def test_lsa_can_learn_from_a_corpus() -> None:
     assert alike[0, 1] > 0.9 and alike[2, 3] > 0.9 and abs(alike[0, 2]) < 0.1
     assert not vectors[4].any()
     assert Lsa(corpus=corpus).revision != Lsa().revision
-
-
-@pytest.mark.parametrize("texts", [["a", "b"], ["word"]])
-def test_lsa_refuses_texts_it_cannot_learn_from(texts: list[str]) -> None:
-    with pytest.raises(UserError, match="lsa cannot learn from these texts"):
-        encode(texts, Lsa())
 
 
 def test_cls_is_the_last_hidden_state_of_the_first_token(tiny: Path) -> None:
@@ -86,55 +77,53 @@ def test_batches_keep_to_the_budget_and_leave_nothing_out() -> None:
     assert all(lengths[rows.start] * (rows.stop - rows.start) <= 100 for rows in batches)
 
 
+def altered(folder: Path, copy: Path, **config: int) -> Path:
+    """A copy of a model with another configuration."""
+    shutil.copytree(folder, copy)
+    path = copy / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | config))
+    return copy
+
+
 def test_a_folders_revision_is_its_content(tiny: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    for path in tiny.iterdir():
-        (copy / path.name).write_bytes(path.read_bytes())
-    assert Model(f"{copy}:cls").revision == Model(str(tiny)).revision
-    config = json.loads((copy / "config.json").read_text())
-    (copy / "config.json").write_text(json.dumps(config | {"n_heads": 4}))
-    assert Model(str(copy)).revision != Model(str(tiny)).revision
+    shutil.copytree(tiny, tmp_path / "copy")
+    assert Model(f"{tmp_path / 'copy'}:cls").revision == Model(str(tiny)).revision
+    assert Model(str(altered(tiny, tmp_path / "other", n_heads=4))).revision != Model(str(tiny)).revision
 
 
-def test_an_encoder_that_is_not_there(tmp_path: Path) -> None:
+def test_a_model_that_is_no_model_or_lacks_files_is_refused(tiny: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=r"^encoder '.*empty' cannot be loaded: [^\n]*$"):
         encode(["a"], by_name(str(tmp_path / "empty")))
-
-
-@pytest.mark.parametrize("ending", ["", ":cls"])
-def test_a_model_that_lacks_files_is_refused(ending: str, tiny: Path, tmp_path: Path) -> None:
-    wordless, deeper = (Path(shutil.copytree(tiny, tmp_path / name)) for name in ("wordless", "deeper"))
+    wordless, deeper = altered(tiny, tmp_path / "wordless"), altered(tiny, tmp_path / "deeper", n_layers=3)
     for file in [*wordless.glob("tokenizer*"), *wordless.glob("vocab*")]:
         file.unlink()
-    config = json.loads((deeper / "config.json").read_text())
-    (deeper / "config.json").write_text(json.dumps(config | {"n_layers": config["n_layers"] + 1}))
-    with pytest.raises(UserError, match="cannot be loaded: the files of its tokenizer are missing; lsa"):
-        encode(["alpha"], by_name(f"{wordless}{ending}"))
-    with pytest.raises(UserError, match="cannot be loaded: its files lack weights, such as transformer"):
-        encode(["alpha"], by_name(f"{deeper}{ending}"))
+    for ending in ("", ":cls"):
+        with pytest.raises(UserError, match="cannot be loaded: the files of its tokenizer are missing; lsa"):
+            encode(["alpha"], by_name(f"{wordless}{ending}"))
+        with pytest.raises(UserError, match="cannot be loaded: its files lack weights, such as transformer"):
+            encode(["alpha"], by_name(f"{deeper}{ending}"))
 
 
-@pytest.mark.parametrize(
-    ("name", "endpoint", "why"),
-    [
-        (
-            "org/model",
-            "http://127.0.0.1:9",
-            "there is no such folder, and the Hub cannot be reached or does not have it",
-        ),
-        ("no such/model/at all", "http://127.0.0.1:9", "there is no such folder"),
-    ],
-)
-def test_a_model_that_is_nowhere_costs_seconds(name: str, endpoint: str, why: str, tmp_path: Path) -> None:
-    program = f"from builder.encoders import Model\nModel({name!r}).load(['a'])"
-    environment = {**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path)}
+def test_a_model_that_is_nowhere_costs_seconds(tmp_path: Path) -> None:
+    program = """
+from builder.encoders import Model
+from eval_kit.errors import UserError
+for name in ("org/model", "no such/model/at all"):
+    try:
+        Model(name).load(["a"])
+    except UserError as error:
+        print(error)
+"""
+    environment = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=50)
-    assert f"encoder {name!r} cannot be loaded: {why}" in done.stderr.splitlines()[-1]
+    there_is_no = "cannot be loaded: there is no such folder"
+    hub, path = done.stdout.splitlines()
+    assert f"encoder 'org/model' {there_is_no}, and the Hub cannot be reached or does not have it" in hub
+    assert f"encoder 'no such/model/at all' {there_is_no}" in path
 
 
 def test_names() -> None:
     assert by_name("lsa") == Lsa()
-    assert by_name("distilbert-base-uncased:cls") == Model("distilbert-base-uncased:cls")
-    assert Model("distilbert-base-uncased:cls").source == "distilbert-base-uncased"
+    model = by_name("distilbert-base-uncased:cls")
+    assert model == Model("distilbert-base-uncased:cls") and model.source == "distilbert-base-uncased"
