@@ -10,35 +10,26 @@ import pytest
 
 from builder.encoders import Lsa, Model, _batches, by_name, encode
 from eval_kit.errors import UserError
+from tests.tiny_checkpoints import texts, tiny
 
-TEXTS = ["what is a shebang", "how long do wisdom teeth take", "a", "when did rock n roll begin", "rock n roll"] * 3
+TEXTS = texts(15, seed=1)
 
 
-@pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A DistilBERT of 2 layers with random weights, saved as a transformers folder."""
-    from transformers import BertTokenizerFast, DistilBertConfig, DistilBertModel, set_seed
-
-    folder = tmp_path_factory.mktemp("tiny")
-    words = sorted({word for text in TEXTS for word in text.split()} | set("abcdefghijklmnopqrstuvwxyz"))
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
-    (folder / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
-    BertTokenizerFast(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
-    set_seed(13)
-    config = DistilBertConfig(vocab_size=len(vocabulary), dim=16, hidden_dim=32, n_layers=2, n_heads=2)
-    DistilBertModel(config).save_pretrained(folder)
-    return folder
+@pytest.fixture(scope="module")
+def folder() -> Path:
+    """A BERT of 2 layers with random weights, saved as a transformers folder."""
+    return tiny("bert")
 
 
 def test_lsa_puts_like_with_like_and_is_the_same_every_time() -> None:
     pies, cars = ["red apple pie", "green apple pie", "apple pie crust"], ["car engine oil", "old car engine"]
-    texts = [*pies, *cars, "engine oil car"]
-    vectors = encode(texts, Lsa(dimensions=2))
+    phrases = [*pies, *cars, "engine oil car"]
+    vectors = encode(phrases, Lsa(dimensions=2))
     assert vectors.dtype == np.float32 and vectors.shape == (6, 2)
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1)
     alike = vectors @ vectors.T
     assert alike[:3, :3].min() > 0.9 and alike[3:, 3:].min() > 0.9 and abs(alike[:3, 3:]).max() < 0.1
-    assert np.array_equal(vectors, encode(texts, Lsa(dimensions=2)))
+    assert np.array_equal(vectors, encode(phrases, Lsa(dimensions=2)))
     for unlearnable in (["a", "b"], ["word"]):
         with pytest.raises(UserError, match="lsa cannot learn from these texts"):
             encode(unlearnable, Lsa())
@@ -53,21 +44,21 @@ def test_lsa_can_learn_from_a_corpus() -> None:
     assert Lsa(corpus=corpus).revision != Lsa().revision
 
 
-def test_cls_is_the_last_hidden_state_of_the_first_token(tiny: Path) -> None:
+def test_cls_is_the_last_hidden_state_of_the_first_token(folder: Path) -> None:
     import torch
     from transformers import AutoModel, AutoTokenizer
 
-    vectors = encode(TEXTS, by_name(f"{tiny}:cls"))
-    tokenizer, model = AutoTokenizer.from_pretrained(tiny), AutoModel.from_pretrained(tiny).eval()
+    vectors = encode(TEXTS, by_name(f"{folder}:cls"))
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
     with torch.inference_mode():
         hidden = model(**tokenizer(TEXTS, padding=True, return_tensors="pt")).last_hidden_state
     assert np.allclose(vectors, hidden[:, 0].numpy(), atol=1e-5)
 
 
 @pytest.mark.parametrize("budget", [1, 20, 10_000])
-def test_batches_by_tokens_change_nothing_but_the_speed(tiny: Path, budget: int) -> None:
-    plain = Model(f"{tiny}:cls").model().encode(TEXTS, show_progress_bar=False)
-    assert np.allclose(encode(TEXTS, Model(f"{tiny}:cls", budget=budget)), plain, atol=1e-5)
+def test_batches_by_tokens_change_nothing_but_the_speed(folder: Path, budget: int) -> None:
+    plain = Model(f"{folder}:cls").model().encode(TEXTS, show_progress_bar=False)
+    assert np.allclose(encode(TEXTS, Model(f"{folder}:cls", budget=budget)), plain, atol=1e-5)
 
 
 def test_batches_keep_to_the_budget_and_leave_nothing_out() -> None:
@@ -85,23 +76,25 @@ def altered(folder: Path, copy: Path, **config: int) -> Path:
     return copy
 
 
-def test_a_folders_revision_is_its_content(tiny: Path, tmp_path: Path) -> None:
-    shutil.copytree(tiny, tmp_path / "copy")
-    assert Model(f"{tmp_path / 'copy'}:cls").revision == Model(str(tiny)).revision
-    assert Model(str(altered(tiny, tmp_path / "other", n_heads=4))).revision != Model(str(tiny)).revision
+def test_a_folders_revision_is_its_content(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "copy")
+    assert Model(f"{tmp_path / 'copy'}:cls").revision == Model(str(folder)).revision
+    assert (
+        Model(str(altered(folder, tmp_path / "other", num_attention_heads=4))).revision != Model(str(folder)).revision
+    )
 
 
-def test_a_model_that_is_no_model_or_lacks_files_is_refused(tiny: Path, tmp_path: Path) -> None:
+def test_a_model_that_is_no_model_or_lacks_files_is_refused(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=r"^encoder '.*empty' cannot be loaded: [^\n]*$"):
         encode(["a"], by_name(str(tmp_path / "empty")))
-    wordless, deeper = altered(tiny, tmp_path / "wordless"), altered(tiny, tmp_path / "deeper", n_layers=3)
+    wordless, deeper = altered(folder, tmp_path / "wordless"), altered(folder, tmp_path / "deeper", num_hidden_layers=3)
     for file in [*wordless.glob("tokenizer*"), *wordless.glob("vocab*")]:
         file.unlink()
     for ending in ("", ":cls"):
         with pytest.raises(UserError, match="cannot be loaded: the files of its tokenizer are missing; lsa"):
             encode(["alpha"], by_name(f"{wordless}{ending}"))
-        with pytest.raises(UserError, match="cannot be loaded: its files lack weights, such as transformer"):
+        with pytest.raises(UserError, match="cannot be loaded: its files lack weights, such as encoder"):
             encode(["alpha"], by_name(f"{deeper}{ending}"))
 
 
@@ -109,6 +102,7 @@ def test_a_model_that_is_nowhere_costs_seconds(tmp_path: Path) -> None:
     program = """
 from builder.encoders import Model
 from eval_kit.errors import UserError
+from tests.tiny_checkpoints import texts, tiny
 for name in ("org/model", "no such/model/at all"):
     try:
         Model(name).load(["a"])
