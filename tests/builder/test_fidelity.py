@@ -46,14 +46,12 @@ def test_agreement_by_hand() -> None:
     found = agreement("topic", division(a="1"), division(a="2"))
     assert (found.shared, found.rand, found.information, found.matches) == (0, None, None, [])
 
-
-def test_a_cluster_is_matched_once_even_if_another_overlaps_it_more() -> None:
+    # a cluster is matched once, even if another overlaps it more
     published, mine = division(a="1234567", b="89"), division(p="12345689", q="7")
     matches = {match.published: (match.rebuilt, match.both) for match in agreement("x", mine, published).matches}
     assert matches == {"a": ("p", 6), "b": ("q", 0)}
 
-
-def test_queries_in_several_clusters_count_for_matches_alone() -> None:
+    # queries in several clusters count for matches alone
     published, mine = division(how="123", wha="345"), division(how="123", wha="45")
     found = agreement("wh", mine, published)
     assert (found.shared, found.rand) == (5, 1.0)

@@ -46,19 +46,17 @@ def ids(release: Release) -> set[str]:
     return set(release.table("passages", "passages")["passage_id"])
 
 
-def test_judged_passages_and_bm25s_best_are_kept_and_no_others(mini_release: Release, made: Release, cache: Path):
+def test_judged_passages_bm25s_best_and_a_sample_up_to_the_size(
+    mini_release: Release, made: Release, cache: Path, tmp_path: Path
+):
     judged = pl.concat(mini_release.qrels(split)["passage_id"] for split in mini_release.configs["qrels"])
     index = bm25.index_of(mini_release, cache)
     queries = pl.concat(mini_release.queries(name) for name in mini_release.test_sets).unique("query_id")
     best = {passage for _, hits in bm25.search(queries.rows(), index, DEPTH) for passage, _ in hits}
     assert ids(made) == {*judged, *best}
-    assert ids(made) < ids(mini_release)
-
-
-def test_others_are_drawn_up_to_the_size(mini_release: Release, made: Release, cache: Path, tmp_path: Path):
     size = len(ids(made)) + 100
     larger = ids(make(mini_release, tmp_path / NAME, cache, size=size))
-    assert ids(made) < larger and len(larger) == size
+    assert ids(made) < larger < ids(mini_release) and len(larger) == size
 
 
 def test_queries_and_judgements_are_those_of_the_whole_release(mini_release: Release, made: Release):
