@@ -1,9 +1,7 @@
-from pathlib import Path
-
 import polars as pl
 import pytest
 
-from builder.shifts.chameleons import ChameleonParameters, assign, average_precision
+from builder.shifts.chameleons import ChameleonParameters, assign
 from builder.test_sets import CHAMELEON_SETS, OBSTINACY
 from eval_kit.errors import UserError
 from tests.planted_rankers import RANKERS, planted
@@ -29,22 +27,6 @@ def test_planted_hard_queries_are_recovered() -> None:
     for name in CHAMELEON_SETS:
         for low, high in ((10, 20), (20, 30), (30, 40), (40, 50)):
             assert members(found, name, low) <= members(found, name, high)
-
-
-def test_average_precision_of_runs(tmp_path: Path) -> None:
-    runs = {}
-    for name, lines in {
-        "good": ["1 Q0 a 1 2.0 r", "1 Q0 b 2 1.0 r", "2 Q0 c 1 1.0 r"],
-        "bad": ["1 Q0 b 1 2.0 r", "1 Q0 a 2 1.0 r", "2 Q0 a 1 1.0 r"],
-    }.items():
-        runs[name] = tmp_path / f"{name}.trec"
-        runs[name].write_text("\n".join(lines) + "\n")
-    qrels = pl.DataFrame({"query_id": ["1", "2"], "passage_id": ["a", "c"], "relevance": [1, 1]})
-    found = average_precision(runs, qrels, pl.Series(["1", "2"]))
-    assert found.to_dict(as_series=False) == {"query_id": ["1", "2"], "good": [1.0, 1.0], "bad": [0.5, 0.0]}
-    more = pl.concat([qrels, pl.DataFrame({"query_id": ["3"], "passage_id": ["a"], "relevance": [1]})])
-    with pytest.raises(UserError, match=r"good.trec: lacks 1 of 3 queries, '3' for one"):
-        average_precision(runs, more, pl.Series(["1", "2", "3"]))
 
 
 def test_what_is_refused() -> None:

@@ -101,11 +101,9 @@ def test_natives_are_the_farthest_and_grow_by_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("parameters", "sentence"),
     [
-        (TopicParameters(k=201), "k-means with k = 201 needs at least as many queries; there are 200"),
         (TopicParameters(k=4), "there must be 2 to k = 4 topics, not 5"),
         (TopicParameters(k=10, topics=1), "there must be 2 to k = 10 topics, not 1"),
         (TopicParameters(k=10, test_share=1), "the share of test queries must be between 0 and 1, not 1"),
-        (TopicParameters(k=10), "topics of about 31,250 queries cannot be reached"),
         (TopicParameters(k=6, size=2), "topics of about 2 queries cannot be reached"),
     ],
 )
