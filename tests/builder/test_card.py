@@ -47,8 +47,7 @@ def test_text_for_people(release: Release) -> None:
     assert text.count("\n@") == papers and text.count("{") == text.count("}")
     assert release.digest in text and "{{" not in text.split("```bibtex")[0]
     sections = ["## Load", "## Score", "## Configs", "## Test sets", "## Intended use and limits", "## Licences"]
-    places = [text.index(one) for one in sections]
-    assert places == sorted(places)
+    assert sorted(sections, key=text.index) == sections
     if release.manifest.kind == "published":
         licences = text.split("## Licences")[1].split("\n## ")[0]
         assert licences.strip() in (release.folder / "LICENSE.md").read_text()

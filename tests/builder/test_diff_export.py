@@ -34,9 +34,9 @@ def write(tmp_path: Path) -> Callable[[Draft], Release]:
     return lambda draft: written(next(folders), draft)
 
 
-def with_table(draft: Draft, place: int, frame: pl.DataFrame) -> Draft:
+def with_table(draft: Draft, number: int, frame: pl.DataFrame) -> Draft:
     tables = list(draft.tables)
-    tables[place] = replace(tables[place], frame=frame)
+    tables[number] = replace(tables[number], frame=frame)
     return replace(draft, tables=tables)
 
 

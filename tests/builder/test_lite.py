@@ -60,7 +60,7 @@ def test_judged_passages_bm25s_best_and_a_sample_up_to_the_size(
 
 
 def test_queries_and_judgements_are_those_of_the_whole_release(mini_release: Release, made: Release):
-    whole, part = ({table.key: table.digest for table in one.manifest.tables} for one in (mini_release, made))
+    whole, part = ({table.key: table.digest for table in each.manifest.tables} for each in (mini_release, made))
     assert {key for key in whole.keys() | part.keys() if whole.get(key) != part.get(key)} == {("passages", "passages")}
     assert list(made.test_sets) == list(mini_release.test_sets)
     for name, test_set in made.test_sets.items():
