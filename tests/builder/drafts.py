@@ -1,10 +1,15 @@
 """A release of three small tables, which is written in a moment."""
 
-import polars as pl
+from pathlib import Path
+from typing import Any
 
-from builder.release import Draft, Table, new_test_set
+import polars as pl
+from msgspec import structs
+
+from builder.release import Draft, Table, new_test_set, write
 from builder.shifts import length
 from eval_kit.documents import Rule
+from eval_kit.release import Release, open_release
 
 CLUSTERS = pl.Enum(["short", "long"])
 RULES = {"length": Rule(length.RULE, length.SOURCE)}
@@ -49,3 +54,18 @@ def small_draft(
         ],
         reports={"note.tsv": "a\tb\n"},
     )
+
+
+def written(folder: Path, draft: Draft | None = None, **changes: Any) -> Release:
+    """The release of a draft, by default the small one with some changes."""
+    write(draft or small_draft(**changes), folder)
+    return open_release(folder)
+
+
+def part(release: Release, *names: str) -> Release:
+    """Some tables of a release, whole configs or ``config/split``, and the test sets that they suffice for."""
+    tables = [table for table in release.manifest.tables if {table.config, "/".join(table.key)} & {*names}]
+    keys = {table.key for table in tables}
+    test_sets = [entry for entry in release.manifest.test_sets if {entry.table, ("qrels", entry.qrels)} <= keys]
+    manifest = structs.replace(release.manifest, tables=tables, test_sets=test_sets, variations=[])
+    return Release(release.folder, manifest)

@@ -7,6 +7,7 @@ without weights, that has other words and shares no relevant passage with it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -46,32 +47,17 @@ type Rows = Any
 """(n, d): a dense array, or a sparse CSR matrix."""
 
 
-def trigrams(texts: Sequence[str]) -> csr_matrix:
+def trigrams(texts: Sequence[str]) -> Rows:
     """The kit's own."""
     rows, terms, weights, width = distance.vectors(pl.Series("text", texts))
     return csr_matrix((weights, (rows, terms)), shape=(len(texts), width))
 
 
-def characters(texts: Sequence[str]) -> csr_matrix:
-    """scikit-learn's trigrams."""
-    return TfidfVectorizer(analyzer="char", ngram_range=(3, 3), sublinear_tf=True).fit_transform(texts)
-
-
-def words(texts: Sequence[str]) -> csr_matrix:
-    """scikit-learn's words, single letters too."""
-    return TfidfVectorizer(token_pattern=r"\w+", sublinear_tf=True).fit_transform(texts)
-
-
-def lsa(texts: Sequence[str]) -> Rows:
-    """The builder's LSA."""
-    return Lsa().load(list(texts))(texts)
-
-
 ENCODERS: dict[str, Callable[[list[str]], Rows]] = {
     "trigrams": trigrams,
-    "characters": characters,
-    "words": words,
-    "lsa": lsa,
+    "characters": TfidfVectorizer(analyzer="char", ngram_range=(3, 3), sublinear_tf=True).fit_transform,
+    "words": TfidfVectorizer(token_pattern=r"\w+", sublinear_tf=True).fit_transform,  # single letters too
+    "lsa": lambda texts: Lsa().load(texts)(texts),
 }
 
 
@@ -92,73 +78,55 @@ def typing_errors(upstream: Path, queries: pl.DataFrame) -> Pairs:
     return [(text, variant) for text, variant in pairs if text != variant]
 
 
-def random_pairs(dev: pl.DataFrame, seed: int = SEED) -> Pairs:
-    """Pairs of two dev queries."""
-    rows = np.random.default_rng(seed).permutation(dev.height)[: 2 * QUERIES]
-    texts = dev["text"].to_list()
-    return [(texts[left], texts[right]) for left, right in zip(rows[::2], rows[1::2], strict=True)]
-
-
 def nearest_but_different(
     dev: pl.DataFrame, sampled: Sequence[int], passages: Mapping[str, set[str]], vectors: Rows
 ) -> Pairs:
-    """Each sampled query's nearest other dev query with other words and no relevant passage in common.
+    """The query of each sampled row of ``dev`` with its nearest other one (``vectors`` has rows of unit length).
 
-    Args:
-        dev: ``query_id`` and ``text``.
-        sampled: rows of ``dev``.
-        passages: query id → relevant passages.
-        vectors: of ``dev``, in rows of unit length.
+    It has other words, and no relevant passage in common.
     """
     ids, texts = dev["query_id"].to_list(), dev["text"].to_list()
     products = vectors[sampled] @ vectors.T
     products = products if isinstance(products, np.ndarray) else products.toarray()
     pairs = []
     for row, similar in zip(sampled, np.argsort(-products, axis=1, kind="stable")[:, :NEAREST], strict=True):
-        different = [
-            texts[candidate]
-            for candidate in similar
-            if normalised(texts[candidate]) != normalised(texts[row])
-            and not passages[ids[candidate]] & passages[ids[row]]
-        ]
-        if different:
-            pairs.append((texts[row], different[0]))
+        for candidate in similar:
+            other_words = normalised(texts[candidate]) != normalised(texts[row])
+            if other_words and not passages[ids[candidate]] & passages[ids[row]]:
+                pairs.append((texts[row], texts[candidate]))
+                break
     return pairs
 
 
 def best_threshold(reworded: Floats, mistyped: Floats, different: Floats) -> dict[str, float]:
     """The threshold with the greatest F1 (the lowest of equals), for as many different pairs as duplicates."""
-    best, best_f1 = {"cosine": 1.0, "precision": 0.0, "recall": 0.0}, -1.0
-    for cosine in GRID:
-        recall = float((reworded >= cosine).mean() + (mistyped >= cosine).mean()) / 2
-        alarms = float((different >= cosine).mean())
-        precision = recall / (recall + alarms) if recall else 0.0
-        f1 = 2 * recall / (1 + recall + alarms)
-        if f1 > best_f1:
-            best_f1 = f1
-            best = {"cosine": float(cosine), "precision": round(precision, 3), "recall": round(recall, 3)}
-    return best
+    recall = (_shares(reworded) + _shares(mistyped)) / 2
+    alarms = _shares(different)
+    best = int(np.argmax(2 * recall / (1 + recall + alarms)))
+    precision = float(recall[best] / (recall[best] + alarms[best]))
+    return {"cosine": float(GRID[best]), "precision": round(precision, 3), "recall": round(float(recall[best]), 3)}
+
+
+def _shares(cosines: Floats) -> Floats:
+    """The share of the pairs that each threshold takes for duplicates."""
+    return (cosines >= GRID[:, None]).mean(axis=1)
 
 
 def measure(upstream: Path) -> dict[str, dict[str, Any]]:
-    """Each encoder's best threshold, with the share of each kind of pair that counts as duplicate.
-
-    Args:
-        upstream: folder of the authors' repositories.
-    """
+    """Each encoder's best threshold, with the share of each kind of pair that counts as duplicate."""
     dev = read_queries(upstream / DEV / "queries.dev.small.tsv").select("query_id", "text").sort("query_id")
     qrels = read_trec_qrels(upstream / DEV / "qrels.dev.small.tsv").filter(pl.col("score") > 0)
     passages = {str(query): set(group["corpus-id"]) for (query,), group in qrels.group_by("query-id")}
-    sampled = np.sort(np.random.default_rng(SEED).permutation(dev.height)[:QUERIES]).tolist()
-    pairs = {"table 4": TABLE_4, "typing errors": typing_errors(upstream, dev[sampled]), "random": random_pairs(dev)}
-    texts = sorted({*dev["text"], *(text for kind in pairs.values() for pair in kind for text in pair)})
+    order = np.random.default_rng(SEED).permutation(dev.height)[: 2 * QUERIES]
+    sampled, texts = np.sort(order[:QUERIES]).tolist(), dev["text"].gather(order).to_list()
+    random = list(zip(texts[::2], texts[1::2], strict=True))
+    pairs = {"table 4": TABLE_4, "typing errors": typing_errors(upstream, dev[sampled]), "random": random}
+    texts = sorted({*dev["text"], *(text for pair in chain(*pairs.values()) for text in pair)})
     row_of = {text: row for row, text in enumerate(texts)}
     vectors = {name: encode(texts) for name, encode in ENCODERS.items()}
-    nearest: set[tuple[str, str]] = set()
     of_dev = [row_of[text] for text in dev["text"]]
-    for name in ENCODERS:
-        nearest.update(nearest_but_different(dev, sampled, passages, vectors[name][of_dev]))
-    pairs["nearest but different"] = sorted(nearest)
+    nearest = [nearest_but_different(dev, sampled, passages, rows[of_dev]) for rows in vectors.values()]
+    pairs["nearest but different"] = sorted(set(chain(*nearest)))
     results = {}
     for name, rows in vectors.items():
         by_kind = {}

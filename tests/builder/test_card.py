@@ -2,16 +2,14 @@
 
 import json
 import shutil
-import subprocess
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import browser
-import matplotlib
+import matplotlib.image
+import numpy as np
 import pytest
-from drafts import small_draft
+from drafts import small_draft, written
 from huggingface_hub import DatasetCard
 from markdown_it import MarkdownIt
 
@@ -19,35 +17,21 @@ from builder import card as cards
 from builder import release as releases
 from builder import reports
 from builder.card import check_card
+from builder.cli import app
 from eval_kit.errors import UserError
-from eval_kit.release import Release, open_release, read_manifest
+from eval_kit.release import Release
 
-type Run = Callable[..., subprocess.CompletedProcess[str]]
 HEADLINE = "Of 4 test queries, 1 stands in training too."
 
 
-@pytest.fixture(params=["mini_release", "published_release"])
-def release(request: pytest.FixtureRequest) -> Release:
-    return request.getfixturevalue(request.param)  # type: ignore[no-any-return]
-
-
 def test_yaml_says_what_the_manifest_says(release: Release) -> None:
+    """Its configs, paths and labels are what ``load_dataset`` finds by them, in test_load_dataset.py."""
     data = DatasetCard.load(release.folder / "README.md").data.to_dict()
     assert data["task_categories"] == ["text-retrieval"] and len(data["size_categories"]) == 1
-    assert data["license"] == ("apache-2.0" if release.manifest.kind == "mini" else "other")
-    assert {one["config_name"]: [split["split"] for split in one["data_files"]] for one in data["configs"]} == (
-        release.configs
-    )
-    assert data.get("license_link") == (None if data["license"] == "apache-2.0" else "LICENSE.md")
-    assert [one["config_name"] for one in data["configs"] if one.get("default")] == ["topic"]
-    paths = {split["path"] for one in data["configs"] for split in one["data_files"]}
+    licence = ("apache-2.0", None) if release.manifest.kind == "mini" else ("other", "LICENSE.md")
+    assert (data["license"], data.get("license_link")) == licence
+    paths = {split["path"] for config in data["configs"] for split in config["data_files"]}
     assert paths == {table.path for table in release.manifest.tables}
-    features = {one["config_name"]: {item["name"]: item for item in one["features"]} for one in data["dataset_info"]}
-    for table in release.manifest.tables:
-        for column in table.columns:
-            if column.labels:
-                names = features[table.config][column.name]["dtype"]["class_label"]["names"]
-                assert names == {str(code): label for code, label in enumerate(column.labels)}
     check_card(release.folder, release.manifest)
 
 
@@ -63,8 +47,7 @@ def test_text_for_people(release: Release) -> None:
     assert text.count("\n@") == papers and text.count("{") == text.count("}")
     assert release.digest in text and "{{" not in text.split("```bibtex")[0]
     sections = ["## Load", "## Score", "## Configs", "## Test sets", "## Intended use and limits", "## Licences"]
-    places = [text.index(one) for one in sections]
-    assert places == sorted(places)
+    assert sorted(sections, key=text.index) == sections
     if release.manifest.kind == "published":
         licences = text.split("## Licences")[1].split("\n## ")[0]
         assert licences.strip() in (release.folder / "LICENSE.md").read_text()
@@ -73,50 +56,38 @@ def test_text_for_people(release: Release) -> None:
         assert text.count("| [") - len(release.configs) == len(release.manifest.inputs)
 
 
-def write(place: Path, **draft: Any) -> Path:
-    releases.write(small_draft(**draft), place / "ms-marco-shift")
-    return place / "ms-marco-shift"
-
-
-def row_of(folder: Path, config: str) -> dict[str, Any]:
-    text = (folder / "README.md").read_text().split(f"\n### {config}\n")[1]
+def row_of(release: Release) -> dict[str, Any]:
+    text = (release.folder / "README.md").read_text().split("\n### length\n")[1]
     row: dict[str, Any] = json.loads(text.split("```json\n")[1].split("\n```")[0])
     return row
 
 
 def test_long_values_of_a_sample_are_cut(tmp_path: Path) -> None:
-    row = row_of(write(tmp_path, texts=["x " * 500, "b", "c", "d"]), "length")
+    row = row_of(written(tmp_path / "long", texts=["x " * 500, "b", "c", "d"]))
     assert len(row["text"]) == 201 and (row["query_id"], row["cluster"]) == ("1", "short")
-    fenced = row_of(write(tmp_path / "fenced", texts=["``` out of the block", "b", "c", "d"]), "length")
+    fenced = row_of(written(tmp_path / "fenced", texts=["``` out of the block", "b", "c", "d"]))
     assert fenced["text"] == "''' out of the block"
 
 
 def test_a_card_of_other_data_is_refused(tmp_path: Path) -> None:
-    folder = write(tmp_path)
-    manifest = read_manifest(folder)
-    card = folder / "README.md"
-    check_card(folder, manifest)
-    text = card.read_text()
-    changes = {
-        "its configs are not": text.replace("version: 1.0.0", "version: 1.0.1"),
-        "is not the card": text.replace("num_examples: 4", "num_examples: 5"),
-        "its YAML is not valid": text.replace("configs:", "configs: ["),
-        "its configs are not those": text.split("---\n", 2)[2],
-        "is not the card of": text.replace("id for id", "nearly").replace("pseudo-words", "words"),
-    }
-    licences = (folder / "LICENSE.md").read_text()
-    (folder / "LICENSE.md").write_text(licences + "and more\n")
-    with pytest.raises(UserError, match=r"LICENSE\.md: is not the file of"):
-        check_card(folder, manifest)
-    (folder / "LICENSE.md").write_text(licences)
-    for words, changed in changes.items():
-        card.write_text(changed)
+    release = written(tmp_path / "ms-marco-shift")
+    text = (release.folder / "README.md").read_text()
+    licences = (release.folder / "LICENSE.md").read_text()
+    for name, changed, words in (
+        ("README.md", text.replace("version: 1.0.0", "version: 1.0.1"), "its configs are not those"),
+        ("README.md", text.replace("num_examples: 4", "num_examples: 5"), "is not the card of"),
+        ("README.md", text.replace("configs:", "configs: ["), "its YAML is not valid"),
+        ("README.md", text.split("---\n", 2)[2], "its configs are not those"),
+        ("README.md", text.replace("id for id", "nearly").replace("pseudo-words", "words"), "is not the card of"),
+        ("LICENSE.md", licences + "and more\n", r"LICENSE\.md: is not the file of"),
+    ):
+        (release.folder / "README.md").write_text(text)
+        check_card(release.folder, release.manifest)
+        (release.folder / name).write_text(changed)
         with pytest.raises(UserError, match=words):
-            check_card(folder, manifest)
-    other = releases.describe(replace(small_draft(), version="2.0.0"))
-    card.write_text(text)
+            check_card(release.folder, release.manifest)
     with pytest.raises(UserError, match="its configs are not"):
-        check_card(folder, other)
+        check_card(release.folder, releases.describe(small_draft(version="2.0.0")))
 
 
 def add_reports(folder: Path, digest: str) -> None:
@@ -126,99 +97,92 @@ def add_reports(folder: Path, digest: str) -> None:
     audit = {"headline": HEADLINE, "release": {**release, "kind": "mini"}}
     (folder / "reports/audit.json").write_text(json.dumps(audit))
     (folder / "reports/similarity.json").write_text(json.dumps({"release": release}))
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-
     for name in ("similarity", "topics"):
-        pyplot.figure(figsize=(6, 3)).add_subplot().imshow([[1, 2], [3, 4]])
-        pyplot.savefig(folder / f"reports/{name}.png")
-        pyplot.close()
+        matplotlib.image.imsave(folder / f"reports/{name}.png", np.eye(300, 600))
 
 
-def test_reports_are_shown_while_they_are_of_this_content(tmp_path: Path, command: Run) -> None:
-    folder = write(tmp_path)
-    plain = (folder / "README.md").read_bytes()
-    add_reports(folder, open_release(folder).digest)
+def test_reports_are_shown_while_they_are_of_this_content(tmp_path: Path, command) -> None:
+    release = written(tmp_path / "ms-marco-shift")
+    folder, card = release.folder, release.folder / "README.md"
+    plain = card.read_bytes()
+    add_reports(folder, release.digest)
     done = command("builder", "card", folder)
-    assert (done.returncode, done.stdout) == (0, f"{folder}/README.md: written\n"), done.stderr
-    text = (folder / "README.md").read_text()
+    assert (done.returncode, done.stdout) == (0, f"{card}: written\n"), done.stderr
+    text = card.read_text()
     assert HEADLINE in text and "(reports/audit.json)" in text
     assert "](reports/similarity.png)" in text and "](reports/topics.png)" in text
     assert not list(folder.glob(".*"))
-    check_card(folder, open_release(folder).manifest)
+    check_card(folder, release.manifest)
 
     (folder / "reports/topics.png").unlink()
-    assert command("builder", "card", folder).returncode == 0
-    assert "topics.png" not in (folder / "README.md").read_text()
+    cards.write(folder)
+    assert "topics.png" not in card.read_text()
 
     add_reports(folder, "0" * 64)
     done = command("builder", "card", folder)
-    assert done.returncode == 0 and (folder / "README.md").read_bytes() == plain
+    assert done.returncode == 0 and card.read_bytes() == plain
     assert [line.split(",")[0] for line in done.stdout.splitlines()[1:]] == [
         "  remark: left out reports/audit.json",
         "  remark: left out reports/similarity.json",
     ]
-    digest = open_release(folder).digest
+    headless = json.dumps({"release": {"digest": release.digest}})
     for content, words in (
         ("{", "reports/audit.json:1: is not JSON"),
         ("[]", "reports/audit.json: is not a report"),
-        (
-            json.dumps({"release": {"digest": digest}}),
-            "reports/audit.json: not a valid audit document: Object missing required field `headline`",
-        ),
+        (headless, "reports/audit.json: not a valid audit document: Object missing required field `headline`"),
     ):
         (folder / "reports/audit.json").write_text(content)
-        done = command("builder", "card", folder)
-        assert (done.returncode, done.stderr.count("\n")) == (2, 1) and words in done.stderr
-    assert (folder / "README.md").read_bytes() == plain
+        with pytest.raises(UserError, match=words):
+            cards.write(folder)
+    assert card.read_bytes() == plain
 
 
-def test_version_history(tmp_path: Path, command: Run) -> None:
+def test_version_history(tmp_path: Path, command) -> None:
+    """Versions compare as numbers: 1.10.0 comes after 1.9.9."""
     texts = ["what is  a cat", "how do dogs say it", "naïve café ☕ prices", "d\\ne"]
-    first = write(tmp_path / "1")
-    second = write(tmp_path / "2", version="1.0.1", texts=texts)
-    third = write(tmp_path / "3", version="1.1.0", texts=texts, names=("short",))
-    assert command("builder", "card", second, "--previous", first).returncode == 0
-    assert command("builder", "card", third, "--previous", second).returncode == 0
-    document = json.loads((third / reports.HISTORY).read_text())
-    versions = [(one["previous"]["version"], one["release"]["version"]) for one in document["versions"]]
-    assert versions == [("1.0.1", "1.1.0"), ("1.0.0", "1.0.1")]
-    told = (third / "README.md").read_text().split("## Version history\n")[1]
-    steps = {part.split("\n")[0]: part for part in told.split("\n## ")[0].split("\n### ")[1:]}
-    assert list(steps) == ["1.1.0, after 1.0.1", "1.0.1, after 1.0.0"]
-    assert "| test_sets/length.long | left | | |\n" in steps["1.1.0, after 1.0.1"]
-    assert "| length/test | 0 | 0 | 1 |\n" in steps["1.0.1, after 1.0.0"]
-    check_card(third, open_release(third).manifest)
+    first = written(tmp_path / "1").folder
+    second = written(tmp_path / "2", version="1.9.9", texts=texts).folder
+    third = written(tmp_path / "3", version="1.10.0", texts=texts, names=("short",))
+    for release, previous in ((second, first), (third.folder, second)):
+        app(["card", str(release), "--previous", str(previous)], standalone_mode=False)
+    history = third.folder / reports.HISTORY
+    versions = [
+        (step["previous"]["version"], step["release"]["version"])
+        for step in json.loads(history.read_text())["versions"]
+    ]
+    assert versions == [("1.9.9", "1.10.0"), ("1.0.0", "1.9.9")]
+    section = (third.folder / "README.md").read_text().split("## Version history\n")[1].split("\n## ")[0]
+    steps = {step.split("\n")[0]: step for step in section.split("\n### ")[1:]}
+    assert list(steps) == ["1.10.0, after 1.9.9", "1.9.9, after 1.0.0"]
+    assert "| test_sets/length.long | left | | |\n" in steps["1.10.0, after 1.9.9"]
+    assert "| length/test | 0 | 0 | 1 |\n" in steps["1.9.9, after 1.0.0"]
+    check_card(third.folder, third.manifest)
 
-    before = (third / reports.HISTORY).read_bytes()
-    for previous, words in ((third, "does not come before 1.1.0"), (tmp_path / "nowhere", "there is no such folder")):
-        done = command("builder", "card", third, "--previous", previous)
-        assert (done.returncode, done.stderr.count("\n")) == (2, 1) and words in done.stderr
-    assert (third / reports.HISTORY).read_bytes() == before
+    before = history.read_bytes()
+    done = command("builder", "card", third.folder, "--previous", third.folder)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "does not come before 1.10.0" in done.stderr
     (second / reports.HISTORY).write_text('{"versions": []}')
-    done = command("builder", "card", third, "--previous", second)
-    assert done.returncode == 2 and "not a valid history document" in done.stderr
+    for previous, words in (
+        (tmp_path / "nowhere", "there is no such folder"),
+        (second, "not a valid history document"),
+    ):
+        with pytest.raises(UserError, match=words):
+            app(["card", str(third.folder), "--previous", str(previous)], standalone_mode=False)
+    assert history.read_bytes() == before
 
 
-def test_versions_compare_as_numbers() -> None:
-    assert reports.version_number("1.10.0") > reports.version_number("1.9.9")
-
-
-@pytest.fixture
-def page(release: Release, tmp_path: Path) -> Path:
-    """The card as a browser shows it: CommonMark with tables, beside the pictures."""
-    if browser.binary() is None:
-        pytest.skip(f"NO BROWSER: none of {', '.join(browser.NAMES)} is installed; the card was NOT opened in one")
+@pytest.mark.skipif(
+    browser.binary() is None, reason=f"NO BROWSER: none of {', '.join(browser.NAMES)}; the card was NOT opened in one"
+)
+def test_in_a_browser(release: Release, tmp_path: Path) -> None:
+    """CommonMark with tables, beside the pictures."""
     shutil.copytree(release.folder, folder := tmp_path / "ms-marco-shift")
     add_reports(folder, release.digest)
     cards.write(folder)
     markdown = DatasetCard.load(folder / "README.md").text
     html = MarkdownIt("commonmark", {"html": True}).enable("table").render(markdown)
-    (folder / "card.html").write_text(f"<!doctype html><meta charset=utf-8><title>card</title><body>{html}")
-    return folder / "card.html"
-
-
-def test_in_a_browser(page: Path, release: Release) -> None:
+    page = folder / "card.html"
+    page.write_text(f"<!doctype html><meta charset=utf-8><title>card</title><body>{html}")
     with browser.browser() as tab:
         tab.open(page)
         assert tab.js("[...document.images].map((one) => one.naturalWidth > 100 && one.alt.length > 0)") == [True, True]

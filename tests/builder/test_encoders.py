@@ -1,50 +1,142 @@
+"""Encoders, and the vectors that are kept of them."""
+
 import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
-from builder.encoders import Lsa, Model, _batches, by_name, encode
+from builder import encoders as module
+from builder.encoders import Compute, Embeddings, Lsa, Model, _batches, by_name, embed, encode
 from eval_kit.errors import UserError
+from tests.tiny_checkpoints import texts, tiny
 
-TEXTS = ["what is a shebang", "how long do wisdom teeth take", "a", "when did rock n roll begin", "rock n roll"] * 3
+TEXTS = texts(15, seed=1)
 
 
-@pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A DistilBERT of 2 layers with random weights, saved as a transformers folder."""
-    from transformers import BertTokenizerFast, DistilBertConfig, DistilBertModel, set_seed
+@dataclass
+class Counting:
+    """Vectors that tell which text they are of; fails after so many texts."""
 
-    folder = tmp_path_factory.mktemp("tiny")
-    words = sorted({word for text in TEXTS for word in text.split()} | set("abcdefghijklmnopqrstuvwxyz"))
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
-    (folder / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
-    BertTokenizerFast(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
-    set_seed(13)
-    config = DistilBertConfig(vocab_size=len(vocabulary), dim=16, hidden_dim=32, n_layers=2, n_heads=2)
-    DistilBertModel(config).save_pretrained(folder)
-    return folder
+    name: str = "counting"
+    revision: str = "1"
+    budget: int = 10**9
+    seen: list[str] = field(default_factory=list)
+    loaded: int = 0
+
+    def load(self, texts: Sequence[str]) -> Compute:
+        self.loaded += 1
+        return self.compute
+
+    def compute(self, part: Sequence[str]) -> Embeddings:
+        if len(self.seen) + len(part) > self.budget:
+            raise KeyboardInterrupt
+        self.seen += part
+        return truth(part)
+
+
+def truth(texts: Sequence[str]) -> Embeddings:
+    return np.array([[len(text), sum(map(ord, text)), ord(text[0])] for text in texts], np.float32)
+
+
+def test_vectors_are_in_the_order_of_the_texts_and_kept_as_a_memory_map(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SHARD", 4)
+    assert np.array_equal(encode(TEXTS, Counting()), truth(TEXTS))
+    first, again = Counting(), Counting()
+    assert np.array_equal(encode(TEXTS, first, tmp_path), truth(TEXTS))
+    vectors = encode(pl.Series(TEXTS), again, tmp_path)
+    assert isinstance(vectors, np.memmap) and np.array_equal(vectors, truth(TEXTS))
+    assert (first.loaded, again.loaded) == (1, 0)
+
+
+def test_cache_is_keyed_by_name_revision_and_the_texts_not_their_concatenation(tmp_path: Path) -> None:
+    encode(["ab", "c"], Counting(), tmp_path)
+    assert np.array_equal(encode(["a", "bc"], Counting(), tmp_path), truth(["a", "bc"]))
+    for other in (Counting(name="x"), Counting(revision="2")):
+        encode(["ab", "c"], other, tmp_path)
+        assert other.loaded == 1
+
+
+def test_an_interrupted_encoding_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHARD", 4)
+    stopped, resumed = Counting(budget=9), Counting()
+    with pytest.raises(KeyboardInterrupt):
+        encode(TEXTS, stopped, tmp_path)
+    assert len(stopped.seen) == 8
+    assert list(tmp_path.rglob("shards"))
+    assert np.array_equal(encode(TEXTS, resumed, tmp_path), truth(TEXTS))
+    assert sorted(stopped.seen + resumed.seen) == sorted(TEXTS)
+    assert not list(tmp_path.rglob("shards"))
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_number_of_texts(tmp_path: Path) -> None:
+    """160 MB of vectors under a limit of 300 MB for everything, which they break if they are held in memory twice."""
+    program = """
+import resource, sys, numpy as np
+from pathlib import Path
+from builder.encoders import encode
+class Flat:
+    name, revision = "flat", "1"
+    def load(self, texts):
+        return lambda part: np.ones((len(part), 200), np.float32)
+resource.setrlimit(resource.RLIMIT_DATA, (300 << 20, 300 << 20))
+vectors = encode([f"text {i}" for i in range(200_000)], Flat(), Path(sys.argv[1]) if len(sys.argv) > 1 else None)
+assert vectors.shape == (200_000, 200) and vectors[:, 0].all()
+"""
+    cached = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True)
+    assert cached.returncode == 0, cached.stderr
+    in_memory = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "MemoryError" in in_memory.stderr, "the limit would let everything pass"
+
+
+def test_texts_that_are_refused(tmp_path: Path) -> None:
+    for refused, sentence in (
+        ([], r"there are no texts to encode"),
+        (["a", "", "b", " \t"], r"text 2 is empty \(2 in all\)"),
+        (pl.Series(["a", None]), r"text 2 is empty \(1 in all\)"),
+    ):
+        with pytest.raises(UserError, match=f"^{sentence}$"):
+            encode(refused, Counting(), tmp_path)
+    assert not list(tmp_path.iterdir())
+    encoder = Counting()
+    with pytest.raises(UserError, match="query id '1' appears more than once"):
+        embed(pl.DataFrame({"query_id": ["1", "1"], "text": ["a", "b"]}), encoder)
+    assert not encoder.loaded
+
+
+def test_an_encoder_that_gives_nan_is_refused_and_leaves_nothing_to_be_taken(tmp_path: Path) -> None:
+    class Broken(Counting):
+        def compute(self, part: Sequence[str]) -> Embeddings:
+            return np.where([[text == "a"] for text in part], np.nan, truth(part)).astype(np.float32)
+
+    for _ in range(2):
+        with pytest.raises(UserError, match=r"^encoder 'counting' gives NaN or infinity for the text 'a'$"):
+            encode(["b", "a"], Broken(), tmp_path)
+    assert not list(tmp_path.rglob("*.npy"))
 
 
 def test_lsa_puts_like_with_like_and_is_the_same_every_time() -> None:
-    texts = [
-        "red apple pie",
-        "green apple pie",
-        "apple pie crust",
-        "car engine oil",
-        "old car engine",
-        "engine oil car",
-    ]
-    vectors = encode(texts, Lsa(dimensions=2))
+    pies, cars = ["red apple pie", "green apple pie", "apple pie crust"], ["car engine oil", "old car engine"]
+    phrases = [*pies, *cars, "engine oil car"]
+    vectors = encode(phrases, Lsa(dimensions=2))
     assert vectors.dtype == np.float32 and vectors.shape == (6, 2)
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1)
     alike = vectors @ vectors.T
     assert alike[:3, :3].min() > 0.9 and alike[3:, 3:].min() > 0.9 and abs(alike[:3, 3:]).max() < 0.1
-    assert np.array_equal(vectors, encode(texts, Lsa(dimensions=2)))
+    assert np.array_equal(vectors, encode(phrases, Lsa(dimensions=2)))
+    for unlearnable in (["a", "b"], ["word"]):
+        with pytest.raises(UserError, match="lsa cannot learn from these texts"):
+            encode(unlearnable, Lsa())
 
 
 def test_lsa_can_learn_from_a_corpus() -> None:
@@ -56,27 +148,16 @@ def test_lsa_can_learn_from_a_corpus() -> None:
     assert Lsa(corpus=corpus).revision != Lsa().revision
 
 
-@pytest.mark.parametrize("texts", [["a", "b"], ["word"]])
-def test_lsa_refuses_texts_it_cannot_learn_from(texts: list[str]) -> None:
-    with pytest.raises(UserError, match="lsa cannot learn from these texts"):
-        encode(texts, Lsa())
-
-
-def test_cls_is_the_last_hidden_state_of_the_first_token(tiny: Path) -> None:
+def test_cls_is_the_last_hidden_state_of_the_first_token_whatever_the_batches() -> None:
     import torch
     from transformers import AutoModel, AutoTokenizer
 
-    vectors = encode(TEXTS, by_name(f"{tiny}:cls"))
-    tokenizer, model = AutoTokenizer.from_pretrained(tiny), AutoModel.from_pretrained(tiny).eval()
+    folder = tiny("bert")
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
     with torch.inference_mode():
         hidden = model(**tokenizer(TEXTS, padding=True, return_tensors="pt")).last_hidden_state
-    assert np.allclose(vectors, hidden[:, 0].numpy(), atol=1e-5)
-
-
-@pytest.mark.parametrize("budget", [1, 20, 10_000])
-def test_batches_by_tokens_change_nothing_but_the_speed(tiny: Path, budget: int) -> None:
-    plain = Model(f"{tiny}:cls").model().encode(TEXTS, show_progress_bar=False)
-    assert np.allclose(encode(TEXTS, Model(f"{tiny}:cls", budget=budget)), plain, atol=1e-5)
+    for encoder in (by_name(f"{folder}:cls"), *(Model(f"{folder}:cls", budget) for budget in (1, 20, 10_000))):
+        assert np.allclose(encode(TEXTS, encoder), hidden[:, 0].numpy(), atol=1e-5)
 
 
 def test_batches_keep_to_the_budget_and_leave_nothing_out() -> None:
@@ -86,55 +167,42 @@ def test_batches_keep_to_the_budget_and_leave_nothing_out() -> None:
     assert all(lengths[rows.start] * (rows.stop - rows.start) <= 100 for rows in batches)
 
 
-def test_a_folders_revision_is_its_content(tiny: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    for path in tiny.iterdir():
-        (copy / path.name).write_bytes(path.read_bytes())
-    assert Model(f"{copy}:cls").revision == Model(str(tiny)).revision
-    config = json.loads((copy / "config.json").read_text())
-    (copy / "config.json").write_text(json.dumps(config | {"n_heads": 4}))
-    assert Model(str(copy)).revision != Model(str(tiny)).revision
-
-
-def test_an_encoder_that_is_not_there(tmp_path: Path) -> None:
+def test_a_model_that_is_no_model_or_lacks_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=r"^encoder '.*empty' cannot be loaded: [^\n]*$"):
         encode(["a"], by_name(str(tmp_path / "empty")))
-
-
-@pytest.mark.parametrize("ending", ["", ":cls"])
-def test_a_model_that_lacks_files_is_refused(ending: str, tiny: Path, tmp_path: Path) -> None:
-    wordless, deeper = (Path(shutil.copytree(tiny, tmp_path / name)) for name in ("wordless", "deeper"))
+    wordless, deeper = (Path(shutil.copytree(tiny("bert"), tmp_path / name)) for name in ("wordless", "deeper"))
     for file in [*wordless.glob("tokenizer*"), *wordless.glob("vocab*")]:
         file.unlink()
     config = json.loads((deeper / "config.json").read_text())
-    (deeper / "config.json").write_text(json.dumps(config | {"n_layers": config["n_layers"] + 1}))
-    with pytest.raises(UserError, match="cannot be loaded: the files of its tokenizer are missing; lsa"):
-        encode(["alpha"], by_name(f"{wordless}{ending}"))
-    with pytest.raises(UserError, match="cannot be loaded: its files lack weights, such as transformer"):
-        encode(["alpha"], by_name(f"{deeper}{ending}"))
+    (deeper / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
+    for ending in ("", ":cls"):
+        with pytest.raises(UserError, match="cannot be loaded: the files of its tokenizer are missing; lsa"):
+            encode(["alpha"], by_name(f"{wordless}{ending}"))
+        with pytest.raises(UserError, match="cannot be loaded: its files lack weights, such as encoder"):
+            encode(["alpha"], by_name(f"{deeper}{ending}"))
 
 
-@pytest.mark.parametrize(
-    ("name", "endpoint", "why"),
-    [
-        (
-            "org/model",
-            "http://127.0.0.1:9",
-            "there is no such folder, and the Hub cannot be reached or does not have it",
-        ),
-        ("no such/model/at all", "http://127.0.0.1:9", "there is no such folder"),
-    ],
-)
-def test_a_model_that_is_nowhere_costs_seconds(name: str, endpoint: str, why: str, tmp_path: Path) -> None:
-    program = f"from builder.encoders import Model\nModel({name!r}).load(['a'])"
-    environment = {**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path)}
+def test_a_model_that_is_nowhere_costs_seconds(tmp_path: Path) -> None:
+    program = """
+from builder.encoders import Model
+from eval_kit.errors import UserError
+from tests.tiny_checkpoints import texts, tiny
+for name in ("org/model", "no such/model/at all"):
+    try:
+        Model(name).load(["a"])
+    except UserError as error:
+        print(error)
+"""
+    environment = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=50)
-    assert f"encoder {name!r} cannot be loaded: {why}" in done.stderr.splitlines()[-1]
+    there_is_no = "cannot be loaded: there is no such folder"
+    hub, path = done.stdout.splitlines()
+    assert f"encoder 'org/model' {there_is_no}, and the Hub cannot be reached or does not have it" in hub
+    assert f"encoder 'no such/model/at all' {there_is_no}" in path
 
 
 def test_names() -> None:
     assert by_name("lsa") == Lsa()
-    assert by_name("distilbert-base-uncased:cls") == Model("distilbert-base-uncased:cls")
-    assert Model("distilbert-base-uncased:cls").source == "distilbert-base-uncased"
+    model = by_name("distilbert-base-uncased:cls")
+    assert model == Model("distilbert-base-uncased:cls") and model.source == "distilbert-base-uncased"

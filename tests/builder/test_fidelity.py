@@ -1,28 +1,25 @@
 """A rebuilt release beside a published one: agreement by hand, on mini's planted truth, and on the real lists."""
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
 import pytest
+from drafts import part, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from builder import rebuilt
-from builder import release as releases
+from builder.collection import Collection
 from builder.encoders import Lsa
 from builder.fidelity import Match, agreement, compare
 from builder.parameters import REBUILDABLE, ShiftParameters, for_mini
 from builder.shifts.topic import TopicParameters
 from builder.sources import mini, released
 from eval_kit.errors import UserError
-from eval_kit.release import PartialRelease, Release, open_release
+from eval_kit.release import PartialRelease, Release
 from eval_kit.stats.similarity import by_cluster
-
-type Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def division(**clusters: str) -> pl.DataFrame:
@@ -31,14 +28,11 @@ def division(**clusters: str) -> pl.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def rebuilt_mini(tmp_path_factory: pytest.TempPathFactory) -> Release:
+def rebuilt_mini(small: Collection, tmp_path_factory: pytest.TempPathFactory) -> Release:
     """The counterpart of the ``mini_release`` of the same size."""
-    collection = mini.collection(mini.MiniParameters(queries=1_500))
-    parameters = for_mini(collection.train.height).changed(["restrain.sizes=large:330"])
-    draft = rebuilt.draft(collection, encoder=mini.encoder(collection), parameters=parameters)
-    folder = tmp_path_factory.mktemp("rebuilt") / "ms-marco-shift"
-    releases.write(draft, folder)
-    return open_release(folder)
+    parameters = for_mini(small.train.height).changed(["restrain.sizes=large:330"])
+    draft = rebuilt.draft(small, encoder=mini.encoder(small), parameters=parameters)
+    return written(tmp_path_factory.mktemp("rebuilt") / "ms-marco-shift", draft)
 
 
 def test_agreement_by_hand() -> None:
@@ -49,41 +43,36 @@ def test_agreement_by_hand() -> None:
     labels = list("aaaaaabbb"), list("qqqqqrppr")
     assert found.rand == pytest.approx(adjusted_rand_score(*labels))
     assert found.information == pytest.approx(normalized_mutual_info_score(*labels))
+    found = agreement("topic", division(a="1"), division(a="2"))
+    assert (found.shared, found.rand, found.information, found.matches) == (0, None, None, [])
 
-
-def test_a_cluster_is_matched_once_even_if_another_overlaps_it_more() -> None:
+    # a cluster is matched once, even if another overlaps it more
     published, mine = division(a="1234567", b="89"), division(p="12345689", q="7")
     matches = {match.published: (match.rebuilt, match.both) for match in agreement("x", mine, published).matches}
     assert matches == {"a": ("p", 6), "b": ("q", 0)}
 
-
-def test_queries_in_several_clusters_count_for_matches_alone() -> None:
+    # queries in several clusters count for matches alone
     published, mine = division(how="123", wha="345"), division(how="123", wha="45")
     found = agreement("wh", mine, published)
     assert (found.shared, found.rand) == (5, 1.0)
     assert found.matches == [Match("how", "how", 3, 3, 1.0), Match("wha", "wha", 3, 2, 2 / 3)]
 
 
-def test_nothing_shared() -> None:
-    found = agreement("topic", division(a="1"), division(a="2"))
-    assert (found.shared, found.rand, found.information, found.matches) == (0, None, None, [])
-
-
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("pqr")), min_size=1, max_size=30))
 def test_names_of_clusters_do_not_matter_and_equality_is_1(pairs: list[tuple[str, str]]) -> None:
     ids = [str(i) for i in range(len(pairs))]
-    one, other = (pl.DataFrame({"query_id": ids, "cluster": [pair[side] for pair in pairs]}) for side in (0, 1))
+    mine, other = (pl.DataFrame({"query_id": ids, "cluster": [pair[side] for pair in pairs]}) for side in (0, 1))
     renamed = other.with_columns(pl.col("cluster").replace_strict({"p": "3", "q": "1", "r": "2"}))
-    assert agreement("x", one, other).rand == agreement("x", one, renamed).rand
-    same = agreement("x", one, one)
+    assert agreement("x", mine, other).rand == agreement("x", mine, renamed).rand
+    same = agreement("x", mine, mine)
     assert same.rand == same.information == 1.0
     assert all(match.both == match.queries and match.rebuilt == match.published for match in same.matches)
 
 
 def test_mini_beside_its_planted_release(rebuilt_mini: Release, mini_release: Release) -> None:
     report = compare(rebuilt_mini, mini_release)
-    by_name = {one.name: one for one in report.agreements}
+    by_name = {division.name: division for division in report.agreements}
     assert list(by_name) == ["topic", "wh", "length", "resttest", "restrain.large"]
     for shift in ("wh", "length"):
         assert by_name[shift].rand == 1.0 and all(match.both == match.queries for match in by_name[shift].matches)
@@ -99,7 +88,7 @@ def test_mini_beside_its_planted_release(rebuilt_mini: Release, mini_release: Re
     assert set(report.limits) == {"topic", "wh", "length", "resttest", "restrain"}
 
 
-def test_commands(rebuilt_mini: Release, mini_release: Release, command: Run, tmp_path: Path) -> None:
+def test_commands(rebuilt_mini: Release, mini_release: Release, command, tmp_path: Path) -> None:
     given = ("builder", "fidelity", rebuilt_mini.folder, "--against", mini_release.folder)
     done = command(*given, "--json", "--out", tmp_path / "page.md")
     assert done.returncode == 0, done.stderr
@@ -108,20 +97,13 @@ def test_commands(rebuilt_mini: Release, mini_release: Release, command: Run, tm
     page = (tmp_path / "page.md").read_text()
     assert page == expected.as_markdown() and str(tmp_path.parent) not in page
     assert "| wh | how | how |" in page and all(f"- {line}" in page for line in REBUILDABLE["topic"].limits)
+    assert all(shift.limits for shift in REBUILDABLE.values()), "every shift says what cannot be reproduced"
     assert command(*given).stdout == page + "\n"
 
 
-def test_releases_without_a_common_shift(mini_release: Release, tmp_path: Path) -> None:
-    draft = rebuilt.draft(mini.collection(mini.MiniParameters(queries=600)), ["wh"])
-    releases.write(draft, tmp_path / "wh")
-    other = rebuilt.draft(mini.collection(mini.MiniParameters(queries=600)), ["length"])
-    releases.write(other, tmp_path / "length")
+def test_releases_without_a_common_shift(mini_release: Release) -> None:
     with pytest.raises(UserError, match="have no shift in common"):
-        compare(open_release(tmp_path / "wh"), open_release(tmp_path / "length"))
-
-
-def test_every_shift_says_what_cannot_be_reproduced() -> None:
-    assert all(shift.limits for shift in REBUILDABLE.values())
+        compare(part(mini_release, "wh"), part(mini_release, "length"))
 
 
 @pytest.mark.slow
@@ -132,11 +114,14 @@ def test_the_published_queries_rebuilt_by_lsa(published_release: Release, tmp_pa
         collection = released.collection(published_release.folder)
     assert collection.train.height == 31_244 and collection.irds == "msmarco-passage"
     parameters = ShiftParameters(topic=TopicParameters(size=5_000))
-    releases.write(rebuilt.draft(collection, ["topic", "wh", "length"], Lsa(), parameters), tmp_path / "ms-marco-shift")
-    report = compare(open_release(tmp_path / "ms-marco-shift"), published_release)
+    draft = rebuilt.draft(collection, ["topic", "wh", "length"], Lsa(), parameters)
+    report = compare(written(tmp_path / "ms-marco-shift", draft), published_release)
     topic, wh, length = report.agreements
     assert topic.shared > 20_000 and topic.rand is not None and topic.information is not None
     assert 0.02 < topic.rand < 0.15 and 0.04 < topic.information < 0.15
+    topics = pl.concat(table.frame for table in draft.tables if table.config == "topic")
+    sizes = topics.group_by("cluster").len()["len"]
+    assert len(sizes) == 5 and sizes.is_between(3_750, 6_250).all()
     assert length.shared == 6_980 and length.rand == 1.0
     assert wh.shared > 1_000 and wh.rand == 1.0 and all(match.both == match.queries for match in wh.matches)
     jaccard = {(row["shift"], row["cluster"]): round(row["published"], 4) for row in report.jaccard}

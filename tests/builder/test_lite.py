@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -26,17 +27,18 @@ DEPTH = 2
 
 
 @pytest.fixture(scope="module")
-def made(mini_release: Release, tmp_path_factory: pytest.TempPathFactory) -> Release:
-    folder = tmp_path_factory.mktemp("lite")
-    lite.make(mini_release, folder / NAME, size=1, depth=DEPTH, cache=folder / "cache")
-    return open_release(folder / NAME)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With BM25's index of mini."""
+    return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture(scope="module")
-def larger(mini_release: Release, made: Release) -> Release:
-    size = made.table("passages", "passages").height + 100
-    out = made.folder.with_name("larger")
-    lite.make(mini_release, out, size=size, depth=DEPTH, cache=made.folder.parent / "cache")
+def made(mini_release: Release, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Release:
+    return make(mini_release, tmp_path_factory.mktemp("lite") / NAME, cache)
+
+
+def make(release: Release, out: Path, cache: Path, size: int = 1, **options: Any) -> Release:
+    lite.make(release, out, size=size, depth=DEPTH, cache=cache, **options)
     return open_release(out)
 
 
@@ -44,35 +46,30 @@ def ids(release: Release) -> set[str]:
     return set(release.table("passages", "passages")["passage_id"])
 
 
-def test_judged_passages_and_bm25s_best_are_kept_and_no_others(mini_release: Release, made: Release):
-    judged = {one for split in mini_release.configs["qrels"] for one in mini_release.qrels(split)["passage_id"]}
-    index = bm25.index_of(mini_release, made.folder.parent / "cache")
-    queries: dict[str, str] = {}
-    for test_set in mini_release.test_sets:
-        queries |= dict(mini_release.queries(test_set).select("query_id", "text").rows())
-    best = {passage for _, hits in bm25.search(queries.items(), index, DEPTH) for passage, _ in hits}
-    assert ids(made) == judged | best
-    assert ids(made) < ids(mini_release)
-
-
-def test_others_are_drawn_up_to_the_size(made: Release, larger: Release):
-    assert ids(made) < ids(larger)
-    assert len(ids(larger)) == len(ids(made)) + 100
+def test_judged_passages_bm25s_best_and_a_sample_up_to_the_size(
+    mini_release: Release, made: Release, cache: Path, tmp_path: Path
+):
+    judged = pl.concat(mini_release.qrels(split)["passage_id"] for split in mini_release.configs["qrels"])
+    index = bm25.index_of(mini_release, cache)
+    queries = pl.concat(mini_release.queries(name) for name in mini_release.test_sets).unique("query_id")
+    best = {passage for _, hits in bm25.search(queries.rows(), index, DEPTH) for passage, _ in hits}
+    assert ids(made) == {*judged, *best}
+    size = len(ids(made)) + 100
+    larger = ids(make(mini_release, tmp_path / NAME, cache, size=size))
+    assert ids(made) < larger < ids(mini_release) and len(larger) == size
 
 
 def test_queries_and_judgements_are_those_of_the_whole_release(mini_release: Release, made: Release):
-    known = {table.key: table.digest for table in mini_release.manifest.tables}
-    own = {table.key: table.digest for table in made.manifest.tables}
-    assert {key: digest for key, digest in own.items() if key != ("passages", "passages")} == {
-        key: digest for key, digest in known.items() if key != ("passages", "passages")
-    }
-    assert {name: test_set.queries.to_list() for name, test_set in made.test_sets.items()} == {
-        name: test_set.queries.to_list() for name, test_set in mini_release.test_sets.items()
-    }
+    whole, part = ({table.key: table.digest for table in each.manifest.tables} for each in (mini_release, made))
+    assert {key for key in whole.keys() | part.keys() if whole.get(key) != part.get(key)} == {("passages", "passages")}
+    assert list(made.test_sets) == list(mini_release.test_sets)
+    for name, test_set in made.test_sets.items():
+        assert test_set.queries.equals(mini_release.test_sets[name].queries)
     assert not any(check.fault for check in verify(made.folder))
 
 
-def test_the_manifest_and_every_figure_say_that_it_is_lite(mini_release: Release, made: Release, tmp_path: Path):
+def test_the_manifest_and_every_figure_say_what_it_is(mini_release: Release, made: Release, tmp_path: Path):
+    """A part of the collection, of BM25's pool alone."""
     described = DatasetCard.load(made.folder / "README.md").data
     assert (described.language, described.license) == ("zxx", "apache-2.0")  # those of mini
     [table] = [table for table in made.manifest.tables if table.config == "passages"]
@@ -89,44 +86,34 @@ def test_the_manifest_and_every_figure_say_that_it_is_lite(mini_release: Release
     scored = Protocols(nothing, {}, {}, {}, {}, scores.provenance, {})
     shown = Results(scored, nothing, nothing, None, made, [])
     assert shown.comparable == "lite, a part of the collection: not comparable with the published figures"
+    assert made.cautions == [made.manifest.remarks[-2]]
+    assert re.fullmatch(r"pool of bm25's best alone, with 1 label a query: other rankers' .*", made.cautions[0])
+    assert made.cautions[0] in origin(scores.provenance)
+    validate("scores", scores.as_json())
 
 
-def test_some_queries_of_each_test_set_are_kept_with_their_passages(mini_release: Release, made: Release):
-    small, again = (made.folder.with_name(name) for name in ("small", "again"))
-    options = {"depth": DEPTH, "cache": made.folder.parent / "cache", "queries": 5, "shifts": ["topic", "dl19"]}
-    for out in (small, again):
-        lite.make(mini_release, out, size=1, **options)
-    release = open_release(small)
-    assert release.digest == open_release(again).digest
-    assert not any(check.fault for check in verify(small))
+def test_some_queries_of_each_test_set_are_kept_with_their_passages(
+    mini_release: Release, made: Release, cache: Path, tmp_path: Path
+):
+    options = {"queries": 5, "shifts": ["topic", "dl19"]}
+    release = make(mini_release, tmp_path / "small", cache, **options)
+    assert release.digest == make(mini_release, tmp_path / "again", cache, **options).digest
+    assert not any(check.fault for check in verify(release.folder))
     assert list(release.test_sets) == [*(f"topic.c{part}" for part in range(5)), "dl19"]
     assert not any("train" in splits for splits in release.configs.values())
     kept = {query for test_set in release.test_sets.values() for query in test_set.queries}
     for name, test_set in release.test_sets.items():
         assert test_set.query_ids == kept & mini_release.test_sets[name].query_ids
         assert len(test_set.query_ids) == 5
-        before, after = (
-            one.qrels(test_set.qrels).filter(pl.col("query_id").is_in(test_set.queries.implode()))
-            for one in (mini_release, release)
-        )
-        assert after.equals(before)
-        assert set(after["passage_id"]) <= ids(release)
+        of_test_set = pl.col("query_id").is_in(test_set.queries.implode())
+        judgements = release.qrels(test_set.qrels).filter(of_test_set)
+        assert judgements.equals(mini_release.qrels(test_set.qrels).filter(of_test_set))
+        assert set(judgements["passage_id"]) <= ids(release)
     assert len(ids(release)) < len(ids(made))
     assert "5 queries of each test set" in release.manifest.remarks[-1]
 
 
-def test_a_pool_of_bm25_alone_says_so_in_every_table(made: Release, tmp_path: Path):
-    assert made.cautions == [made.manifest.remarks[-2]]
-    assert re.fullmatch(r"pool of bm25's best alone, with 1 label a query: other rankers' .*", made.cautions[0])
-    run = tmp_path / "x.trec"
-    queries = made.test_sets["dl19"].queries
-    run.write_text("".join(f"{query} Q0 {min(ids(made))} 1 1 x\n" for query in queries))
-    scores = score([run], made)
-    assert made.cautions[0] in origin(scores.provenance)
-    validate("scores", scores.as_json())
-
-
-def test_the_best_of_other_rankers_are_kept_too(mini_release: Release, made: Release, tmp_path: Path):
+def test_the_best_of_other_rankers_are_kept_too(mini_release: Release, made: Release, cache: Path, tmp_path: Path):
     left_out = sorted(ids(mini_release) - ids(made))
     lines = "".join(
         f"{query} Q0 {left_out[rank]} {rank} {9 - rank} x\n"
@@ -135,24 +122,21 @@ def test_the_best_of_other_rankers_are_kept_too(mini_release: Release, made: Rel
     )
     run = tmp_path / "other.trec"
     run.write_text(lines)
-    pooled = tmp_path / NAME
-    lite.make(mini_release, pooled, size=1, depth=DEPTH, cache=made.folder.parent / "cache", rankers=[run])
-    release = open_release(pooled)
+    release = make(mini_release, tmp_path / NAME, cache, rankers=[run])
     assert ids(release) - ids(made) == set(left_out[:DEPTH])
     [caution] = release.cautions
     assert caution.startswith("pool of bm25, other: Kendall's tau with all passages unknown, as these systems have no")
 
 
 def test_by_default_a_dense_encoder_searches_beside_bm25(
-    mini_release: Release, made: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mini_release: Release, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Its best are those of its run over all passages; the release says what leaving either out would move."""
     monkeypatch.setattr(lite, "ENCODER", str(tmp_path / "nowhere"))
-    options = ["--queries", "5", "--shift", "topic", "--depth", str(DEPTH), "--passages", "1"]
-    cache = ["--cache", str(made.folder.parent / "cache")]
+    options = ["--queries", "5", "--shift", "topic", "--depth", str(DEPTH), "--passages", "1", "--cache", str(cache)]
 
     def run(out: Path, *more: str) -> Release:
-        app(["lite", str(mini_release.folder), *options, *cache, "--out", str(out), *more], standalone_mode=False)
+        app(["lite", str(mini_release.folder), *options, "--out", str(out), *more], standalone_mode=False)
         return open_release(out)
 
     with pytest.raises(UserError, match=r"; name another encoder with --dense, runs with --pool, or --dense none$"):
@@ -172,11 +156,8 @@ def test_by_default_a_dense_encoder_searches_beside_bm25(
     assert without < ids(release) == without | best
 
 
-def test_a_lite_release_of_a_lite_one_is_refused(made: Release, tmp_path: Path):
+def test_what_is_refused(mini_release: Release, made: Release, tmp_path: Path):
     with pytest.raises(UserError, match="is a lite release already"):
         lite.make(made, tmp_path / NAME)
-
-
-def test_a_shift_without_test_sets_is_refused(mini_release: Release, tmp_path: Path):
     with pytest.raises(UserError, match="has no test sets of tpoic; it has those of topic, wh"):
         lite.make(mini_release, tmp_path / NAME, queries=5, shifts=["topic", "tpoic"])

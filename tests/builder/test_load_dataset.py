@@ -3,16 +3,14 @@
 import json
 import os
 import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import clients
 import polars as pl
-import pytest
-from drafts import QUERIES, small_draft
+from drafts import QUERIES, small_draft, written
 
-from builder import release as releases
 from eval_kit.release import Release
 
 LOAD_ALL = """
@@ -36,61 +34,56 @@ named = {split: len(rows) for split, rows in load_dataset("ms-marco-shift", "top
 print(json.dumps([found, bare, named, sorted(set(file["cluster"]))]))
 """
 LOAD_ONE = """
-import json, sys
+import json
 from datasets import load_dataset
 print(json.dumps(load_dataset("ms-marco-shift", "length", split="test")["text"][:]))
 """
 
 
-def run(script: str, place: Path, home: Path) -> subprocess.CompletedProcess[str]:
+def run(script: str, folder: Path, home: Path) -> clients.Done:
+    """What a script does beside the folder ``ms-marco-shift``."""
     environment = {**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
-    return clients.run(["-c", script], environment, place)
+    return clients.run(["-c", script], environment, folder)
+
+
+def printed(script: str, folder: Path, home: Path) -> Any:
+    done = run(script, folder, home)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def test_every_config_and_split(mini_release: Release, tmp_path: Path) -> None:
-    done = run(LOAD_ALL, mini_release.folder.parent, tmp_path)
-    assert done.returncode == 0, done.stderr
-    found, bare, named, labels = json.loads(done.stdout.splitlines()[-1])
+    found, bare, named, labels = printed(LOAD_ALL, mini_release.folder.parent, tmp_path)
     assert bare == named and set(bare) == {"train", "test"}
     assert labels == ["c0", "c1", "c2", "c3", "c4"]
     tables = {f"{table.config}/{table.split}": table for table in mini_release.manifest.tables}
     assert set(found) == set(tables)
-    for name, one in found.items():
+    for name, loaded in found.items():
         table, frame = tables[name], mini_release.table(*name.split("/"))
-        assert one["rows"] == one["streamed"] == table.rows, name
+        assert loaded["rows"] == loaded["streamed"] == table.rows, name
         expected = {column.name: column.labels or column.type for column in table.columns}
-        assert one["features"] == expected and one["same features"], name
+        assert loaded["features"] == expected and loaded["same features"], name
         codes = frame.head(3).with_columns(
             pl.col(column.name).replace_strict(column.labels, range(len(column.labels)), return_dtype=pl.Int64)
             for column in table.columns
             if column.labels
         )
-        assert one["head"] == codes.to_dict(as_series=False), name
-        assert one["first"] == codes.row(0, named=True), name
+        assert loaded["head"] == codes.to_dict(as_series=False), name
+        assert loaded["first"] == codes.row(0, named=True), name
 
 
 def test_no_stale_rows_after_a_rebuild(tmp_path: Path) -> None:
     """The same place, the same ``HF_HOME``, the same version and row counts: only one text is new."""
-    texts = QUERIES["text"]
     for text in ("as it was", "corrected", "as it was"):
-        releases.write(small_draft(texts=[text, *texts[1:]]), tmp_path / "ms-marco-shift")
-        done = run(LOAD_ONE, tmp_path, tmp_path / "hf")
-        assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout.splitlines()[-1]) == [text, *texts[1:]]
+        texts = [text, *QUERIES["text"][1:]]
+        written(tmp_path / "ms-marco-shift", texts=texts)
+        assert printed(LOAD_ONE, tmp_path, tmp_path / "hf") == texts
 
 
-@pytest.mark.parametrize("damage", ["card", "rows"])
-def test_wrong_number_of_rows_fails(tmp_path: Path, damage: str) -> None:
-    releases.write(small_draft(), tmp_path / "ms-marco-shift")
-    if damage == "card":
-        card = tmp_path / "ms-marco-shift/README.md"
-        assert "num_examples: 4" in card.read_text()
-        card.write_text(card.read_text().replace("num_examples: 4", "num_examples: 3", 1))
-    else:
-        draft = small_draft()
-        fewer = [replace(table, frame=table.frame[1:]) for table in draft.tables]
-        releases.write(replace(draft, tables=fewer), tmp_path / "other" / "ms-marco-shift")
-        file = "data/length/test-00000-of-00001.parquet"
-        shutil.copy(tmp_path / "other/ms-marco-shift" / file, tmp_path / "ms-marco-shift" / file)
+def test_wrong_number_of_rows_fails(tmp_path: Path) -> None:
+    draft, file = small_draft(), "data/length/test-00000-of-00001.parquet"
+    fewer = [replace(table, frame=table.frame[1:]) for table in draft.tables]
+    other = written(tmp_path / "other", replace(draft, tables=fewer))
+    shutil.copy(other.folder / file, written(tmp_path / "ms-marco-shift", draft).folder / file)
     done = run(LOAD_ONE, tmp_path, tmp_path / "hf")
     assert done.returncode != 0 and "NonMatchingSplitsSizesError" in done.stderr

