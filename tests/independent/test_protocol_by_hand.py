@@ -129,3 +129,9 @@ def test_a_random_grid(mini_release: Release, tmp_path: Path, shift: str) -> Non
         row = by_name[name]
         assert [row["avg_in"], row["out"], row["rel_loss"], row["queries"]] == pytest.approx(figures, abs=1e-12)
         assert (row["p"], row["p_holm"]) == pytest.approx((p_values[name], corrected[name]), abs=1e-7)
+        assert row["rel_loss_low"] < row["rel_loss"] < row["rel_loss_high"]
+        assert row["seeds"] == 1
+        if "models_in" in row:
+            assert row["models_in"] == len(PARTS[shift]) - 1
+        else:
+            assert row["delta"] == -row["rel_loss"]
