@@ -15,6 +15,12 @@ from eval_kit.stats import parts
 PARTS = 14
 
 
+@pytest.fixture(scope="module")
+def runs(shared: Path) -> list[Path]:
+    """A trained system's real run, and its pivot's."""
+    return [shared / f"real-slice/runs/{name}.dl19.trec" for name in ("tas-b", "bm25")]
+
+
 def ranked(run: Path) -> dict[str, list[tuple[str, float]]]:
     """The lines of a run by query, in trec_eval's order."""
     rows: dict[str, list[tuple[str, float]]] = {}
@@ -30,21 +36,18 @@ def ndcg(hits: list[tuple[str, float]], grades: dict[str, int]) -> float:
     return sum(gains) / sum(ideal)
 
 
-def test_real_runs_are_as_recomputed_from_their_files(shared: Path, published_release: Release) -> None:
-    runs = shared / "real-slice/runs"
+def test_real_runs_are_as_recomputed_from_their_files(runs: list[Path], published_release: Release) -> None:
     queries = published_release.queries("dl19")
     part = {query: str(number % PARTS) for number, query in enumerate(queries["query_id"])}
     far = [str(number) for number in range(7, PARTS)]
-    result = generalise(
-        runs / "tas-b.dl19.trec", runs / "bm25.dl19.trec", published_release, "dl19", parts=part, far=far
-    )
+    result = generalise(*runs, published_release, "dl19", parts=part, far=far)
     row = result.to_polars().row(by_predicate=pl.col("shift") == "parts", named=True)
 
     grades: dict[str, dict[str, int]] = {}
     for query, passage, grade in published_release.qrels("dl19").iter_rows():
         grades.setdefault(query, {})[passage] = grade
-    system, pivot = ranked(runs / "tas-b.dl19.trec"), ranked(runs / "bm25.dl19.trec")
-    rows, gain, level, base = [], [], [], []
+    system, pivot = map(ranked, runs)
+    rows, level, base = [], [], []
     for query, text in queries.iter_rows():
         words = np.log(1 + len(text.split(" ")))
         hits = pivot[query]
@@ -68,16 +71,11 @@ def test_real_runs_are_as_recomputed_from_their_files(shared: Path, published_re
     assert row["p"] == pytest.approx(expected.p, rel=1e-6)
 
 
-def test_five_buckets_and_43_queries_cannot_tell(shared: Path, published_release: Release) -> None:
-    runs = shared / "real-slice/runs"
+def test_five_buckets_and_43_queries_cannot_tell(runs: list[Path], published_release: Release) -> None:
+    system, pivot = runs
     training = published_release.queries("topic.c0")["text"].to_list()
-    result = generalise(
-        [runs / "tas-b.dl19.trec", runs / "splade-pp-ed.dl19.trec"],
-        runs / "bm25.dl19.trec",
-        published_release,
-        "dl19",
-        trained_on=training,
-    )
+    systems = [system, system.with_name("splade-pp-ed.dl19.trec")]
+    result = generalise(systems, pivot, published_release, "dl19", trained_on=training)
     frame = result.to_polars()
     assert set(frame["shift"]) == {"distance", "resttest"}
     assert set(frame["verdict"]) == {"cannot tell"}
@@ -115,39 +113,30 @@ def test_a_planted_loss_is_found_and_none_is_not(mini_release: Release, loss: fl
     assert row["low"] <= -loss * 0.8 <= row["high"]
 
 
-def test_what_cannot_be_compared_is_one_sentence(shared: Path, published_release: Release) -> None:
-    run = shared / "real-slice/runs/tas-b.dl19.trec"
-    with pytest.raises(UserError, match="name a pivot"):
-        generalise(run, [], published_release, "dl19")
-    with pytest.raises(UserError, match="has no test set nosuch"):
-        generalise(run, run, published_release, "nosuch")
-    first = published_release.queries("dl19")["query_id"][0]
-    with pytest.raises(UserError, match=f"43 queries of dl19 have no part, such as {first};"):
-        generalise(run, run, published_release, "dl19", parts={})
-
-
 def in_two_parts(release: Release) -> dict[str, str]:
     return {query: str(number % 2) for number, query in enumerate(release.queries("dl19")["query_id"])}
 
 
-@pytest.mark.parametrize(
-    ("far", "with_parts", "message"),
-    [
-        (["1", "2"], True, "far: there is no part '2' in parts"),
-        (["1"], False, "far: there is no part '1' in parts"),
-        ([], True, "it is not known which parts are far; give trained_on, or parts and far"),
-        ([], False, "it is not known which parts are far"),
-    ],
-)
-def test_what_is_far_is_never_guessed(shared: Path, published_release: Release, far, with_parts, message: str) -> None:
-    runs = [shared / f"real-slice/runs/{name}.dl19.trec" for name in ("tas-b", "bm25")]
-    divided = in_two_parts(published_release) if with_parts else None
-    with pytest.raises(UserError, match=message):
-        generalise(*runs, published_release, "dl19", parts=divided, far=far)
+def test_what_cannot_be_compared_is_one_sentence_and_what_is_far_is_never_guessed(
+    runs: list[Path], published_release: Release
+) -> None:
+    halves = in_two_parts(published_release)
+    first = published_release.queries("dl19")["query_id"][0]
+    for options, message in (
+        ({"pivots": []}, "name a pivot"),
+        ({"test_set": "nosuch"}, "has no test set nosuch"),
+        ({"parts": {}}, f"43 queries of dl19 have no part, such as {first};"),
+        ({"parts": halves, "far": ["1", "2"]}, "far: there is no part '2' in parts"),
+        ({"far": ["1"]}, "far: there is no part '1' in parts"),
+        ({"parts": halves}, "it is not known which parts are far; give trained_on, or parts and far"),
+        ({}, "it is not known which parts are far"),
+    ):
+        given = {"pivots": runs[1], "test_set": "dl19", "far": []} | options
+        with pytest.raises(UserError, match=message):
+            generalise(runs[0], release=published_release, **given)
 
 
-def test_a_side_without_parts_has_no_level(shared: Path, published_release: Release) -> None:
-    runs = [shared / f"real-slice/runs/{name}.dl19.trec" for name in ("tas-b", "bm25")]
+def test_a_side_without_parts_has_no_level(runs: list[Path], published_release: Release) -> None:
     result = generalise(*runs, published_release, "dl19", parts=in_two_parts(published_release), far=["0", "1"])
     row = json.loads(json.dumps(result.as_json(), allow_nan=False))["rows"][0]
     assert (row["near_level"], row["near_pivot"], row["raw"], row["gain"]) == (None, None, None, None)

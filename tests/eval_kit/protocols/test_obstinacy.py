@@ -5,7 +5,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from eval_kit.errors import UserError
-from eval_kit.protocols.obstinacy import agreement, obstinate, strictly_more_obstinate, worst
+from eval_kit.protocols.obstinacy import agreement, obstinate, strictly_more_obstinate
 from tests.planted_rankers import RANKERS, planted
 
 TABLE_4 = {  # MAP, CIKM 2021
@@ -50,14 +50,6 @@ def test_agreement_is_equation_1(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pairs["agreement"][0] == pytest.approx(len(first & second) / len(first | second))
     assert (pairs["agreement"] < 1).all()
     assert (shared.filter(level=100)["agreement"] == 1).all()
-
-
-def test_each_ranker_on_its_own_worst_queries() -> None:
-    values, _ = planted()
-    rows = {(run, level): value for run, level, value in worst(values).iter_rows()}
-    assert len(rows) == 6 * 6
-    assert rows["ranker2", 20] == pytest.approx(values["ranker2"].sort()[:200].mean())
-    assert rows["ranker2", 100] == pytest.approx(values["ranker2"].mean())
 
 
 def test_definition_1_as_written_and_ranker_by_ranker_on_table_4() -> None:
