@@ -38,7 +38,7 @@ def results_of(query: str) -> st.SearchStrategy[dict[str, float]]:
 
 
 def grades_of(query: str) -> st.SearchStrategy[dict[str, int]]:
-    return st.dictionaries(st.sampled_from([*PASSAGES, query]), st.integers(0, 2), min_size=1)
+    return st.dictionaries(st.sampled_from([*PASSAGES, query]), st.integers(-1, 2), min_size=1)
 
 
 runs = st.fixed_dictionaries(
@@ -88,9 +88,13 @@ def judged_share(order: list[str], grades, k: int) -> float:
     return sum(passage in grades for passage in top) / len(top) if top else 0.0
 
 
+def reciprocal_rank(order: list[str], grades, k: int) -> float:
+    return next((1 / rank for rank, passage in enumerate(order[:k], start=1) if grades.get(passage, 0) > 1), 0.0)
+
+
 def ndcg(order: list[str], grades, k: int) -> float:
     def gain(values):
-        return sum(value / math.log2(rank + 1) for rank, value in enumerate(values[:k], start=1))
+        return sum(max(value, 0) / math.log2(rank + 1) for rank, value in enumerate(values[:k], start=1))
 
     ideal = gain(sorted(grades.values(), reverse=True))
     return gain([grades.get(passage, 0) for passage in order]) / ideal if ideal else 0.0
@@ -101,6 +105,7 @@ ORACLES = {
     "R@100": recall,  # capped or not: fewer than 100 are relevant
     "R_cap@100": recall,
     "R_cap@2": recall,
+    "RR(rel=2)@3": reciprocal_rank,
     "hole@10": hole,
     "hole@3": hole,
     "Judged@10": judged_share,
@@ -117,7 +122,7 @@ def crosses(scores, k: int) -> bool:
 
 
 def resolved(scores, grades, k: int, best: bool) -> list[str]:
-    """The ranking, the tie across rank k rearranged by the passages' grades (-1: not judged)."""
+    """The ranking, the tie across rank k rearranged by the passages' grades."""
     order = ranking(scores)
     if not crosses(scores, k):
         return order
