@@ -63,13 +63,8 @@ def test_every_query_is_tested_unseen_and_every_cluster_left_out_by_half(sizes: 
 
 
 def test_cells_divide_each_part_by_its_first_wh_word_and_by_length() -> None:
-    texts = [
-        "what is x",
-        "how long is a piece of string when wet",
-        "tides",
-        "who knows whatever happens at 5 pm now",
-        "how",
-    ]
+    long = ["how long is a piece of string when wet", "who knows whatever happens at 5 pm now"]
+    texts = ["what is x", long[0], "tides", long[1], "how"]
     queries = pl.DataFrame({"query_id": ["1", "2", "3", "4", "5"], "text": texts})
     parts = pl.DataFrame({"query_id": ["5", "4", "3", "2", "1"], "part": ["0", "0", "1", "1", "1"]})
     expected = ["0 how short", "0 wha long", "1 other short", "1 how long", "1 wha long"]
@@ -156,14 +151,14 @@ def _error_by_clusters(rows, inside, outs, mean_in, mean_out):
 
 
 def test_errors_are_those_of_resampled_clusters_and_of_new_trainings() -> None:
-    """Clusters: beside a bootstrap of whole clusters. Trainings: beside the spread over 100 new sets of models."""
+    """Clusters: beside a bootstrap of whole clusters. Trainings: beside the spread over 60 new sets of models."""
     random = np.random.default_rng(5)
-    parts = np.repeat(np.arange(40), 60)
+    parts = np.repeat(np.arange(40), 30)
     table = pl.DataFrame({"query_id": [f"q{n:05}" for n in range(len(parts))], "part": [f"{n:02}" for n in parts]})
     design = assign(table, CrossedParameters()).sort("query_id")
     easy = random.uniform(0.4, 0.8, 40)[parts]
     estimates, reported = [], []
-    for _ in range(100):
+    for _ in range(60):
         frames = []
         for model in MODELS:
             is_out = (design[model].cast(pl.String) == "out").to_numpy()
@@ -176,16 +171,10 @@ def test_errors_are_those_of_resampled_clusters_and_of_new_trainings() -> None:
         estimates.append(whole.rel_loss)
         reported.append(whole.error_trainings)
     assert np.sqrt(np.mean(np.square(reported))) == pytest.approx(np.std(estimates, ddof=1), rel=0.25)
-    by_part = {part: group for (part,), group in values.group_by("part")}
-    sums = np.array(
-        [
-            [group.filter(pl.col("is_out") == side)["value"].sum() for side in (False, True)]
-            + [group.filter(pl.col("is_out") == side).height for side in (False, True)]
-            for group in by_part.values()
-        ]
-    )
-    drawn = sums[random.integers(40, size=(2_000, 40))].sum(axis=1)
-    losses = 1 - (drawn[:, 1] / drawn[:, 3]) / (drawn[:, 0] / drawn[:, 2])
+    cells = values.group_by("part", "is_out").agg(pl.col("value").sum(), pl.len()).sort("is_out", "part")
+    sums = np.array([cells["value"].to_numpy().reshape(2, 40), cells["len"].to_numpy().reshape(2, 40)])
+    inside, out = np.divide(*sums[:, :, random.integers(40, size=(2_000, 40))].sum(axis=3))
+    losses = 1 - out / inside
     assert whole.error_queries == pytest.approx(losses.std(), rel=0.1)
 
 

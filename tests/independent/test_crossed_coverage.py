@@ -23,12 +23,9 @@ CHANCE = 3 * (0.95 * 0.05 / DRAWS) ** 0.5
     ("clusters", "loss", "of_clusters", "of_trainings"),
     [
         pytest.param(64, 0.25, 0.05, 0.01, id="as on SQuAD"),
-        pytest.param(64, 0.0, 0.0, 0.01, id="no loss"),
         pytest.param(64, 0.0, 0.05, 0.01, id="no loss on average"),
-        pytest.param(64, 0.25, 0.05, 0.05, id="trainings differ more"),
         pytest.param(64, 0.25, 0.02, 0.08, id="trainings differ most"),
-        pytest.param(16, 0.25, 0.05, 0.01, id="sixteen clusters"),
-        pytest.param(16, 0.25, 0.05, 0.05, id="sixteen, trainings too"),
+        pytest.param(16, 0.25, 0.05, 0.05, id="sixteen clusters"),
     ],
 )
 def test_the_interval_holds_the_true_loss_in_95_of_100_draws(

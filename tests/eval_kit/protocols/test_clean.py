@@ -47,20 +47,22 @@ def nfcorpus(shared: Path) -> Release:
     return open_release(shared / "beir/nfcorpus")
 
 
-def test_planted_leaks_are_found(nfcorpus: Release, shared: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("collection", "split"), [("nfcorpus", "test"), ("mini_release", "dev")])
+def test_planted_leaks_are_found(collection: str, split: str, request, shared: Path, tmp_path: Path) -> None:
     """Recall 1 of equal and normalised ones; of typing errors as on the labelled pairs; hardly a false one beside."""
-    texts = {query: text for query, text in nfcorpus.queries("test").iter_rows() if len(text) > 12}
+    release = request.getfixturevalue(collection)
+    texts = {query: text for query, text in release.queries(split).iter_rows() if len(text) > 12}
     drawn = np.random.default_rng(5).permutation(list(texts))[:60].tolist()
     web = read_queries(shared / "queries/web-100k.tsv")["text"].head(2_000)
     other = {f"web{number}": text for number, text in enumerate(web)}
     kinds = {kind: drawn[20 * number : 20 * number + 20] for number, kind in enumerate(PLANTED)}
     planted = {f"t{query}": PLANTED[kind](texts[query]) for kind, many in kinds.items() for query in many}
-    result = clean(nfcorpus, trained_on(other | planted, tmp_path), ["test"])
+    result = clean(release, trained_on(other | planted, tmp_path), [split])
     assert set(kinds["equal"]) <= found(result, "equal") <= found(result, "normalised") <= found(result, "near")
     assert set(kinds["equal"] + kinds["normalised"]) <= found(result, "normalised")
     leaked = found(result, "leaked")
     recall, precision = len(leaked & set(drawn)) / 60, len(leaked & set(drawn)) / len(leaked)
-    print(f"recall {recall:.3f}, precision {precision:.3f} of {len(texts)} queries")
+    print(f"{collection}: recall {recall:.3f}, precision {precision:.3f} of {len(texts)} queries")
     assert recall >= 0.95
     assert precision >= 0.8, "NFCorpus has titles of one word, which share it with longer queries"
 
