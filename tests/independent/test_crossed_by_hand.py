@@ -5,7 +5,6 @@ import random
 from collections import Counter, defaultdict
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -23,7 +22,6 @@ from eval_kit.errors import UserError
 from eval_kit.protocols import crossed as protocol
 from eval_kit.release import Release, open_release
 from eval_kit.shifts import SHIFTS
-from eval_kit.stats import crossed
 from tests.baselines.tiny_cells import tiny_cell
 from tests.conftest import Run
 
@@ -148,34 +146,6 @@ def _error_by_clusters(rows, inside, outs, mean_in, mean_out):
         off_out = (sum(outs[query]) / 4 - mean_out) / mean_in
         terms[row["cluster"]] += (off_in - off_out) / len(rows)
     return (sum(term**2 for term in terms.values()) * len(terms) / (len(terms) - 1)) ** 0.5
-
-
-def test_errors_are_those_of_resampled_clusters_and_of_new_trainings() -> None:
-    """Clusters: beside a bootstrap of whole clusters. Trainings: beside the spread over 60 new sets of models."""
-    random = np.random.default_rng(5)
-    parts = np.repeat(np.arange(40), 30)
-    table = pl.DataFrame({"query_id": [f"q{n:05}" for n in range(len(parts))], "part": [f"{n:02}" for n in parts]})
-    design = assign(table, CrossedParameters()).sort("query_id")
-    easy = random.uniform(0.4, 0.8, 40)[parts]
-    estimates, reported = [], []
-    for _ in range(60):
-        frames = []
-        for model in MODELS:
-            is_out = (design[model].cast(pl.String) == "out").to_numpy()
-            value = easy + random.normal(0, 0.02) - is_out * (0.1 + random.normal(0, 0.04))
-            frame = design.select("query_id", part="cluster", role=model).cast(pl.String)
-            frame = frame.with_columns(pl.Series("value", value), is_out=pl.Series(is_out), model=pl.lit(model))
-            frames.append(frame.filter(pl.col("role") != "train"))
-        values = pl.concat(frames)
-        whole, _ = crossed.losses(values)
-        estimates.append(whole.rel_loss)
-        reported.append(whole.error_trainings)
-    assert np.sqrt(np.mean(np.square(reported))) == pytest.approx(np.std(estimates, ddof=1), rel=0.25)
-    cells = values.group_by("part", "is_out").agg(pl.col("value").sum(), pl.len()).sort("is_out", "part")
-    sums = np.array([cells["value"].to_numpy().reshape(2, 40), cells["len"].to_numpy().reshape(2, 40)])
-    inside, out = np.divide(*sums[:, :, random.integers(40, size=(2_000, 40))].sum(axis=3))
-    losses = 1 - out / inside
-    assert whole.error_queries == pytest.approx(losses.std(), rel=0.1)
 
 
 def test_a_run_is_scored_on_what_its_model_did_not_train_on(release: Release) -> None:

@@ -32,7 +32,7 @@ def test_the_interval_holds_the_true_loss_in_95_of_100_draws(
     clusters: int, loss: float, of_clusters: float, of_trainings: float
 ) -> None:
     random = np.random.default_rng(0)
-    covered, significant = 0, 0
+    covered, significant, estimates, errors = 0, 0, [], []
     for draw in range(DRAWS):
         sizes = 8 + random.multinomial((QUERIES - 8) * clusters, random.dirichlet(np.full(clusters, 3.0)))
         labels = pl.Series(np.repeat(np.arange(clusters), sizes)).cast(pl.String).str.zfill(2)
@@ -53,6 +53,9 @@ def test_the_interval_holds_the_true_loss_in_95_of_100_draws(
         assert whole.low is not None and whole.high is not None and whole.p is not None
         covered += whole.low <= loss <= whole.high
         significant += whole.p < 0.05
+        estimates.append(whole.rel_loss)
+        errors.append([whole.error_queries, whole.error_trainings])
+    assert np.sqrt(np.square(errors).sum(axis=1).mean()) == pytest.approx(np.std(estimates), rel=0.2)
     assert covered / DRAWS > 0.95 - CHANCE
     assert covered / DRAWS < 1, "an interval that always holds the truth is too wide"
     if loss == 0:

@@ -12,44 +12,17 @@ from scipy.stats import kendalltau, pearsonr, spearmanr
 
 from eval_kit.errors import UserError
 from eval_kit.protocols.grid_results import protocols
-from eval_kit.protocols.in_out import losses
 from eval_kit.protocols.scoring import score
 from eval_kit.protocols.similarity import figure_3
-from eval_kit.release import Release, open_release
+from eval_kit.release import open_release
 from eval_kit.runs import writer as run_files
 from eval_kit.runs.names import Cell, cell_of, grid, named
-from eval_kit.shifts import SHIFTS
-from tests import manifests
 
 planted = pytest.importorskip("builder.mini", exc_type=ImportError)
 releases = pytest.importorskip("builder.release", exc_type=ImportError)
 mini = pytest.importorskip("builder.sources.mini", exc_type=ImportError)
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-CLUSTERS = ("c0", "c1", "c2")
-
-
-def values(rows) -> pl.DataFrame:
-    names = ("system", "held_out", "seed", "test_set", "measure", "query_id", "value")
-    return pl.DataFrame(rows, names, orient="row").with_columns(pl.col("value").cast(pl.Float64))
-
-
-def release_of(shift: str, labels=(), **tables: pl.DataFrame) -> Release:
-    """A release in memory, with the labels of one shift and some tables of it."""
-    labelled = (SHIFTS[shift].label, list(labels))
-    described = [manifests.table(shift, split, labelled) for split in tables or ("test",)]
-    return Release(Path(), manifests.made_up(described, []), {(shift, split): table for split, table in tables.items()})
-
-
-def test_no_loss_where_nothing_is_found():
-    rows = [("s", one, 0, f"topic.{two}", "RR@10", f"q{i}", 0) for one in CLUSTERS for two in CLUSTERS for i in (1, 2)]
-    assert losses(values(rows), SHIFTS["topic"], release_of("topic", CLUSTERS))["rel_loss"].to_list() == [None] * 3
-    buckets = pl.DataFrame({"query_id": ["1", "2"], "bucket": ["b1", "b2"]})
-    rows = [("s", held_out, 0, "dev", "RR@10", query, 0) for held_out in ("b1", "b2") for query in ("1", "2")]
-    resttest = release_of("resttest", ("b1", "b2"), dev=buckets)
-    assert losses(values(rows), SHIFTS["resttest"], resttest)["delta"].to_list() == [None]
-    rows = [("s", one, 0, "dl19", "nDCG@10", "1", 0) for one in ("interpolate_14k", "extrapolate_14k")]
-    assert losses(values(rows), SHIFTS["restrain"], release_of("restrain"))["delta"].to_list() == [None]
 
 
 @pytest.mark.parametrize(
@@ -207,6 +180,20 @@ def test_tables_6_and_7_in_their_layout_and_interpolation_beats_extrapolation(zh
     main += [row for row in of_shifts["resttest"] if row["measure"] == "RR@10"]
     assert all(row["delta"] < 0 for row in main)
     assert main[-1]["queries"] == 1000
+
+
+@pytest.mark.filterwarnings("ignore:.*not one of its passages is judged")
+def test_no_loss_where_nothing_is_found(oracle, zhan, tmp_path):
+    release, runs, _ = oracle
+    nothing = []
+    for run in (*runs["wh"], *zhan[1]):
+        nothing.append(tmp_path / run.name)
+        queries = dict.fromkeys(line.split()[0] for line in run.open())
+        nothing[-1].write_text("".join(f"{query} Q0 none 1 1 t\n" for query in queries))
+    for shift, frame in protocols(nothing, release).results.items():
+        of_shares = frame.filter(~pl.col("measure").str.starts_with("ASL"))
+        for column in ("rel_loss", "delta") if shift != "wh" else ("rel_loss",):
+            assert set(of_shares[column]) == {None}
 
 
 def test_faults_of_a_grid(oracle, tmp_path):

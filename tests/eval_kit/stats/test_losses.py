@@ -1,8 +1,6 @@
 """Statistics against scipy, hand-worked examples, naive loops and simulations with a known truth."""
 
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -237,10 +235,3 @@ def test_what_is_no_two_plain_lists_of_numbers_is_refused():
     for wrong in (math.nan, math.inf):
         with pytest.raises(ValueError, match="finite"):
             correlations([1, wrong], [1, 2])
-
-
-def test_the_command_line_starts_without_scipy_and_models():
-    heavy = "print({'scipy', 'sentence_transformers', 'torch'} & set(sys.modules))"
-    code = f"import sys, eval_kit.cli; {heavy}; import eval_kit.stats.similarity, eval_kit.stats.intervals; {heavy}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\nset()\n"
