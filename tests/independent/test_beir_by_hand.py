@@ -11,7 +11,10 @@ import pytrec_eval
 
 @pytest.fixture(scope="module")
 def nfcorpus(shared: Path, tmp_path_factory: pytest.TempPathFactory):
-    """The test judgements, and a run of passages with a query's rarest word that leaves some queries without a hit."""
+    """The test judgements, and a run of passages with a query's rarest word that leaves some queries without a hit.
+
+    One of the run's queries is of another split.
+    """
     folder = shared / "beir" / "nfcorpus"
     judged: dict[str, dict[str, int]] = defaultdict(dict)
     for line in (folder / "qrels" / "test.tsv").read_text().splitlines()[1:]:
@@ -33,6 +36,8 @@ def nfcorpus(shared: Path, tmp_path_factory: pytest.TempPathFactory):
     with path.open("w") as file:
         for query, scores in run.items():
             file.writelines(f"{query} Q0 {passage} 1 {score} words\n" for passage, score in scores.items())
+        other = (folder / "qrels" / "train.tsv").read_text().splitlines()[1].split("\t")
+        file.write(f"{other[0]} Q0 {other[1]} 1 1 words\n")
     return judged, run, path
 
 
@@ -57,7 +62,11 @@ def test_the_figures_of_a_run_that_leaves_queries_unanswered(nfcorpus, shared: P
     folder = shared / "beir" / "nfcorpus"
     done = command("eval_kit", "score", path, "--dataset", folder, "--json", "-")
     assert done.returncode == 0, done.stderr
-    rows = {row["measure"]: row for row in json.loads(done.stdout)["rows"]}
+    document = json.loads(done.stdout)
+    assert document["provenance"]["runs"][0]["unjudged_queries"] == 1
+    rows = {row["measure"]: row for row in document["rows"]}
+    missing = len(judged) - len(run)
+    assert all((row["queries"], row["missing"]) == (len(judged), missing) for row in rows.values())
     assert {name: rows[name]["value"] for name in expected} == pytest.approx(expected, abs=1e-12)
     # BEIR averages pytrec_eval's values, which the answered queries alone have
     answered = {"nDCG@10": ndcg.mean(), "R@100": recall.mean()}

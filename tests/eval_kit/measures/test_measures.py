@@ -26,19 +26,10 @@ qrels = st.fixed_dictionaries(
     {query: st.dictionaries(st.sampled_from(PASSAGES), st.integers(0, 3), min_size=1) for query in QUERIES}
 )
 
-TREC_NAMES = {
-    "RR": "recip_rank",
-    "AP": "map",
-    "nDCG": "ndcg",
-    "nDCG@5": "ndcg_cut_5",
-    "R@5": "recall_5",
-    "AP@5": "map_cut_5",
-    "R@100": "recall_100",
-    "P@5": "P_5",
-    "P@100": "P_100",
-    "Success@1": "success_1",
-    "Success@5": "success_5",
-}
+TREC_NAMES = (
+    *("recip_rank", "map", "ndcg", "ndcg_cut_5", "recall_5", "recall_100", "map_cut_5"),
+    *("P_5", "P_100", "success_1", "success_5"),
+)
 
 
 def judged_frame(run, judged):
@@ -61,9 +52,10 @@ def values(name, frame):
 @settings(max_examples=120, deadline=None)
 @given(runs, qrels)
 def test_agrees_with_trec_eval(run, judged):
-    theirs = pytrec_eval.RelevanceEvaluator(judged, set(TREC_NAMES.values())).evaluate(run)
+    theirs = pytrec_eval.RelevanceEvaluator(judged, set(TREC_NAMES)).evaluate(run)
     frame = judged_frame(run, judged)
-    for name, trec_name in TREC_NAMES.items():
+    for trec_name in TREC_NAMES:
+        name = named(trec_name).name
         mine = values(name, frame)
         for query in QUERIES:
             expected = theirs[query][trec_name] if query in theirs else 0.0  # trec_eval -c
@@ -151,9 +143,6 @@ def test_unknown_measures_are_refused(name, sentence):
         ("ndcg_cut.10", "nDCG@10"),  # what pytrec_eval's evaluator takes
         ("ndcg_at_10", "nDCG@10"),  # MTEB's
         ("MRR@10", "RR@10"),
-        ("recip_rank", "RR"),
-        ("map", "AP"),
-        ("recall_100", "R@100"),
         ("hit_rate@10", "Success@10"),  # ranx's
         ("Hits@10", "Success@10"),
         ("hit@10", "Success@10"),

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+import pytrec_eval
 
 from eval_kit import generalise
 from eval_kit.errors import UserError
@@ -30,10 +31,10 @@ def ranked(run: Path) -> dict[str, list[tuple[str, float]]]:
     return {query: sorted(hits, key=lambda hit: (hit[1], hit[0]), reverse=True) for query, hits in rows.items()}
 
 
-def ndcg(hits: list[tuple[str, float]], grades: dict[str, int]) -> float:
-    gains = [grades.get(passage, 0) / np.log2(rank + 1) for rank, (passage, _) in enumerate(hits[:10], 1)]
-    ideal = [grade / np.log2(rank + 1) for rank, grade in enumerate(sorted(grades.values(), reverse=True)[:10], 1)]
-    return sum(gains) / sum(ideal)
+def ndcg(run: dict[str, list[tuple[str, float]]], grades: dict[str, dict[str, int]], queries: pl.Series) -> np.ndarray:
+    evaluator = pytrec_eval.RelevanceEvaluator(grades, {"ndcg_cut_10"})
+    values = evaluator.evaluate({query: dict(hits) for query, hits in run.items()})
+    return np.array([values[query]["ndcg_cut_10"] for query in queries])
 
 
 def test_real_runs_are_as_recomputed_from_their_files(runs: list[Path], published_release: Release) -> None:
@@ -47,25 +48,23 @@ def test_real_runs_are_as_recomputed_from_their_files(runs: list[Path], publishe
     for query, passage, grade in published_release.qrels("dl19").iter_rows():
         grades.setdefault(query, {})[passage] = grade
     system, pivot = map(ranked, runs)
-    rows, level, base = [], [], []
-    for query, text in queries.iter_rows():
+    level, base = (ndcg(run, grades, queries["query_id"]) for run in (system, pivot))
+    rows = []
+    for (query, text), value in zip(queries.iter_rows(), base, strict=True):
         words = np.log(1 + len(text.split(" ")))
         hits = pivot[query]
         first = next((rank for rank, (passage, _) in enumerate(hits, 1) if grades[query].get(passage, 0) > 0), None)
-        value = ndcg(hits, grades[query])
         top, step = np.arcsinh(hits[0][1]), np.arcsinh(hits[0][1] - hits[1][1])
         success = [1 / (1 + np.log(first)) if first else 0.0, 1.0 if first else 0.0]
         rows.append([words, words**2, np.log(1 + len(grades[query])), value, top, step, *success])
-        level.append(ndcg(system[query], grades[query]))
-        base.append(value)
     numbers = np.array([int(part[query]) for query in queries["query_id"]])
     is_far = numbers >= 7
-    gain = np.array(level) - np.array(base)
+    gain = level - base
     adjusted = parts.adjusted(gain, np.array(rows), numbers, ~is_far)
     expected = parts.contrast(adjusted, numbers, is_far)
     assert expected is not None
-    assert row["far_level"] == pytest.approx(np.mean(np.array(level)[is_far]), abs=1e-9)
-    assert row["near_pivot"] == pytest.approx(np.mean(np.array(base)[~is_far]), abs=1e-9)
+    assert row["far_level"] == pytest.approx(level[is_far].mean(), abs=1e-9)
+    assert row["near_pivot"] == pytest.approx(base[~is_far].mean(), abs=1e-9)
     assert row["gain"] == pytest.approx(gain[is_far].mean() - gain[~is_far].mean(), abs=1e-9)
     assert (row["adjusted"], row["low"]) == pytest.approx((expected.difference, expected.low), abs=1e-9)
     assert row["p"] == pytest.approx(expected.p, rel=1e-6)

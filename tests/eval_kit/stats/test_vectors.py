@@ -1,17 +1,12 @@
 """Vectors as they come in: what is read is what was written, and every fault is said in one sentence."""
 
-import json
-import os
-import pickle
 import re
-import shutil
 import sys
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
-from tiny_checkpoints import tiny
 
 from eval_kit.errors import UserError
 from eval_kit.stats.vectors import Vectors, check_ids, encode, get, read
@@ -145,39 +140,3 @@ def test_a_model_encodes_each_query_once(tmp_path: Path):
 
     assert np.allclose(vectors.values, SentenceTransformer(str(model)).encode(texts[:2]), atol=1e-5)
     fails_with("cannot be loaded: ", encode, str(tmp_path), pl.DataFrame())
-
-
-def test_a_model_that_lacks_files_is_refused(tmp_path: Path):
-    pytest.importorskip("sentence_transformers")
-    queries = pl.DataFrame({"query_id": ["1"], "text": ["alpha"]})
-    wordless, deeper = (Path(shutil.copytree(tiny("dense"), tmp_path / name)) for name in ("wordless", "deeper"))
-    for file in [*wordless.glob("tokenizer*"), *wordless.glob("vocab*")]:
-        file.unlink()
-    config = json.loads((deeper / "config.json").read_text())
-    (deeper / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 9}))
-    fails_with("wordless: cannot be loaded: the files of its tokenizer are missing", get, wordless, queries)
-    fails_with("deeper: cannot be loaded: its files lack weights, such as ", get, deeper, queries)
-
-
-class Harm:
-    """Makes a folder when it is unpickled."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __reduce__(self) -> tuple[object, tuple[str]]:
-        return os.mkdir, (str(self.folder),)
-
-
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", None])
-def test_a_model_that_is_a_pickle_is_one_sentence_and_runs_nothing(content: bytes | None, tmp_path: Path):
-    pytest.importorskip("sentence_transformers")
-    harm = tmp_path / "harm"
-    model = tmp_path / "model"
-    model.mkdir()
-    sizes = dict.fromkeys(("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"), 1)
-    config = {"model_type": "bert", "architectures": ["BertModel"], "vocab_size": 10, **sizes}
-    (model / "config.json").write_text(json.dumps(config))
-    (model / "pytorch_model.bin").write_bytes(pickle.dumps(Harm(harm)) if content is None else content)
-    fails_with("cannot be loaded: ", get, model, pl.DataFrame())
-    assert not harm.exists()
