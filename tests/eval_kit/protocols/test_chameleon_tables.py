@@ -144,6 +144,10 @@ def test_a_run_of_the_sets_alone(
     assert {row["run"] for row in both["figure_3"]} == {"strong"}, (
         "of the other run there is no figure over all queries"
     )
+    queries = published_release.test_sets["dl19"].queries
+    writer.write([(query, "7", 1, 1.0) for query in queries], part, "r")
+    with pytest.raises(UserError, match="no run covers the Chameleons sets"):
+        results([part], published_release)
 
 
 def test_the_command_on_the_published_sets(
@@ -162,13 +166,6 @@ def test_the_command_on_the_published_sets(
     assert document == json.loads(json.dumps(figures.as_json()))
     rows = {name: len(document[name]) for name in ("averages", "worst", "sets", "standing")}
     assert rows == {"averages": 2 * 2, "worst": 2 * 6, "sets": 16, "standing": 2 * 3 * 3}
-
-
-def test_a_run_of_other_queries(published_release: Release, tmp_path: Path) -> None:
-    queries = published_release.test_sets["dl19"].queries
-    writer.write([(query, "7", 1, 1.0) for query in queries], tmp_path / "dl19.trec", "r")
-    with pytest.raises(UserError, match="no run covers the Chameleons sets"):
-        results([tmp_path / "dl19.trec"], published_release)
 
 
 def test_a_release_may_lack_dev_as_a_test_set_or_the_chameleons(published_release: Release) -> None:

@@ -42,13 +42,10 @@ def test_each_interval_has_the_loss_of_its_queries():
         assert (row["rel_loss_low"], row["rel_loss_high"]) == (loss.rel_loss.low, loss.rel_loss.high)
 
 
-def test_empty_intervals_and_in_of_zero_have_no_loss():
+def test_empty_intervals_and_in_of_zero_have_no_loss_and_several_seeds_count_as_one_query():
     table = loss_by_interval([0, 3], [0, 0.5], [0.5, 0.25], np.array([0.0, 1, 2, 3]))
     assert table["n"].to_list() == [1, 0, 1]
     assert table["rel_loss"].to_list() == [None, None, 0.5]
-
-
-def test_several_seeds_count_as_one_query():
     inside, out = np.array([[0.5, 1], [0.5, 0.5]]), np.array([[0.25, 1], [0.25, 0.2]])
     table = loss_by_interval([1, 2], inside, out, np.array([1.0, 2]))
     assert table["n"].to_list() == [2]
