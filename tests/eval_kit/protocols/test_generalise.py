@@ -83,35 +83,6 @@ def test_five_buckets_and_43_queries_cannot_tell(runs: list[Path], published_rel
     assert "cannot tell" in repr(result) and "do not compare" in result.notes()[-1]
 
 
-def planted(release: Release, loss: float, far: set[str], seed: int) -> tuple[dict[str, dict[str, float]], ...]:
-    """Runs of a pivot and of a system 0.2 better than it, but for ``loss`` on the far queries."""
-    random = np.random.default_rng(seed)
-    relevant = release.qrels("dev").filter(pl.col("relevance") > 0).group_by("query_id").first()
-    pivot, system = {}, {}
-    for query, passage, _ in relevant.sort("query_id").iter_rows():
-        chances = (0.4, 0.6 - (loss if query in far else 0.0))
-        for run, chance in zip((pivot, system), chances, strict=True):
-            rank = 1 if random.random() < chance else 5
-            run[query] = {f"other{place}": 10.0 - place for place in range(1, 8) if place != rank}
-            run[query][passage] = 10.0 - rank
-    return pivot, system
-
-
-@pytest.mark.parametrize(("loss", "verdict"), [(0.4, "degrades"), (0.0, "cannot tell")])
-def test_a_planted_loss_is_found_and_none_is_not(mini_release: Release, loss: float, verdict: str) -> None:
-    ids = mini_release.queries("dev")["query_id"].to_list()
-    part = {query: str(number % 24) for number, query in enumerate(ids)}
-    far = {str(number) for number in range(12)}
-    pivot, system = planted(mini_release, loss, {query for query in ids if part[query] in far}, seed=3)
-    result = generalise(
-        {"model": system}, {"bm25": pivot}, mini_release, parts=part, far=sorted(far), allow_missing=True
-    )
-    row = result.to_polars().row(by_predicate=pl.col("shift") == "parts", named=True)
-    assert (row["near_parts"], row["far_parts"]) == (12, 12)
-    assert row["verdict"] == verdict
-    assert row["low"] <= -loss * 0.8 <= row["high"]
-
-
 def in_two_parts(release: Release) -> dict[str, str]:
     return {query: str(number % 2) for number, query in enumerate(release.queries("dl19")["query_id"])}
 
