@@ -208,11 +208,11 @@ def test_correlations_are_scipys(n, ties):
         assert ours[kind].estimate.undefined == 300 - len(varied)
 
 
-@pytest.mark.parametrize(("x", "y"), [([], []), ([1, 2], [2, 1]), ([1, 1, 1, 1], [1, 2, 3, 4])])
-def test_no_correlation_of_two_pairs_or_of_a_constant(x, y):
-    for correlation in correlations(x, y).values():
-        assert (correlation.estimate.value, correlation.estimate.low, correlation.p) == (None, None, None)
-        assert (correlation.estimate.n, correlation.estimate.undefined) == (len(x), 10_000)
+def test_no_correlation_of_two_pairs_or_of_a_constant():
+    for x, y in (([], []), ([1, 2], [2, 1]), ([1, 1, 1, 1], [1, 2, 3, 4])):
+        for correlation in correlations(x, y).values():
+            assert (correlation.estimate.value, correlation.estimate.low, correlation.p) == (None, None, None)
+            assert (correlation.estimate.n, correlation.estimate.undefined) == (len(x), 10_000)
 
 
 def test_what_is_no_two_plain_lists_of_numbers_is_refused():
