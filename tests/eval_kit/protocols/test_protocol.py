@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections import Counter
 from pathlib import Path
 
 import polars as pl
@@ -17,6 +16,7 @@ from eval_kit.protocols.similarity import figure_3
 from eval_kit.release import open_release
 from eval_kit.runs import writer as run_files
 from eval_kit.runs.names import Cell, cell_of, grid, named
+from eval_kit.stats.similarity import by_cluster
 
 planted = pytest.importorskip("builder.mini", exc_type=ImportError)
 releases = pytest.importorskip("builder.release", exc_type=ImportError)
@@ -78,12 +78,6 @@ def test_planted_strengths_are_recovered_in_order(oracle, results):
         by_loss = found.sort("rel_loss", descending=True)["cluster"].to_list()
         assert by_loss == sorted(planted_strengths, key=planted_strengths.__getitem__, reverse=True), shift
         assert (found["p_holm"] < 0.05).all()
-    for text, sign in (
-        (results.to_markdown(), "| Models |"),
-        (results.to_latex(), r"\begin{tabular}"),
-        (results.to_csv(), "shift,"),
-    ):
-        assert sign in text and "topic" in text
 
 
 def prints(golden: str, command, *arguments) -> bool:
@@ -94,8 +88,14 @@ def prints(golden: str, command, *arguments) -> bool:
     return lines == (GOLDEN / golden).read_text().splitlines()
 
 
-def test_the_command_prints_the_papers_layout(oracle, tmp_path, command):
+def test_the_command_prints_the_papers_layout_and_other_formats_have_it(oracle, results, tmp_path, command):
     release, runs, _ = oracle
+    forms = (
+        (results.to_markdown(), "| Models |"),
+        (results.to_latex(), r"\begin{tabular}"),
+        (results.to_csv(), "shift,"),
+    )
+    assert all(sign in text and "topic" in text for text, sign in forms)
     out = tmp_path / "out.json"
     assert prints("protocol-topic.txt", command, *runs["topic"], "--release", release.folder, "--json", out)
     document = json.loads(out.read_text())
@@ -227,7 +227,7 @@ def test_seeds_need_complete_grids_too(oracle):
 
 
 def test_figure_3_is_of_whole_topic_and_wh_clusters(oracle, results, command):
-    """Counted with plain Counters and correlated by scipy; length stays apart."""
+    """Correlated by scipy (and counted in test_similarity.py); length stays apart."""
     release, runs, _ = oracle
     figure = figure_3(results, release).as_json()
     assert [(row["shift"], row["cluster"]) for row in figure["points"]] == [
@@ -239,17 +239,10 @@ def test_figure_3_is_of_whole_topic_and_wh_clusters(oracle, results, command):
         estimate = figure["correlations"]["oracle"][kind]["estimate"]
         assert estimate["value"] == pytest.approx(independent(*zip(*pairs, strict=True)).statistic)
         assert estimate["n"] == 8
-    for row in figure["points"]:
-        sides = {True: {}, False: {}}
-        for split in ("test", "train"):
-            for query, text, cluster in release.table(row["shift"], split).select("query_id", "text", "cluster").rows():
-                sides[cluster == row["cluster"]][cluster, query] = text
-        counts = [Counter(" ".join(side.values()).lower().split()) for side in sides.values()]
-        shares = [{word: n / count.total() for word, n in count.items()} for count in counts]
-        words = shares[0].keys() | shares[1].keys()
-        least, most = (sum(of(side.get(word, 0) for side in shares) for word in words) for of in (min, max))
-        assert row["jaccard"] == pytest.approx(least / most)
-        assert row["queries"] == "test and train"
+    for shift in ("topic", "wh"):
+        whole = by_cluster(release, shift, splits=["test", "train"])["jaccard"].to_list()
+        assert [row["jaccard"] for row in figure["points"] if row["shift"] == shift] == whole
+    assert {row["queries"] for row in figure["points"]} == {"test and train"}
     done = command("eval_kit", "similarity", *runs["wh"], "--release", release.folder, "--json", "-")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["figure_3"]["points"] == figure["points"][5:]
