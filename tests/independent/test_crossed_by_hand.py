@@ -5,7 +5,6 @@ import random
 from collections import Counter, defaultdict
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -23,7 +22,6 @@ from eval_kit.errors import UserError
 from eval_kit.protocols import crossed as protocol
 from eval_kit.release import Release, open_release
 from eval_kit.shifts import SHIFTS
-from eval_kit.stats import crossed
 from tests.baselines.tiny_cells import tiny_cell
 from tests.conftest import Run
 
@@ -63,13 +61,8 @@ def test_every_query_is_tested_unseen_and_every_cluster_left_out_by_half(sizes: 
 
 
 def test_cells_divide_each_part_by_its_first_wh_word_and_by_length() -> None:
-    texts = [
-        "what is x",
-        "how long is a piece of string when wet",
-        "tides",
-        "who knows whatever happens at 5 pm now",
-        "how",
-    ]
+    long = ["how long is a piece of string when wet", "who knows whatever happens at 5 pm now"]
+    texts = ["what is x", long[0], "tides", long[1], "how"]
     queries = pl.DataFrame({"query_id": ["1", "2", "3", "4", "5"], "text": texts})
     parts = pl.DataFrame({"query_id": ["5", "4", "3", "2", "1"], "part": ["0", "0", "1", "1", "1"]})
     expected = ["0 how short", "0 wha long", "1 other short", "1 how long", "1 wha long"]
@@ -114,7 +107,8 @@ def test_the_figures_are_those_of_the_run_files(release: Release, tmp_path: Path
                 for place, passage in enumerate([*wrong, relevant[query]]):
                     file.write(f"{query} Q0 {passage} {place + 1} {100 - place} mine\n")
     runs = sorted(tmp_path.glob("*.trec"))
-    done = command("eval_kit", "protocol", *runs, "--release", release.folder, "--json", tmp_path / "out.json")
+    options = ("--release", release.folder, "--json", tmp_path / "out.json", "--page", tmp_path / "page.html")
+    done = command("eval_kit", "protocol", *runs, *options)
     assert done.returncode == 0, done.stderr
     assert "95 % interval" in done.stdout
     document = json.loads((tmp_path / "out.json").read_text())
@@ -139,8 +133,6 @@ def test_the_figures_are_those_of_the_run_files(release: Release, tmp_path: Path
             of_in = sum(inside[query] for query in own) / len(own)
             of_out = sum(sum(outs[query]) / 4 for query in own) / len(own)
             assert row["rel_loss"] == pytest.approx(1 - of_out / of_in, abs=1e-9)
-    page = command("eval_kit", "protocol", *runs, "--release", release.folder, "--page", tmp_path / "page.html")
-    assert page.returncode == 0, page.stderr
     shown = (tmp_path / "page.html").read_text()
     assert "RR@10 Rel Loss by cluster" in shown and "Rel Loss of RR@10 on each cluster against" in shown
 
@@ -153,40 +145,6 @@ def _error_by_clusters(rows, inside, outs, mean_in, mean_out):
         off_out = (sum(outs[query]) / 4 - mean_out) / mean_in
         terms[row["cluster"]] += (off_in - off_out) / len(rows)
     return (sum(term**2 for term in terms.values()) * len(terms) / (len(terms) - 1)) ** 0.5
-
-
-def test_errors_are_those_of_resampled_clusters_and_of_new_trainings() -> None:
-    """Clusters: beside a bootstrap of whole clusters. Trainings: beside the spread over 100 new sets of models."""
-    random = np.random.default_rng(5)
-    parts = np.repeat(np.arange(40), 60)
-    table = pl.DataFrame({"query_id": [f"q{n:05}" for n in range(len(parts))], "part": [f"{n:02}" for n in parts]})
-    design = assign(table, CrossedParameters()).sort("query_id")
-    easy = random.uniform(0.4, 0.8, 40)[parts]
-    estimates, reported = [], []
-    for _ in range(100):
-        frames = []
-        for model in MODELS:
-            is_out = (design[model].cast(pl.String) == "out").to_numpy()
-            value = easy + random.normal(0, 0.02) - is_out * (0.1 + random.normal(0, 0.04))
-            frame = design.select("query_id", part="cluster", role=model).cast(pl.String)
-            frame = frame.with_columns(pl.Series("value", value), is_out=pl.Series(is_out), model=pl.lit(model))
-            frames.append(frame.filter(pl.col("role") != "train"))
-        values = pl.concat(frames)
-        whole, _ = crossed.losses(values)
-        estimates.append(whole.rel_loss)
-        reported.append(whole.error_trainings)
-    assert np.sqrt(np.mean(np.square(reported))) == pytest.approx(np.std(estimates, ddof=1), rel=0.25)
-    by_part = {part: group for (part,), group in values.group_by("part")}
-    sums = np.array(
-        [
-            [group.filter(pl.col("is_out") == side)["value"].sum() for side in (False, True)]
-            + [group.filter(pl.col("is_out") == side).height for side in (False, True)]
-            for group in by_part.values()
-        ]
-    )
-    drawn = sums[random.integers(40, size=(2_000, 40))].sum(axis=1)
-    losses = 1 - (drawn[:, 1] / drawn[:, 3]) / (drawn[:, 0] / drawn[:, 2])
-    assert whole.error_queries == pytest.approx(losses.std(), rel=0.1)
 
 
 def test_a_run_is_scored_on_what_its_model_did_not_train_on(release: Release) -> None:

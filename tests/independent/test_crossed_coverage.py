@@ -23,19 +23,16 @@ CHANCE = 3 * (0.95 * 0.05 / DRAWS) ** 0.5
     ("clusters", "loss", "of_clusters", "of_trainings"),
     [
         pytest.param(64, 0.25, 0.05, 0.01, id="as on SQuAD"),
-        pytest.param(64, 0.0, 0.0, 0.01, id="no loss"),
         pytest.param(64, 0.0, 0.05, 0.01, id="no loss on average"),
-        pytest.param(64, 0.25, 0.05, 0.05, id="trainings differ more"),
         pytest.param(64, 0.25, 0.02, 0.08, id="trainings differ most"),
-        pytest.param(16, 0.25, 0.05, 0.01, id="sixteen clusters"),
-        pytest.param(16, 0.25, 0.05, 0.05, id="sixteen, trainings too"),
+        pytest.param(16, 0.25, 0.05, 0.05, id="sixteen clusters"),
     ],
 )
 def test_the_interval_holds_the_true_loss_in_95_of_100_draws(
     clusters: int, loss: float, of_clusters: float, of_trainings: float
 ) -> None:
     random = np.random.default_rng(0)
-    covered, significant = 0, 0
+    covered, significant, estimates, errors = 0, 0, [], []
     for draw in range(DRAWS):
         sizes = 8 + random.multinomial((QUERIES - 8) * clusters, random.dirichlet(np.full(clusters, 3.0)))
         labels = pl.Series(np.repeat(np.arange(clusters), sizes)).cast(pl.String).str.zfill(2)
@@ -56,6 +53,9 @@ def test_the_interval_holds_the_true_loss_in_95_of_100_draws(
         assert whole.low is not None and whole.high is not None and whole.p is not None
         covered += whole.low <= loss <= whole.high
         significant += whole.p < 0.05
+        estimates.append(whole.rel_loss)
+        errors.append([whole.error_queries, whole.error_trainings])
+    assert np.sqrt(np.square(errors).sum(axis=1).mean()) == pytest.approx(np.std(estimates), rel=0.2)
     assert covered / DRAWS > 0.95 - CHANCE
     assert covered / DRAWS < 1, "an interval that always holds the truth is too wide"
     if loss == 0:

@@ -40,66 +40,63 @@ def test_real_runs_give_the_golden_values(real_scores):
             assert round(found[f"{system}.{track}", track, measure], 4) == value, (system, track, measure)
 
 
-def test_real_runs_agree_with_ir_measures_query_by_query(real_scores, shared: Path):
-    judged = list(
-        ir_measures.read_trec_qrels(str(shared / "upstream/castorini/anserini-tools/qrels/qrels.dl20-passage.txt"))
+def per_query_of_ir_measures(shared: Path, run: str, names) -> dict[tuple[str, str], float]:
+    """By measure and query, on the full NIST judgements."""
+    track = run.rpartition(".")[2]
+    judged = shared / f"upstream/castorini/anserini-tools/qrels/qrels.{track}-passage.txt"
+    metrics = ir_measures.iter_calc(
+        map(ir_measures.parse_measure, names),
+        list(ir_measures.read_trec_qrels(str(judged))),
+        list(ir_measures.read_trec_run(str(shared / f"real-slice/runs/{run}.trec"))),
     )
-    run = list(ir_measures.read_trec_run(str(shared / "real-slice/runs/tas-b.dl20.trec")))
-    theirs = {
-        (str(metric.measure), metric.query_id): metric.value
-        for metric in ir_measures.iter_calc([ir_measures.parse_measure(one) for one in MEASURES], judged, run)
-    }
-    mine = real_scores.per_query().filter(pl.col("run") == "tas-b.dl20", pl.col("measure").is_in(MEASURES))
-    assert mine.height == 54 * len(MEASURES)
-    for _, _, measure, query_id, value in mine.iter_rows():
-        assert value == pytest.approx(theirs[str(ir_measures.parse_measure(measure)), query_id], abs=1e-9)
+    return {(str(metric.measure), metric.query_id): metric.value for metric in metrics}
 
 
-def test_measures_that_are_asked_for_agree_with_ir_measures_on_real_runs(shared: Path, published_release: Release):
-    names = ("P@5", "P(rel=2)@20", "Judged@10", "Success(rel=2)@1", "Success@5", "nDCG@20", "RR", "AP(rel=2)@50")
+def test_real_runs_and_measures_that_are_asked_for_agree_with_ir_measures_query_by_query(
+    real_scores, shared: Path, published_release: Release
+):
+    asked = ("P@5", "P(rel=2)@20", "Judged@10", "Success(rel=2)@1", "Success@5", "nDCG@20", "RR", "AP(rel=2)@50")
     run = shared / "real-slice" / "runs" / "splade-pp-ed.dl19.trec"
-    qrels = shared / "upstream/castorini/anserini-tools/qrels/qrels.dl19-passage.txt"
-    expected = {
-        (metric.query_id, str(metric.measure)): metric.value
-        for metric in ir_measures.iter_calc(
-            map(ir_measures.parse_measure, names),
-            list(ir_measures.read_trec_qrels(str(qrels))),
-            list(ir_measures.read_trec_run(str(run))),
-        )
-    }
-    scores = score([run], published_release, test_sets=with_measures(published_release.test_sets, names))
-    values = scores.per_query().filter(pl.col("test_set") == "dl19")
-    assert values["measure"].unique(maintain_order=True).to_list() == list(names)
-    for _, _, measure, query_id, value in values.iter_rows():
-        key = (query_id, str(ir_measures.parse_measure(measure)))
-        assert value == pytest.approx(expected[key], abs=1e-9), key
+    scores = score([run], published_release, test_sets=with_measures(published_release.test_sets, asked))
+    for name, track, measures, values in (
+        ("tas-b", "dl20", MEASURES, real_scores.per_query()),
+        ("splade-pp-ed", "dl19", asked, scores.per_query()),
+    ):
+        theirs = per_query_of_ir_measures(shared, f"{name}.{track}", measures)
+        own = values.filter(pl.col("measure").is_in(measures), run=f"{name}.{track}", test_set=track)
+        assert set(own["measure"]) == set(measures) and own.height == {"dl19": 43, "dl20": 54}[track] * len(measures)
+        for _, _, measure, query_id, value in own.iter_rows():
+            key = (str(ir_measures.parse_measure(measure)), query_id)
+            assert value == pytest.approx(theirs[key], abs=1e-9), key
+    assert scores.per_query()["measure"].unique(maintain_order=True).to_list() == list(asked)
 
 
-def perfect_run(release: Release, test_set: str) -> list[str]:
-    one = release.test_sets[test_set]
-    judged = release.qrels(one.qrels).filter(pl.col("query_id").is_in(one.queries.implode()))
+def perfect_run(release: Release, name: str) -> str:
+    test_set = release.test_sets[name]
+    judged = release.qrels(test_set.qrels).filter(pl.col("query_id").is_in(test_set.queries.implode()))
     best = judged.sort("query_id", "relevance", descending=[False, True])
-    return [f"{query} Q0 {passage} 1 {grade} tag" for query, passage, grade in best.iter_rows()]
+    return "".join(f"{query} Q0 {passage} 1 {grade} tag\n" for query, passage, grade in best.iter_rows())
 
 
 def test_every_test_set_of_a_perfect_run_is_perfect(mini_release: Release, tmp_path: Path):
     run = tmp_path / "perfect.trec"
-    for name in ("topic.c3", "dev", "dl19"):
-        run.write_text("\n".join(perfect_run(mini_release, name)) + "\n")
-        figures = [one for one in score([run], mini_release).means if one.test_set == name]
-        assert {one.measure for one in figures} == set(mini_release.test_sets[name].measures)
-        for one in figures:
-            assert one.value == (0.0 if one.measure.startswith("ASL") else pytest.approx(1.0)), one
-            assert one.missing == 0
+    names = ("topic.c3", "dev", "dl19")
+    run.write_text("".join(perfect_run(mini_release, name) for name in names))
+    means = score([run], mini_release).means
+    for name in names:
+        figures = [mean for mean in means if mean.test_set == name]
+        assert {mean.measure for mean in figures} == set(mini_release.test_sets[name].measures)
+        for mean in figures:
+            assert mean.value == (0.0 if mean.measure.startswith("ASL") else pytest.approx(1.0)), mean
+            assert mean.missing == 0
 
 
 def test_the_documents_of_the_command(mini_release: Release, tmp_path: Path, command):
     run = tmp_path / "perfect.dl20.trec.gz"
-    run.write_bytes(gzip.compress("\n".join(perfect_run(mini_release, "dl20")).encode()))
+    run.write_bytes(gzip.compress(perfect_run(mini_release, "dl20").encode()))
     json_file, values = tmp_path / "scores.json", tmp_path / "values.tsv"
-    done = command(
-        "eval_kit", "score", run, "--release", mini_release.folder, "--json", json_file, "--per-query", values
-    )
+    options = ("--release", mini_release.folder, "--json", json_file, "--per-query", values)
+    done = command("eval_kit", "score", run, *options)
     assert done.returncode == 0, done.stderr
     assert "dl20" in done.stdout
     assert "1.0000" in done.stdout
@@ -114,25 +111,3 @@ def test_the_documents_of_the_command(mini_release: Release, tmp_path: Path, com
     for one in document["measures"]:
         mean = per_query.filter(pl.col("measure") == one["measure"])["value"].mean()
         assert mean == pytest.approx(one["value"])
-
-    printed = command("eval_kit", "score", run, "--release", mini_release.folder, "--json", "-", "--measure", "P@1")
-    [figure] = json.loads(printed.stdout)["measures"]
-    assert (figure["measure"], figure["value"]) == ("P@1", 1.0)
-
-
-def test_ties_across_a_cutoff_are_reported(mini_release: Release, tmp_path: Path):
-    one = mini_release.test_sets["dl19"]
-    judged = mini_release.qrels("dl19").filter(pl.col("relevance") >= 2)
-    first = dict(judged.group_by("query_id").agg(pl.col("passage_id").first()).iter_rows())
-    lines = []
-    for query in one.queries:  # nine fillers, then the relevant passage tied with a tenth, whose id sorts above it
-        lines += [f"{query} Q0 filler{i} {i} {50 - i} t" for i in range(1, 10)]
-        lines += [f"{query} Q0 zzz 10 1 t", f"{query} Q0 {first[query]} 11 1 t"]
-    run = tmp_path / "tied.trec"
-    run.write_text("\n".join(lines) + "\n")
-    figures = {figure.measure: figure for figure in score([run], mini_release).means if figure.test_set == "dl19"}
-    tied = figures["RR(rel=2)@10"]
-    assert (tied.value, tied.worst, tied.best) == (0.0, 0.0, pytest.approx(0.1))
-    assert tied.ties_at_cutoff == 43
-    assert figures["R(rel=2)@100"].ties_at_cutoff == 0
-    assert figures["R(rel=2)@100"].worst is None

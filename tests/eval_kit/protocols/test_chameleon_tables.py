@@ -1,7 +1,6 @@
 """CIKM 2021's tables from runs whose every figure an independent tool gives too, on the published sets."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import ir_measures
@@ -12,18 +11,13 @@ from msgspec.structs import replace
 
 from eval_kit.errors import UserError
 from eval_kit.output import emit
-from eval_kit.protocols.chameleons import chameleons, properties, results, with_average_precision
+from eval_kit.protocols.chameleons import Chameleons, properties, results, with_average_precision
 from eval_kit.release import Release
 from eval_kit.release.reference import published
 from eval_kit.runs import writer
 from tests.conftest import Run
-from tests.planted_rankers import RANKERS, planted
 
-SIZES = {
-    "lesser": (95, 359, 705, 1170, 1693),
-    "pygmy": (223, 615, 1154, 1763, 2473),
-    "veiled": (400, 982, 1640, 2390, 3119),
-}
+SETS = ("lesser", "pygmy", "veiled")
 LEVELS = (10, 20, 30, 40, 50)
 
 
@@ -46,63 +40,59 @@ def runs(published_release: Release, tmp_path_factory: pytest.TempPathFactory) -
     return paths
 
 
-def judged(run: Path, release: Release, measure: str) -> Iterator[tuple[str, float]]:
-    """Each query's value, from ir_measures."""
+@pytest.fixture(scope="module")
+def figures(published_release: Release, runs: dict[str, Path]) -> Chameleons:
+    return results(list(runs.values()), published_release)
+
+
+def judged(run: Path, release: Release) -> dict[str, dict[str, float]]:
+    """Each query's AP and RR@10, from ir_measures."""
     qrels = [ir_measures.Qrel(*row) for row in release.qrels("dev").iter_rows()]
-    parsed = ir_measures.parse_measure(measure)
-    for metric in ir_measures.iter_calc([parsed], qrels, ir_measures.read_trec_run(str(run))):
-        yield metric.query_id, metric.value
+    measures = [ir_measures.parse_measure(name) for name in ("AP", "RR@10")]
+    values: dict[str, dict[str, float]] = {"AP": {}, "RR@10": {}}
+    for metric in ir_measures.iter_calc(measures, qrels, ir_measures.read_trec_run(str(run))):
+        values[str(metric.measure)][metric.query_id] = metric.value
+    return values
 
 
-def test_tables_1_and_2_are_those_of_an_independent_tool(published_release: Release, runs: dict[str, Path]) -> None:
-    figures = results(list(runs.values()), published_release)
+def test_tables_1_2_and_4_are_those_of_an_independent_tool(
+    published_release: Release, runs: dict[str, Path], figures: Chameleons
+) -> None:
     averages = {(row["run"], row["measure"]): row for row in figures.averages.iter_rows(named=True)}
     worst = {(run, level): value for run, level, value in figures.worst.iter_rows()}
     for name, run in runs.items():
-        for measure in ("AP", "RR@10"):
-            expected = np.array([value for _, value in judged(run, published_release, measure)])
+        by_measure = judged(run, published_release)
+        for measure, by_query in by_measure.items():
+            expected = np.array(list(by_query.values()))
             assert len(expected) == averages[name, measure]["queries"] == 6_980
             assert averages[name, measure]["mean"] == pytest.approx(expected.mean())
             assert averages[name, measure]["median"] == pytest.approx(np.median(expected))
-        precision = np.sort([value for _, value in judged(run, published_release, "AP")])
+        precision = np.sort(list(by_measure["AP"].values()))
         for level in (*LEVELS, 100):
             assert worst[name, level] == pytest.approx(precision[: round(6_980 * level / 100)].mean())
+        rows = figures.performance.filter(pl.col("measure").is_in(["AP", "RR@10"]), run=name)
+        assert rows.height == 2 * 3 * len(LEVELS)
+        for row in rows.iter_rows(named=True):
+            members = published_release.test_sets[f"chameleons.{row['set']}.{row['level']}"].queries.to_list()
+            expected = [by_measure[row["measure"]][query] for query in members]
+            assert (row["value"], row["queries"]) == (pytest.approx(np.mean(expected)), len(members))
+            assert row["solved"] == sum(by_measure["RR@10"][query] > 0 for query in members)
     assert figures.agreement.height == len(LEVELS)
-
-
-def test_table_4_is_the_mean_over_each_set() -> None:
-    """Six planted rankers as runs: each set's mean is that of its queries."""
-    values, truth = planted()
-    frames = []
-    for name, members in truth.items():
-        inside = values.filter(pl.col("query_id").is_in(members))
-        for measure in ("AP", "RR@10"):
-            rows = inside.unpivot(RANKERS, index="query_id", variable_name="run")
-            frames.append(rows.with_columns(test_set=pl.lit(f"chameleons.{name}.20"), measure=pl.lit(measure)))
-    table = chameleons(pl.concat(frames)).filter(pl.col("measure") == "AP")
-    rows = {(row["run"], row["set"]): row for row in table.iter_rows(named=True)}
-    for name, members in truth.items():
-        inside = values.filter(pl.col("query_id").is_in(members))
-        assert rows["ranker3", name]["queries"] == len(members)
-        assert rows["ranker3", name]["value"] == pytest.approx(inside["ranker3"].mean())
 
 
 def test_tables_3_5_and_6_of_the_published_sets(published_release: Release) -> None:
     sets = {row["test_set"]: row for row in properties(published_release).iter_rows(named=True)}
     assert sets["dev"]["queries"] == 6_980
-    for name, counts in SIZES.items():
-        assert tuple(sets[f"chameleons.{name}.{level}"]["queries"] for level in LEVELS) == counts
-    for id, column in (("cikm2021-table5", "relevant"), ("cikm2021-table6", "words")):
-        cells = published(id)
-        assert len(cells) == 16
+    for number, column, count in ((3, "queries", 15), (5, "relevant", 16), (6, "words", 16)):
+        cells = published(f"cikm2021-table{number}")
+        assert len(cells) == count
         for cell in cells:
             assert sets[cell["test_set"]][column] == pytest.approx(cell["value"], abs=0.01), cell
     lesser = sets["chameleons.lesser.50"]
     assert (round(lesser["relevant"], 2), round(lesser["words"], 2)) == (1.09, 6.46)  # printed 6.45
 
 
-def test_the_figures_are_those_of_the_tables(published_release: Release, runs: dict[str, Path]) -> None:
-    figures = results(list(runs.values()), published_release)
+def test_the_figures_are_those_of_the_tables(runs: dict[str, Path], figures: Chameleons) -> None:
     document = figures.as_json()
     averages = {row["run"]: row for row in document["averages"] if row["measure"] == "AP"}
     worst = {(row["run"], row["level"]): row["value"] for row in document["worst"]}
@@ -119,45 +109,52 @@ def test_the_figures_are_those_of_the_tables(published_release: Release, runs: d
         assert row["all"] == averages[row["run"]]["mean"]
         assert row["value"] == means[row["run"], row["set"], row["level"]]
     assert list(dict.fromkeys(row["run"] for row in document["figure_3"])) == list(document["figure_1"])
-    assert {row["set"] for row in document["figure_4"]} == set(SIZES)
+    assert {row["set"] for row in document["figure_4"]} == set(SETS)
     for row in document["figure_4"]:
         for which in ("first", "second"):
             assert row[f"{which}_value"] == means[row[which], row["set"], 50]
 
 
 def test_a_page_draws_the_figures_and_holds_the_tables(
-    published_release: Release, runs: dict[str, Path], tmp_path: Path
+    published_release: Release, runs: dict[str, Path], figures: Chameleons, tmp_path: Path
 ) -> None:
-    whole = results(list(runs.values()), published_release)
-    emit(whole, page=tmp_path / "page.html")
+    emit(figures, page=tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     captions = ["Figure 1 of CIKM 2021", "Figure 2 of CIKM 2021", "Figure 3 of CIKM 2021", "Figure 4 of CIKM 2021"]
     assert [page.count(caption) for caption in captions] == [1, 1, 1, 1]
-    agreed = {row["level"]: row["agreement"] for row in whole.agreement.iter_rows(named=True)}
-    for level, value in agreed.items():
-        assert f"<title>strong and weak, {level} %: {value:.3f}</title>" in page
+    for row in figures.agreement.iter_rows(named=True):
+        assert f"<title>strong and weak, {row['level']} %: {row['agreement']:.3f}</title>" in page
     assert '<td class="num">0.0017</td>' in page  # published: ANCE on its own worst 10 %
     emit(results([runs["weak"]], published_release), page=tmp_path / "one.html")
     alone = (tmp_path / "one.html").read_text(encoding="utf-8")
     assert [alone.count(caption) for caption in captions] == [1, 0, 1, 0]
 
 
-def test_a_run_of_the_sets_alone(published_release: Release, runs: dict[str, Path], tmp_path: Path) -> None:
+def test_a_run_of_the_sets_alone(
+    published_release: Release, runs: dict[str, Path], figures: Chameleons, tmp_path: Path
+) -> None:
     veiled = published_release.test_sets["chameleons.veiled.50"].query_ids
     part = tmp_path / "part.trec"
     part.write_text("".join(line for line in runs["weak"].open() if line.split()[0] in veiled))
-    figures = results([part], published_release)
-    assert figures.averages.is_empty() and figures.worst.is_empty() and figures.agreement.is_empty()
-    whole = results([runs["weak"]], published_release).performance
-    assert figures.performance.drop("run").equals(whole.drop("run"))
+    alone = results([part], published_release)
+    assert alone.averages.is_empty() and alone.worst.is_empty() and alone.agreement.is_empty()
+    whole = figures.performance.filter(run="weak")
+    assert alone.performance.drop("run").equals(whole.drop("run"))
     both = results([part, runs["strong"]], published_release).as_json()
     assert {row["run"] for row in both["figure_3"]} == {"strong"}, (
         "of the other run there is no figure over all queries"
     )
+    queries = published_release.test_sets["dl19"].queries
+    writer.write([(query, "7", 1, 1.0) for query in queries], part, "r")
+    with pytest.raises(UserError, match="no run covers the Chameleons sets"):
+        results([part], published_release)
 
 
-def test_the_command_on_the_published_sets(command: Run, published_release: Release, runs: dict[str, Path]) -> None:
-    shown = command("eval_kit", "slices", *runs.values(), "--by", "chameleons", "--release", published_release.folder)
+def test_the_command_on_the_published_sets(
+    command: Run, published_release: Release, runs: dict[str, Path], figures: Chameleons, tmp_path: Path
+) -> None:
+    options = ["--by", "chameleons", "--release", published_release.folder, "--json", tmp_path / "out.json"]
+    shown = command("eval_kit", "slices", *runs.values(), *options)
     assert shown.returncode == 0, shown.stderr
     lines = [line.split() for line in shown.stdout.splitlines()]
     assert ["bm25", "(published)", "0.1956", "0.0455", "0.1874", "0"] in lines
@@ -165,20 +162,10 @@ def test_the_command_on_the_published_sets(command: Run, published_release: Rele
     assert ["chameleons.lesser.50", "1,693", "1.091", "6.457", "1.09", "6.45"] in lines
     assert ["dev", "6,980", "1.065", "5.925", "1.06", "5.92"] in lines
     assert "Definition 1 at 50 % (AP on lesser < pygmy < veiled): " in shown.stdout
-    arguments = [*runs.values(), "--by", "chameleons", "--release", published_release.folder, "--json", "-"]
-    document = json.loads(command("eval_kit", "slices", *arguments).stdout)
-    assert len(document["averages"]) == 2 * 2
-    assert len(document["worst"]) == 2 * 6
-    assert len(document["sets"]) == 16
-    assert {row["level"] for row in document["agreement"]} == set(LEVELS)
-    assert len(document["standing"]) == 2 * 3 * 3
-
-
-def test_a_run_of_other_queries(published_release: Release, tmp_path: Path) -> None:
-    queries = published_release.test_sets["dl19"].queries
-    writer.write([(query, "7", 1, 1.0) for query in queries], tmp_path / "dl19.trec", "r")
-    with pytest.raises(UserError, match="no run covers the Chameleons sets"):
-        results([tmp_path / "dl19.trec"], published_release)
+    document = json.loads((tmp_path / "out.json").read_text())
+    assert document == json.loads(json.dumps(figures.as_json()))
+    rows = {name: len(document[name]) for name in ("averages", "worst", "sets", "standing")}
+    assert rows == {"averages": 2 * 2, "worst": 2 * 6, "sets": 16, "standing": 2 * 3 * 3}
 
 
 def test_a_release_may_lack_dev_as_a_test_set_or_the_chameleons(published_release: Release) -> None:

@@ -11,9 +11,8 @@ import pytest
 import eval_kit
 from eval_kit.errors import UserError
 from eval_kit.files.formats import read_queries
-from eval_kit.protocols.clean import Clean, clean, twins, with_effects
+from eval_kit.protocols.clean import Clean, clean, twins
 from eval_kit.protocols.generalise import contrasts, small_division
-from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, open_release
 from eval_kit.runs import training
 
@@ -48,11 +47,10 @@ def nfcorpus(shared: Path) -> Release:
     return open_release(shared / "beir/nfcorpus")
 
 
-@pytest.mark.parametrize("name", ["nfcorpus", "mini"])
-def test_planted_leaks_are_found(name: str, request, mini_release: Release, shared: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("collection", "split"), [("nfcorpus", "test"), ("mini_release", "dev")])
+def test_planted_leaks_are_found(collection: str, split: str, request, shared: Path, tmp_path: Path) -> None:
     """Recall 1 of equal and normalised ones; of typing errors as on the labelled pairs; hardly a false one beside."""
-    release = request.getfixturevalue("nfcorpus") if name == "nfcorpus" else mini_release
-    split = "test" if name == "nfcorpus" else "dev"
+    release = request.getfixturevalue(collection)
     texts = {query: text for query, text in release.queries(split).iter_rows() if len(text) > 12}
     drawn = np.random.default_rng(5).permutation(list(texts))[:60].tolist()
     web = read_queries(shared / "queries/web-100k.tsv")["text"].head(2_000)
@@ -64,49 +62,46 @@ def test_planted_leaks_are_found(name: str, request, mini_release: Release, shar
     assert set(kinds["equal"] + kinds["normalised"]) <= found(result, "normalised")
     leaked = found(result, "leaked")
     recall, precision = len(leaked & set(drawn)) / 60, len(leaked & set(drawn)) / len(leaked)
-    print(f"{name}: recall {recall:.3f}, precision {precision:.3f} of {len(texts)} queries")
+    print(f"{collection}: recall {recall:.3f}, precision {precision:.3f} of {len(texts)} queries")
     assert recall >= 0.95
     assert precision >= 0.8, "NFCorpus has titles of one word, which share it with longer queries"
 
 
 def test_typing_errors_of_real_queries_are_near(shared: Path, published_release: Release, tmp_path: Path) -> None:
-    """Each of CharacterBERT-DR's ten replicas of half of dev stands for training; the other half has no twin."""
-    dev = published_release.queries("dev")
-    planted = set(dev["query_id"].gather_every(2))
-    for replica in (1, 4, 10):
-        typos = read_queries(shared / DEV / f"queries.dev.small.typo{replica}.tsv")
-        chosen = typos.filter(pl.col("query_id").is_in(list(planted)))
-        result = clean(published_release, trained_on(dict(chosen.iter_rows()), tmp_path), ["dev"])
-        leaked = found(result, "leaked")
-        recall, precision = len(leaked & planted) / len(planted), len(leaked & planted) / len(leaked)
-        print(f"typo {replica}: recall {recall:.3f}, precision {precision:.3f}")
-        assert recall > 0.93 and precision > 0.93
+    """A replica by CharacterBERT-DR of half of dev stands for training; the other half has no twin."""
+    planted = set(published_release.queries("dev")["query_id"].gather_every(2))
+    typos = read_queries(shared / DEV / "queries.dev.small.typo1.tsv")
+    chosen = typos.filter(pl.col("query_id").is_in(list(planted)))
+    result = clean(published_release, trained_on(dict(chosen.iter_rows()), tmp_path), ["dev"])
+    leaked = found(result, "leaked")
+    recall, precision = len(leaked & planted) / len(planted), len(leaked & planted) / len(leaked)
+    print(f"recall {recall:.3f}, precision {precision:.3f}")
+    assert recall > 0.93 and precision > 0.93
 
 
 def test_passages_that_training_labels_are_counted_and_leak_on_request(nfcorpus: Release, tmp_path: Path) -> None:
-    by_ids = clean(nfcorpus, training.read(nfcorpus.folder), ["test"])
+    by_ids = clean(nfcorpus, training.read(nfcorpus.folder), ["test"], shared_passages=True)
     relevant = set(nfcorpus.qrels("train").filter(pl.col("relevance") > 0)["passage_id"])
     judged = nfcorpus.qrels("test").filter(pl.col("relevance") > 0)
     expected = set(judged.filter(pl.col("passage_id").is_in(relevant))["query_id"])
-    assert found(by_ids, "passages") == expected and not expected <= found(by_ids, "leaked")
-    assert found(clean(nfcorpus, training.read(nfcorpus.folder), ["test"], shared_passages=True), "leaked") >= expected
+    assert found(by_ids, "passages") == expected <= found(by_ids, "leaked")
     lines = [json.loads(line) for line in (nfcorpus.folder / "corpus.jsonl").read_text().splitlines()]
     texts = [f"{line['title']} {line['text']}" for line in lines if line["_id"] in relevant]
     path = tmp_path / "triplets.jsonl"
     path.write_text("".join(json.dumps({"query": "no such", "positive": text}) + "\n" for text in texts))
-    assert found(clean(nfcorpus, training.read(path), ["test"]), "passages") == expected
+    by_texts = clean(nfcorpus, training.read(path), ["test"])
+    assert found(by_texts, "passages") == expected and not expected & found(by_texts, "leaked")
 
 
 @pytest.fixture(scope="module")
-def leaky(mini_release: Release, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, set[str]]:
-    """A third of mini's dev queries were trained on; the file that ``clean --json`` writes, and who they are."""
+def leaky(mini_release: Release, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, set[str], list[Path]]:
+    """A third of mini's dev queries were trained on: the file that ``clean --json`` writes, who they are, and runs."""
     folder = tmp_path_factory.mktemp("leaky")
-    dev = mini_release.queries("dev")
-    chosen = dev.gather_every(3)
-    result = clean(mini_release, trained_on(dict(chosen.iter_rows()), folder), ["dev"], near=1.0)
-    path = folder / "clean.json"
+    trained_on(dict(mini_release.queries("dev").gather_every(3).iter_rows()), folder)
+    result = eval_kit.clean(folder / "train.tsv", mini_release, ["dev"], near=1.0)
+    path, leaked = folder / "clean.json", found(result, "leaked")
     path.write_text(json.dumps(result.as_json()))
-    return path, set(result.queries.filter(pl.col("leaked"))["query_id"])
+    return path, leaked, runs(mini_release, leaked, 0.35, folder, seed=1)
 
 
 def runs(release: Release, leaked: set[str], advantage: float, folder: Path, seed: int) -> list[Path]:
@@ -128,20 +123,17 @@ def runs(release: Release, leaked: set[str], advantage: float, folder: Path, see
     return paths
 
 
-def test_twins_are_scored_as_the_queries_they_hold(mini_release: Release, leaky, tmp_path: Path) -> None:
-    path, leaked = leaky
-    files = runs(mini_release, leaked, 0.35, tmp_path, seed=1)
-    scores = score(
-        files, mini_release, True, test_sets=twins(path, mini_release), only=["dev", "dev.leaked", "dev.clean"]
-    )
+def test_twins_are_scored_as_the_queries_they_hold(mini_release: Release, leaky) -> None:
+    path, leaked, files = leaky
+    names = ["dev", "dev.leaked", "dev.clean"]
+    scores = eval_kit.score(files, mini_release, allow_missing=True, test_sets=names, clean=path)
+    assert "near is leaked, far is clean" in repr(scores)
     by_name = {(mean.run, mean.test_set, mean.measure): mean for mean in scores.means}
     whole = by_name["model", "dev", "RR@10"].per_query
     for twin, inside in (("dev.leaked", True), ("dev.clean", False)):
-        mean = by_name["model", twin, "RR@10"]
-        assert mean.value == pytest.approx(
-            whole.filter(pl.col("query_id").is_in(list(leaked)) == inside)["value"].mean()
-        )
-    effect = with_effects(scores, mini_release, twins(path, mini_release), allow_missing=True).effects["dev"]
+        of_twin = whole.filter(pl.col("query_id").is_in(list(leaked)) == inside)
+        assert by_name["model", twin, "RR@10"].value == pytest.approx(of_twin["value"].mean())
+    effect = scores.effects["dev"]
     [row] = effect.to_polars().to_dicts()
     assert (row["system"], row["verdict"]) == ("model", "degrades")
     gains = {run: by_name[run, "dev", "RR@10"].per_query["value"].to_numpy() for run in ("model", "bm25")}
@@ -153,51 +145,28 @@ def test_twins_are_scored_as_the_queries_they_hold(mini_release: Release, leaky,
 def test_random_leaks_have_no_effect(mini_release: Release, tmp_path: Path) -> None:
     """Whoever is called leaked at random: the interval holds zero in nineteen cases of twenty, give or take."""
     files = runs(mini_release, set(), 0.0, tmp_path, seed=2)
-    dev, alarms, draws = mini_release.queries("dev"), 0, 100
-    for seed in range(draws):
+    dev, divisions = mini_release.queries("dev"), []
+    for seed in range(100):
         chosen = np.random.default_rng(seed).random(dev.height) < 0.35
         sides = {"leaked": dev.filter(chosen), "clean": dev.filter(~chosen)}
-        division = small_division("leaks", sides, "clean", seed)
-        [row] = (
-            contrasts(files[1:], mini_release, files[:1], mini_release.test_sets["dev"], [division], True)
-            .to_polars()
-            .to_dicts()
-        )
-        alarms += row["p"] < 0.05
-    print(f"false alarms: {alarms} of {draws}")
+        divisions.append(small_division("leaks", sides, "clean", seed))
+    drawn = contrasts(files[1:], mini_release, files[:1], mini_release.test_sets["dev"], divisions, True).to_polars()
+    alarms = (drawn["p"] < 0.05).sum()
+    print(f"false alarms: {alarms} of {drawn.height}")
     assert alarms <= 11, "5 expected; more than 11 in one case of a hundred"
 
 
 def test_by_the_command_line(mini_release: Release, leaky, command, tmp_path: Path) -> None:
-    path, leaked = leaky
-    files = runs(mini_release, leaked, 0.35, tmp_path, seed=1)
-    train = tmp_path / "train.tsv"
-    train.write_text(
-        "".join(f"{name}\t{text}\n" for name, text in mini_release.queries("dev").gather_every(3).iter_rows())
-    )
-    options = ["--release", mini_release.folder, "--test-set", "dev"]
-    done = command("eval_kit", "clean", "--train", train, *options, "--near", "1", "--json", tmp_path / "clean.json")
+    path, _, files = leaky
+    options = ["--release", mini_release.folder, "--test-set", "dev", "--near", "1", "--json", tmp_path / "clean.json"]
+    done = command("eval_kit", "clean", "--train", path.with_name("train.tsv"), *options)
     assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "clean.json").read_text())["digest"] == json.loads(path.read_text())["digest"]
+    document = json.loads((tmp_path / "clean.json").read_text())
+    assert document["digest"] == json.loads(path.read_text())["digest"]
     scored = ["eval_kit", "score", *files, "--release", mini_release.folder, "--allow-missing", "--clean"]
     done = command(*scored, tmp_path / "clean.json")
     assert done.returncode == 0, done.stderr
     assert "dev.leaked" in done.stdout and "degrades" in done.stdout
-    document = json.loads(path.read_text())
-    document["test_sets"][0]["queries"].pop()
-    (tmp_path / "edited.json").write_text(json.dumps(document))
-    done = command(*scored, tmp_path / "edited.json")
-    assert done.returncode == 2 and "expected what 'eval_kit clean --json' wrote for this release" in done.stderr
-
-
-def test_in_python(mini_release: Release, leaky, tmp_path: Path) -> None:
-    path, leaked = leaky
-    files = runs(mini_release, leaked, 0.35, tmp_path, seed=1)
-    names = ["dev", "dev.leaked", "dev.clean"]
-    scores = eval_kit.score(files, mini_release, allow_missing=True, test_sets=names, clean=path)
-    assert "near is leaked, far is clean" in repr(scores)
-    result = eval_kit.clean(tmp_path / ".." / path.parent.name / "train.tsv", mini_release, ["dev"], near=1.0)
-    assert found(result, "leaked") == leaked
 
 
 def test_mistakes(mini_release: Release, tmp_path: Path) -> None:
@@ -206,7 +175,9 @@ def test_mistakes(mini_release: Release, tmp_path: Path) -> None:
         clean(mini_release, known, ["nosuch"])
     with pytest.raises(UserError, match="must be above 0 and at most 1, not 0"):
         clean(mini_release, known, ["dev"], near=0)
-    for document in ("[]", "{}", '{"test_sets": [], "digest": "x"}'):
-        (tmp_path / "wrong.json").write_text(document)
+    document = clean(mini_release, known, ["dev"]).as_json()
+    document["test_sets"][0]["queries"].pop()
+    for wrong in ("[]", "{}", '{"test_sets": [], "digest": "x"}', json.dumps(document)):
+        (tmp_path / "wrong.json").write_text(wrong)
         with pytest.raises(UserError, match=r"wrong\.json: expected what 'eval_kit clean --json' wrote"):
             twins(tmp_path / "wrong.json", mini_release)

@@ -13,24 +13,19 @@ from eval_kit.runs import writer as run_files
 from eval_kit.stats.similarity import test_and_training as queries_compared  # a name that pytest would collect
 
 
-@pytest.fixture
-def runs(mini_release: Release, tmp_path: Path) -> list[Path]:
+def test_r_is_that_of_the_model_that_never_saw_the_cluster(mini_release: Release, tmp_path: Path):
     """Two systems on the length shift; of the second one there are vectors, another dimension for each model."""
     queries = mini_release.table("length", "test")["query_id"].unique()
-    written = []
+    runs = []
     for system in ("bm25", "dense"):
         for held_out in ("short", "long"):
             run = tmp_path / f"{system}.length.{held_out}.trec"
             run_files.write(((query, "none", 1, 1.0) for query in queries), run, "test")
-            written.append(run)
+            runs.append(run)
     for dimensions, held_out in ((3, "short"), (4, "long")):
         ids = pl.concat(queries_compared(mini_release, "length", held_out))["query_id"]
         np.save(tmp_path / f"dense.length.{held_out}.npy", np.random.default_rng(0).random((len(ids), dimensions)))
         (tmp_path / f"dense.length.{held_out}.ids.txt").write_text("\n".join(ids))
-    return written
-
-
-def test_r_is_that_of_the_model_that_never_saw_the_cluster(mini_release: Release, runs: list[Path]):
     grid = protocols(runs, mini_release)
     vectors = vectors_beside(grid, mini_release)
     assert {test_set: of_model.values.shape[1] for test_set, of_model in vectors.items()} == {
@@ -46,9 +41,7 @@ def test_r_is_that_of_the_model_that_never_saw_the_cluster(mini_release: Release
     means = dict(clusters.filter(shift="length").select("cluster", "r").iter_rows())
     assert means["short"] == pytest.approx(pairs.mean())
     assert clusters.filter(pl.col("shift") != "length")["r"].null_count() == 8
-
-
-def test_vectors_of_some_clusters_only_are_not_used(mini_release: Release, runs: list[Path]):
+    # vectors of some clusters only are not used
     runs[-1].with_suffix(".npy").unlink()
     assert vectors_beside(protocols(runs, mini_release), mini_release) == {}
     assert "r" not in similarities(mini_release, runs=runs).clusters.columns

@@ -21,17 +21,6 @@ def texts(number: int, seed: int, vocabulary: list[str] = WORDS) -> list[str]:
     return [" ".join(draw.choices(vocabulary, k=draw.randint(0, 12))) for _ in range(number)]
 
 
-def beir(folder: Path, passages: list[str], queries: list[str], split: str = "test") -> Path:
-    (folder / "qrels").mkdir(parents=True)
-    corpus = [json.dumps({"_id": f"p{i}", "title": "", "text": text}) for i, text in enumerate(passages)]
-    (folder / "corpus.jsonl").write_text("\n".join(corpus) + "\n")
-    lines = [json.dumps({"_id": f"q{i}", "text": text}) for i, text in enumerate(queries)]
-    (folder / "queries.jsonl").write_text("\n".join(lines) + "\n")
-    judged = "".join(f"q{i}\tp0\t1\n" for i in range(len(queries)))
-    (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
-    return folder
-
-
 def test_counts_on_the_disk_are_those_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(words_on_disk, "CHARACTERS", 100)  # many batches, written several times
     monkeypatch.setattr(words_on_disk, "MOST_WORDS", 50)
@@ -50,8 +39,11 @@ def suite(tmp_path: Path) -> list[Path]:
     """Three collections, each with fewer of the words."""
     folders = []
     for number, name in enumerate(("nfcorpus", "fiqa", "quora")):
-        words = WORDS[10 * number :]
-        folders.append(beir(tmp_path / name, texts(9, number, words), texts(5, 10 + number, words)))
+        folders.append(tmp_path / name)
+        folders[-1].mkdir()
+        passages = texts(9, number, WORDS[10 * number :])
+        rows = [{"_id": f"p{i}", "title": "", "text": text} for i, text in enumerate(passages)]
+        (folders[-1] / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folders
 
 

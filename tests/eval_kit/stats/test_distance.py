@@ -16,7 +16,15 @@ TRAINING = [
     "北京有多少人口",
     "how to bake bread",
 ]
-QUERIES = ["how to bake a cake", "what is the capital of spain", "北京在哪里", "zzz", "ab"]
+QUERIES = [
+    "how to bake a cake",
+    "what is the capital of spain",
+    "北京在哪里",
+    "HOW TO BAKE BREAD",
+    "how to bake bread in xylophones",
+    "zzz",
+    "ab",
+]
 
 
 def trained_on() -> pl.DataFrame:
@@ -48,17 +56,9 @@ def test_distances_are_those_of_plain_python():
         assert row["distance"] == pytest.approx(1 - max(cosines), abs=1e-6)
         assert row["similarity"] == pytest.approx(sum(cosines) / len(cosines), abs=1e-6)
         assert row["nearest"] == (known[int(np.argmax(cosines))] if max(cosines) > 0 else None)
-
-
-def test_a_query_that_was_trained_on_is_at_no_distance():
-    frame = pl.DataFrame({"query_id": ["1", "2"], "text": [TRAINING[1], "HOW TO BAKE BREAD"]})
-    assert distance.to_training(frame, trained_on())["distance"].to_list() == pytest.approx([0, 0], abs=1e-6)
-
-
-def test_words_that_training_lacks_are_far():
-    frame = pl.DataFrame({"query_id": ["1", "2"], "text": ["how to bake bread", "how to bake bread in xylophones"]})
-    known, unknown = distance.to_training(frame, trained_on())["distance"]
-    assert known == pytest.approx(0, abs=1e-6) and unknown > 0.2
+    of_query = dict(zip(QUERIES, ours["distance"], strict=True))
+    assert of_query["HOW TO BAKE BREAD"] == pytest.approx(0, abs=1e-6)  # it was trained on
+    assert of_query["how to bake bread in xylophones"] > 0.2
 
 
 def test_distances_by_vectors_are_cosines(tmp_path):

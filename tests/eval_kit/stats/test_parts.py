@@ -65,31 +65,23 @@ def test_the_adjustment_predicts_each_near_part_from_the_others_alone():
         assert ours[rows] == pytest.approx(gain[rows] - design[rows] @ weights, abs=1e-9)
 
 
-@pytest.mark.parametrize("spread", [0.0, 0.05, 0.2])
+@pytest.mark.parametrize("spread", [0.0, 0.2])
 def test_false_alarms_come_at_their_rate_with_and_without_a_spread_of_kinds(spread: float):
     random = np.random.default_rng(11)
-    contrasts = [parts.contrast(*simulated(random, 0.0, spread, 800)) for _ in range(600)]
+    contrasts = [parts.contrast(*simulated(random, 0.0, spread, 800)) for _ in range(500)]
     alarms = np.mean([contrast is not None and contrast.p < 0.05 for contrast in contrasts])
     assert 0.025 <= alarms <= 0.075
 
 
 def test_intervals_hold_the_planted_loss_and_the_stated_power_is_had():
     random = np.random.default_rng(13)
-    contrasts = [parts.contrast(*simulated(random, 0.1, 0.05, 1_500)) for _ in range(400)]
+    contrasts = [parts.contrast(*simulated(random, 0.1, 0.05, 1_500)) for _ in range(300)]
     held = [contrast is not None and contrast.low <= -0.1 <= contrast.high for contrast in contrasts]
     assert 0.92 <= np.mean(held) <= 0.98
     least = float(np.mean([contrast.detectable for contrast in contrasts if contrast is not None]))
-    again = [parts.contrast(*simulated(random, least, 0.05, 1_500)) for _ in range(400)]
+    again = [parts.contrast(*simulated(random, least, 0.05, 1_500)) for _ in range(300)]
     found = np.mean([contrast is not None and contrast.p < 0.05 for contrast in again])
     assert 0.72 <= found <= 0.88
-
-
-def test_resampling_queries_alone_would_alarm_far_more_often():
-    random, alarms = np.random.default_rng(17), []
-    for _ in range(200):
-        gain, _, far = simulated(random, 0.0, 0.1, 2_000)
-        alarms.append(scipy.stats.ttest_ind(gain[far], gain[~far]).pvalue < 0.05)
-    assert np.mean(alarms) > 0.2
 
 
 def test_five_buckets_have_no_spread_to_judge_by():

@@ -5,7 +5,6 @@ import math
 import polars as pl
 import pytest
 
-from eval_kit.stats import typical
 from eval_kit.stats.typical import about, topics
 
 TEXTS = {
@@ -41,16 +40,6 @@ def test_typical_words_are_those_of_the_formula():
     assert set(second.terms) <= every and {"car", "engine", "a"} == set(second.terms[:3])
     assert first.examples[0] == "cost of an Apple pie"
     assert all(len(text.split()) >= 4 for topic in (first, second) for text in topic.examples)
-
-
-def test_few_queries_are_described_by_the_words_that_set_topics_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(typical, "TERMS", 2)
-    texts = ["what is apple pie", "cost of apple pie", "apple cost", "car engine", "engine oil car", "what cost car"]
-    rows = [(str(i), text, f"c{i // 3}") for i, text in enumerate(texts)]
-    found = topics(pl.DataFrame(rows, ["query_id", "text", "cluster"], orient="row"))
-    assert [topic.terms for topic in found] == [["apple", "pie"], ["car", "engine"]]
-    assert [topic.queries for topic in found] == [3, 3]
-    assert set(found[0].examples) <= set(texts[:2]) and found[1].examples == []
 
 
 def test_the_order_of_queries_does_not_matter():

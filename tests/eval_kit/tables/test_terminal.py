@@ -35,15 +35,12 @@ def test_no_number_breaks_and_every_row_is_named(width):
     assert max(map(len, lines)) <= width
     rows = [line for line in lines if line.startswith("dl19")]
     numbers = NUMBER.findall(" ".join(rows))
-    assert sorted(numbers) == sorted(2 * ["0.1234", *(f"0.{i:04}" for i in range(30)), *_intervals(30)])
+    intervals = [f"-0.{index:04} [-0.2000, -0.1000]" for index in range(30)]
+    assert sorted(numbers) == sorted(2 * ["0.1234", *(f"0.{index:04}" for index in range(30)), *intervals])
     assert not any(NUMBER.search(line) for line in lines if not line.startswith("dl19"))
     for line in rows:  # an interval stands beside its system's value
         values = NUMBER.findall(line)
         assert all(interval.startswith(f"-{value} ") for value, interval in pairwise(values) if "[" in interval)
-
-
-def _intervals(systems: int) -> list[str]:
-    return [f"-0.{index:04} [-0.2000, -0.1000]" for index in range(systems)]
 
 
 def test_a_table_that_fits_is_one():
