@@ -20,6 +20,7 @@ from builder.sources import beir
 from eval_kit.errors import UserError
 from eval_kit.files.beir import judged_queries, read_corpus, read_documents, read_fields, read_qrels
 from eval_kit.release import open_release
+from tests.baselines.grids import beir_folder
 
 pytestmark = pytest.mark.slow
 
@@ -32,14 +33,10 @@ def recipe() -> Recipe:
 @pytest.fixture(scope="module")
 def nfcorpus(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The first documents of NFCorpus, with a query each."""
-    folder = tmp_path_factory.mktemp("few") / "nfcorpus"
-    (folder / "qrels").mkdir(parents=True)
     documents = list(islice(read_documents(shared / "beir" / "nfcorpus" / "corpus.jsonl"), 60))
-    rows = [json.dumps({"_id": name, "title": title, "text": text[:200]}) for name, title, text in documents]
-    (folder / "corpus.jsonl").write_text("\n".join(rows) + "\n")
-    (folder / "queries.jsonl").write_text('{"_id": "q1", "text": "statins and cancer"}\n')
-    (folder / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\nq1\t{documents[0][0]}\t1\n")
-    return folder
+    rows = [{"_id": name, "title": title, "text": text[:200]} for name, title, text in documents]
+    relevant = [("q1", documents[0][0])]
+    return beir_folder(tmp_path_factory.mktemp("few") / "nfcorpus", rows, {"q1": "statins and cancer"}, relevant)
 
 
 @pytest.fixture(scope="module")

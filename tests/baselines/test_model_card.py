@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 from huggingface_hub import ModelCard
 
 from baselines.model_card import render
@@ -79,22 +80,18 @@ def test_text() -> None:
     assert "{{" not in text and "{%" not in text
 
 
-def test_restrain_holds_nothing_out() -> None:
-    text = rendered(cell={"shift": "restrain", "held_out": "extrapolate_14k", "seed": 0}).text
-    assert text.strip().startswith("# splade.restrain.extrapolate_14k\n")
-    assert "trained on the ReSTrain set `extrapolate_14k`" in text and "held out" not in text and "Out" not in text
-    assert table(text, "Figures")[2] == ["topic.c0", "6,595", "0.2812", "0.8750"]
-
-
-def test_the_control_holds_nothing_out() -> None:
-    text = rendered(cell={"shift": "all", "held_out": "none"}).text
-    assert "trained on all training queries" in text and "held out" not in text and "Out" not in text
-    assert table(text, "Figures")[2] == ["topic.c0", "6,595", "0.2812", "0.8750"]
-
-
-def test_a_crossed_model_is_no_part() -> None:
-    text = rendered(cell={"shift": "crossed", "held_out": "m3"}).text
-    assert "as the crossed model `m3`: without half of the clusters" in text and "held out" not in text
+@pytest.mark.parametrize(
+    ("shift", "held_out", "said"),
+    [
+        ("restrain", "extrapolate_14k", "trained on the ReSTrain set `extrapolate_14k`"),
+        ("all", "none", "trained on all training queries"),
+        ("crossed", "m3", "as the crossed model `m3`: without half of the clusters"),
+    ],
+)
+def test_models_of_other_shifts_hold_no_part_out(shift: str, held_out: str, said: str) -> None:
+    text = rendered(cell={"shift": shift, "held_out": held_out}).text
+    assert text.strip().startswith(f"# splade.{shift}.{held_out}.seed2\n")
+    assert said in text and "held out" not in text and "Out" not in text
     assert table(text, "Figures")[2] == ["topic.c0", "6,595", "0.2812", "0.8750"]
 
 

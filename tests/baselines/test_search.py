@@ -2,25 +2,28 @@
 
 import json
 import os
-import signal
 from pathlib import Path
 
 import clients
 import numpy as np
 import polars as pl
 import pytest
-from tiny_checkpoints import passages, texts, tiny
+from tiny_checkpoints import bag_of_word_pieces, passages, texts, tiny
 from typer.testing import CliRunner
 
 from baselines.cli import app
+from eval_kit import models
 from eval_kit.errors import UserError
 from eval_kit.models import retriever
+from eval_kit.models.runs import make_runs, varied
+from eval_kit.protocols.variations import variations
 from eval_kit.release import Release
 from eval_kit.runs.contamination import declared_beside
-from eval_kit.search import bm25, lucene, shards
+from eval_kit.search import bm25, lucene
 from eval_kit.search.passages import of_file
+from eval_kit.search.passages import passages as passages_of
 from eval_kit.search.retriever import lines
-from tests.baselines.grids import until
+from tests.baselines.grids import beir_folder
 
 QUERIES = {f"q{number}": text for number, text in enumerate(texts(9, 1, 6))}
 
@@ -64,35 +67,14 @@ def test_a_model_over_files(architecture, files, command, tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_bm25_of_nfcorpus_is_anserinis_flat_index(shared: Path, command, tmp_path: Path):
-    """The figures are those of Anserini's reproduction of BEIR (``beir-v1.0.0-nfcorpus.flat``)."""
-    folder = shared / "beir" / "nfcorpus"
-    done = command("baselines", "search", "bm25", "--beir", folder, "--out", tmp_path)
-    assert done.returncode == 0, done.stderr
-    done = command("eval_kit", "score", tmp_path / "bm25.nfcorpus.trec", "--dataset", folder, "--json", "-")
-    assert done.returncode == 0, done.stderr
-    rows = {row["measure"]: row for row in json.loads(done.stdout)["rows"]}
-    assert rows["nDCG@10"]["queries"] == 323
-    assert rows["nDCG@10"]["value"] == pytest.approx(0.3218, abs=0.0005)
-    assert rows["R@100"]["value"] == pytest.approx(0.2457, abs=0.0005)
-    assert [rows[measure]["published"] for measure in ("nDCG@10", "R@100")] == [0.325, 0.250]
-
-
-@pytest.mark.slow
 def test_a_model_over_a_beir_folder_without_train(command, tmp_path: Path):
-    folder = tmp_path / "toy"
-    (folder / "qrels").mkdir(parents=True)
-    rows = [{"_id": one, "title": text.split()[0], "text": text} for one, text in passages(30)]
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    queries = [{"_id": one, "text": text} for one, text in QUERIES.items()]
-    (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queries))
+    documents = [{"_id": passage, "title": text.split()[0], "text": text} for passage, text in passages(30)]
     judged = list(QUERIES)[:2]
-    lines = [f"{query}\t{rows[0]['_id']}\t1\n" for query in judged]
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines))
+    folder = beir_folder(tmp_path / "toy", documents, QUERIES, [(query, "p0") for query in judged])
     given = ("baselines", "search", tiny("dense"), "--beir", folder)
     done = command(*given, "--depth", 5, "--out", tmp_path / "runs")
     assert done.returncode == 0, done.stderr
-    run = [line.split() for line in (tmp_path / "runs" / "dense.toy.trec").read_text().splitlines()]
+    run = rows(tmp_path / "runs" / "dense.toy.trec")
     assert {line[0] for line in run} == set(judged) and len(run) == 10
     (folder / "corpus.jsonl").open("a").write("{broken\n")
     done = command(*given, "--out", tmp_path / "other")
@@ -117,37 +99,6 @@ def test_a_release_and_some_of_its_test_sets(mini_release: Release, command, tmp
     done = command("baselines", "search", "bm25", "--release", mini_release.folder, "--test-set", "topic.c9")
     assert done.returncode == 2
     assert "has no test set 'topic.c9'; it has" in done.stderr
-
-
-@pytest.mark.slow
-def test_killed_while_encoding_it_makes_the_same_run(files, tmp_path: Path):
-    program = """
-import sys, time
-from eval_kit.search import shards
-from eval_kit.models.dense import Dense
-shards.SHARD = 16
-quick, seconds = Dense.encode_passages, float(sys.argv.pop())
-def encode(self, some):
-    time.sleep(seconds)
-    print("encoded", len(some))
-    return quick(self, some)
-Dense.encode_passages = encode
-from baselines.cli import app
-app(sys.argv[1:])
-"""
-    arguments = ["search", str(tiny("dense")), *map(str, files)]
-    command = ["-c", program, *arguments, "--out"]
-    process = clients.Running([*command, str(tmp_path / "killed"), "0.3"], os.environ, neural=True)
-    done_shards = tmp_path / "killed" / "dense.index" / shards.DONE
-    until(lambda: (done_shards.exists() and done_shards.read_text().count("\n") == 2) or process.ended())
-    assert process.kill().returncode == -signal.SIGKILL
-    assert not (tmp_path / "killed" / "dense.trec").exists()
-    for out, most in (("killed", 90 - 2 * 16), ("whole", 90)):
-        done = clients.run([*command, str(tmp_path / out), "0"], os.environ, None, neural=True)
-        assert done.returncode == 0, done.stderr
-        encoded = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("encoded")]
-        assert 0 < sum(encoded) <= most
-    assert (tmp_path / "killed" / "dense.trec").read_bytes() == (tmp_path / "whole" / "dense.trec").read_bytes()
 
 
 @pytest.mark.slow
@@ -190,7 +141,7 @@ def test_the_list_of_published_checkpoints(command):
     assert {"name", "architecture", "model", "rows"} <= entries[0].keys()
 
 
-def test_mistakes_are_one_sentence(files, command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_mistakes_are_one_sentence(files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     sparse, dense = tiny("sparse"), tiny("dense")
     for arguments, sentence in (
@@ -214,9 +165,6 @@ def test_mistakes_are_one_sentence(files, command, tmp_path: Path, monkeypatch: 
         assert isinstance(result.exception, UserError), (given, result.output)
         assert sentence in str(result.exception) and "\n" not in str(result.exception)
     assert not list(tmp_path.rglob("*.trec*"))
-    done = command("baselines", "search", *files, "--out", tmp_path)
-    sentence = "baselines: name a MODEL, such as bm25; --list shows the published checkpoints\n"
-    assert (done.returncode, done.stderr) == (2, sentence)
 
 
 def test_without_java_it_says_so(files, tmp_path: Path):
@@ -241,3 +189,47 @@ def test_a_passage_line_that_is_none_is_told_by_its_number(line, tmp_path: Path)
         list(of_file(path))
     with pytest.raises(UserError, match=r"absent\.tsv: cannot be read: No such file"):
         list(of_file(tmp_path / "absent.tsv"))
+
+
+@pytest.mark.slow
+def test_bm25_loses_by_typos(mini_release: Release, tmp_path: Path, command):
+    arguments = [
+        "--release",
+        mini_release.folder,
+        "--test-set",
+        "dl19",
+        "--out",
+        tmp_path,
+        "--json",
+        tmp_path / "m.json",
+    ]
+    done = command("baselines", "search", "bm25", "--variation", "all", *arguments)
+    assert done.returncode == 0, done.stderr
+    runs = [Path(line) for line in done.stdout.split()]
+    assert [run.name for run in runs] == ["bm25.trec", *(f"bm25.{name}.trec" for name in mini_release.variations)]
+    measured = json.loads((tmp_path / "m.json").read_text())
+    assert [facts["queries"] for facts in measured["variations"]] == [43] * 5
+    results = variations(runs, mini_release, allow_missing=True).results.filter(measure="nDCG@10")
+    assert results.height == 5
+    assert (results["rel_loss_low"] > 0).all() and (results["robustness_index"] < 0).all()
+
+
+def test_a_word_piece_bi_encoder_loses_by_typos(mini_release: Release, tmp_path: Path):
+    texts = mini_release.table("passages", "passages")["text"]
+    retriever = models.retriever("dense", str(bag_of_word_pieces(texts, tmp_path / "model")), {})
+    wordings = varied(mini_release, ["dl19.typo"], []) | {"dl19": mini_release.queries("dl19")}
+    runs = {tmp_path / f"pieces.{name}.trec": queries for name, queries in wordings.items()}
+    make_runs(retriever, passages_of(mini_release), runs, tmp_path / "index", depth=100)
+    results = variations(list(runs), mini_release).results.filter(measure="nDCG@10")
+    assert results.height == 5
+    assert (results["rel_loss"] > 0.25).all() and (results["rel_loss_low"] > 0).all()
+    assert (results["robustness_index"] < 0).all()
+
+
+def test_names_of_variations(mini_release: Release):
+    assert len(varied(mini_release, ["all"], [])) == len(varied(mini_release, ["dl19.typo"], ["dl19"])) == 5
+    assert list(varied(mini_release, ["dl19.typo.swap_key"], [])) == ["dl19.typo.swap_key.1"]
+    assert varied(mini_release, [], []) == {}
+    for names, test_sets in ((["dl19.typo.swap"], []), (["all"], ["dev"])):
+        with pytest.raises(UserError, match="has no variation"):
+            varied(mini_release, names, test_sets)

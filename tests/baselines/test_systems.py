@@ -56,20 +56,13 @@ def trained(trainable_release: Release, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.mark.parametrize("system", LEARNERS)
-def test_the_loss_falls_and_facts_are_told(trained: Trained, system: str) -> None:
+def test_the_loss_falls_and_it_finds_far_more_than_chance(trained: Trained, system: str) -> None:
     cell, facts = trained(system)
     assert facts["last_loss"] < facts["first_loss"]
-    assert facts["steps"] == 60
-    assert facts["batch_size"] == 16
+    assert (facts["steps"], facts["batch_size"]) == (60, 16)
     assert facts["train_queries"] > 200
-    assert facts["device"] in ("cpu", torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu")
+    assert facts["device"] == (torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu")
     assert facts["samples_per_second"] > 0
-    assert cell.model.is_dir()
-
-
-@pytest.mark.parametrize("system", LEARNERS)
-def test_it_finds_far_more_than_chance(trained: Trained, system: str) -> None:
-    cell, _ = trained(system)
     ranks = reciprocal_ranks(cell)
     assert set(ranks) == set(cell.release.qrels("topic_test")["query_id"])
     chance = sum(1 / rank for rank in range(1, 11)) / cell.release.table("passages", "passages").height
@@ -134,15 +127,17 @@ def test_each_training_option_changes_the_model(
         assert facts["steps"] == -(-facts["train_queries"] // 80)
 
 
+def trained_colbert(release: Release, root: Path, **options: Any) -> Any:
+    cell = tiny_cell("colbert", release, root, steps=2, **options)
+    systems.system("colbert").train(cell)
+    return MultiVectorEncoder(str(cell.model))
+
+
 def test_colbert_marks_texts_and_skips_punctuation(trainable_release: Release, tmp_path: Path) -> None:
-    options = {"markers": {"query": "[MASK]", "passage": "[UNK]"}, "skip_punctuation": True, "steps": 2}
-    marked, plain = (
-        tiny_cell("colbert", trainable_release, tmp_path, **changed) for changed in (options, {"steps": 2})
-    )
+    marked = {"markers": {"query": "[MASK]", "passage": "[UNK]"}, "skip_punctuation": True}
     seen = []
-    for cell in (marked, plain):
-        systems.system("colbert").train(cell)
-        model = MultiVectorEncoder(str(cell.model))
+    for options in (marked, {}):
+        model = trained_colbert(trainable_release, tmp_path, **options)
         vectors = [len(encode(["a b"])[0]) for encode in (model.encode_query, model.encode_document)]
         seen.append((vectors, "," in model[2].skiplist_words))
     assert seen == [([5, 5], True), ([4, 4], False)]
@@ -164,10 +159,8 @@ def test_colberts_markers_are_one_token_of_berts_vocabulary(
 ) -> None:
     """As the ColBERT repository has them: [unused0] is token 1 of uncased BERT, [unused1] token 2."""
     markers = {"query": "[unused0]", "passage": "[unused1]"}
-    options = {"backbone": str(uncased), "markers": markers, "expand_queries": True, "query_length": 8, "steps": 2}
-    cell = tiny_cell("colbert", trainable_release, tmp_path, **options)
-    systems.system("colbert").train(cell)
-    model = MultiVectorEncoder(str(cell.model))
+    options = {"backbone": str(uncased), "markers": markers, "expand_queries": True, "query_length": 8}
+    model = trained_colbert(trainable_release, tmp_path, **options)
     again = tmp_path / "again"
     model.save_pretrained(str(again))
     for loaded in (model, MultiVectorEncoder(str(again))):
@@ -182,10 +175,8 @@ def test_colberts_markers_are_one_token_of_berts_vocabulary(
 def test_a_marker_that_the_vocabulary_lacks_gets_a_row_of_its_own(
     uncased: Path, trainable_release: Release, tmp_path: Path
 ) -> None:
-    options = {"backbone": str(uncased), "markers": {"query": "[Q]", "passage": "[D]"}, "steps": 2}
-    cell = tiny_cell("colbert", trainable_release, tmp_path, **options)
-    systems.system("colbert").train(cell)
-    model = MultiVectorEncoder(str(cell.model))
+    markers = {"query": "[Q]", "passage": "[D]"}
+    model = trained_colbert(trainable_release, tmp_path, backbone=str(uncased), markers=markers)
     assert model.tokenizer.convert_tokens_to_ids(["[Q]", "[D]"]) == [30_522, 30_523]
     assert model[0].model.get_input_embeddings().num_embeddings == 30_524
 
@@ -251,19 +242,6 @@ def test_teachers_give_margins_and_scores_of_the_whole_batch() -> None:
     assert same[0] > same[1]
 
 
-def test_a_teacher_of_the_wrong_architecture_is_one_sentence(trainable_release: Release, tmp_path: Path) -> None:
-    options = {"teacher": str(tiny("dense")), "distillation": "margin_mse"}
-    cell = tiny_cell("biencoder", trainable_release, tmp_path, **options)
-    with pytest.raises(UserError, match="not a cross-encoder"):
-        systems.system("biencoder").train(cell)
-
-
-def test_a_backbone_that_is_not_there_is_one_sentence(trainable_release: Release, tmp_path: Path) -> None:
-    cell = tiny_cell("biencoder", trainable_release, tmp_path, backbone=str(tmp_path / "nowhere"))
-    with pytest.raises(UserError, match=r"nowhere: cannot be loaded: there is no such folder$"):
-        systems.system("biencoder").train(cell)
-
-
 def test_a_finished_training_is_not_done_again(trained: Trained) -> None:
     cell, facts = trained("splade")
     begun: list[dict[str, Any]] = []
@@ -271,7 +249,7 @@ def test_a_finished_training_is_not_done_again(trained: Trained) -> None:
     assert not begun
 
 
-def test_bm25_is_tuned_on_validation_queries(
+def test_bm25_is_tuned_on_validation_queries_for_itself_and_for_a_re_ranker(
     trainable_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bm25, "K1", (0.1, 0.9))
@@ -282,54 +260,35 @@ def test_bm25_is_tuned_on_validation_queries(
     relevant = dict(trainable_release.qrels("validation").select("query_id", "passage_id").iter_rows())
 
     def figure(k1: float, b: float) -> float:
-        hits = bm25.Bm25(k1, b).search(queries, systems.index_folder(cell), 10)
-        return sum(
-            1 / ([*dict(found), relevant[q]].index(relevant[q]) + 1) for q, found in hits if relevant[q] in dict(found)
-        )
+        total = 0.0
+        for query, hits in bm25.Bm25(k1, b).search(queries, systems.index_folder(cell), 10):
+            passages_found = [passage for passage, _ in hits]
+            if relevant[query] in passages_found:
+                total += 1 / (passages_found.index(relevant[query]) + 1)
+        return total
 
     figures = {(k1, b): figure(k1, b) for k1 in bm25.K1 for b in bm25.B}
     assert figures[facts["k1"], facts["b"]] == max(figures.values())
     assert systems.system("bm25").retriever(cell.model, cell.options.as_json()) == bm25.Bm25(facts["k1"], facts["b"])
     assert systems.system("bm25").retriever(cell.model, {"depth": 9}) == bm25.Bm25(0.9, 0.4)
 
-
-def test_monobert_re_ranks_the_candidates_of_a_tuned_bm25(
-    trainable_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bm25, "K1", (0.1,))
-    monkeypatch.setattr(bm25, "B", (0.7,))
     cell = tiny_cell("monobert", trainable_release, tmp_path, steps=2, tune=True)
-    facts = systems.system("monobert").train(cell)
-    assert (facts["k1"], facts["b"]) == (0.1, 0.7)
+    of_monobert = systems.system("monobert").train(cell)
     retriever: Any = systems.system("monobert").retriever(cell.model, cell.options.as_json())
-    assert (retriever.k1, retriever.b) == (0.1, 0.7)
-
-
-def test_a_finished_index_is_not_made_again(trainable_release: Release, tmp_path: Path) -> None:
-    bm25.Bm25().index(passages(trainable_release), tmp_path)
-    bm25.Bm25().index(iter(()), tmp_path)
-    hits = dict(bm25.Bm25().search(trainable_release.table("topic", "test"), tmp_path, 5))
-    assert all(len(found) == 5 for found in hits.values())
+    assert (retriever.k1, retriever.b) == (of_monobert["k1"], of_monobert["b"]) == (facts["k1"], facts["b"])
 
 
 def test_rm3_finds_passages_that_share_no_word_with_the_query(trainable_release: Release, tmp_path: Path) -> None:
-    plain, expanded = bm25.Bm25(), bm25.Bm25(rm3=True)
-    for retriever in (plain, expanded):
-        retriever.index(passages(trainable_release), tmp_path / "index")
     queries = trainable_release.table("topic", "test").select("query_id", "text").head(5)
     texts = dict(trainable_release.table("passages", "passages").iter_rows())
     common = {"the", "of", "is", "and", "in", "to", "a", "for"}
-    found = []
-    for retriever in (plain, expanded):
-        hits = dict(retriever.search(queries, tmp_path / "index", 1000))
-        assert all(found == sorted(found, key=lambda hit: (hit[1], hit[0]), reverse=True) for found in hits.values())
-        found.append(
-            [
-                passage
-                for query, text in queries.iter_rows()
-                for passage, _ in hits[query]
-                if not (set(text.split()) - common) & (set(texts[passage].split()) - common)
-            ]
-        )
-    assert not found[0]
-    assert found[1]
+    strange = []
+    for retriever in (bm25.Bm25(), bm25.Bm25(rm3=True)):
+        retriever.index(passages(trainable_release), tmp_path / "index")
+        count = 0
+        for (_, hits), text in zip(retriever.search(queries, tmp_path / "index", 1000), queries["text"], strict=True):
+            assert hits == sorted(hits, key=lambda hit: (hit[1], hit[0]), reverse=True)
+            words = set(text.split()) - common
+            count += sum(words.isdisjoint(texts[passage].split()) for passage, _ in hits)
+        strange.append(count)
+    assert strange[0] == 0 < strange[1]

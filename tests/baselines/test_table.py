@@ -1,20 +1,31 @@
 """Our figures beside the papers': on made-up runs over the real test sets, whose figures are known in advance."""
 
 import json
+import re
+from itertools import product
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from eval_kit.documents import TestSetEntry
 from eval_kit.errors import UserError
+from eval_kit.papers import benchmarks as benchmark_tables
+from eval_kit.papers import crossing as crossings
+from eval_kit.papers.benchmarks import benchmarks
 from eval_kit.papers.beside import results
+from eval_kit.papers.commands import markdown, published_tables
+from eval_kit.papers.crossing import crossing
 from eval_kit.papers.figures import CIKM_FIGURES, FIGURES, Comparison
+from eval_kit.papers.printed_table import table
 from eval_kit.protocols.grid_results import protocols
-from eval_kit.release import Release
-from eval_kit.release.reference import published
+from eval_kit.release import Release, Variation
+from eval_kit.release.reference import ids, load, printed, published
 from eval_kit.runs import contamination
 from eval_kit.runs import writer as run_files
 from eval_kit.shifts import SHIFTS
+from eval_kit.tables.markdown import to_markdown
+from tests import manifests
 from tests.conftest import Run
 
 
@@ -93,7 +104,8 @@ def few_runs(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_command(command: Run, published_release: Release, runs: Path, tmp_path: Path):
     arguments = [runs, "--paper", "all", "--release", published_release.folder]
-    shown = command("eval_kit", "protocol", *arguments)
+    outputs = ["--json", tmp_path / "table.json", "--page", tmp_path / "report.html"]
+    shown = command("eval_kit", "protocol", *arguments, *outputs)
     assert shown.returncode == 0, shown.stderr
     lines = [line.split() for line in shown.stdout.splitlines()]
     assert ["splade", "short", "RR@10", "0.349", "0.349", "+0.000", "✓", "0.335", "0.335", "+0.000", "✓"] in [
@@ -102,8 +114,6 @@ def test_the_command(command: Run, published_release: Release, runs: Path, tmp_p
     assert ["bm25", "short", "RR@10", "0.250", "0.190", "+0.060"] in lines
     assert "left out: the grid of splade on wh lacks a run" in shown.stdout
     assert "ECIR 2023, Table 3 (arXiv 2205.02870v2)" in shown.stdout
-    outputs = ["--json", tmp_path / "table.json", "--page", tmp_path / "report.html"]
-    assert command("eval_kit", "protocol", *arguments, *outputs).returncode == 0
     assert "<h1>" in (tmp_path / "report.html").read_text()
     document = json.loads((tmp_path / "table.json").read_text())
     assert len(document["comparisons"]) == 3 * 2 + 2 + 3 * 2 + 3 + 2  # of arXiv Table 5: length's models on dev
@@ -149,9 +159,11 @@ def test_folders_without_a_grid(mini_release: Release, tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_a_published_table_with_ours_in_it(command: Run, published_release: Release, runs: Path, few_runs: Path):
+def test_a_published_table_with_ours_in_it(
+    command: Run, published_release: Release, runs: Path, few_runs: Path, tmp_path: Path
+):
     arguments = ["eval_kit", "protocol", "--release", published_release.folder]
-    shown = command(*arguments, few_runs, "--paper", "ecir2023-table3")
+    shown = command(*arguments, few_runs, "--paper", "ecir2023-table3", "--json", tmp_path / "table.json")
     assert shown.returncode == 0, shown.stderr
     lines = [line.split() for line in shown.stdout.splitlines()]
     short = lines.index(["length.short", "in", "0.340", "0.349", "0.384", "0.377"])
@@ -162,7 +174,7 @@ def test_a_published_table_with_ours_in_it(command: Run, published_release: Rele
     row = next(at for at, line in enumerate(dense) if line.startswith("dr-base"))
     assert dense[row].split()[:4] == ["dr-base", "0.313", "0.277", "-12%"]
     assert dense[row + 1].split()[:6] == ["ours", "0.313", "ours", "0.278", "ours", "-11%"]
-    document = json.loads(command(*arguments, few_runs, "--paper", "ecir2023-table3", "--json", "-").stdout)
+    document = json.loads((tmp_path / "table.json").read_text())
     assert len(document["comparisons"]) == 3 * 2 + 2
     assert document["published"]["id"] == "ecir2023-table3"
 
@@ -217,3 +229,144 @@ def test_models_of_a_shift_beside_the_one_trained_on_everything(
     assert ["all", "0.500"] in [line[:2] for line in lines]
     shown = command(*arguments, "arxiv2022-table5").stdout
     assert "ours 0.250" in " ".join(shown.split())
+
+
+TYPO = Variation("dev", "typo", None, 1, "dev_typo_1", None, "here", "none", 2)
+CLEAN = {("b1", "b1"): [0.5, 0.5], ("b1", "b2"): [0.8, 1.0], ("b2", "b1"): [1.0, 0.6], ("b2", "b2"): [0.4, 0.4]}
+"""Values of the model without the first bucket on the queries of the second."""
+VARIED = {("b1", "b1"): [0.1, 0.2], ("b1", "b2"): [0.8, 0.9], ("b2", "b1"): [0.9, 0.5], ("b2", "b2"): [0.0, 0.1]}
+
+
+@pytest.fixture(scope="module")
+def buckets() -> Release:
+    """Two ReSTTest buckets of two dev queries each."""
+    queries = [(f"{bucket}-{number}", bucket) for bucket, number in product(("b1", "b2"), (0, 1))]
+    table = pl.DataFrame(queries, ["query_id", "bucket"], orient="row")
+    test_set = TestSetEntry(
+        name="dev", shift="dev", config="resttest", split="dev", qrels="dev", measures=["RR@10"], queries=4
+    )
+    tables = [manifests.table("resttest", "dev", ("bucket", ["b1", "b2"]))]
+    return Release(Path(), manifests.made_up(tables, [test_set]), {("resttest", "dev"): table})
+
+
+def crossed_values() -> pl.DataFrame:
+    rows = []
+    for variation, cells in ((None, CLEAN), ("dev.typo.1", VARIED)):
+        for (held_out, bucket), of_queries in cells.items():
+            for number, value in enumerate(of_queries):
+                run = f"splade.resttest.{held_out}"
+                rows.append((run, "dev", "RR@10", f"{bucket}-{number}", value, run, variation))
+    rows.append(("tas-b", "dev", "RR@10", "b1-0", 0.5, "tas-b", "dev.typo.1"))  # no cell of a grid
+    names = ("run", "test_set", "measure", "query_id", "value", "system", "variation")
+    return pl.DataFrame(rows, names, orient="row")
+
+
+def test_out_and_in_are_compared_with_themselves(buckets: Release):
+    results = crossing(crossed_values(), [TYPO], buckets)
+    assert results is not None
+    [row] = results.to_dicts()
+    keys = ("shift", "part", "system", "method", "measure", "queries")
+    assert [row[key] for key in keys] == ["resttest", "", "splade", "typo", "RR@10", 4]
+    assert [row["in_clean"], row["in_varied"]] == pytest.approx([3.4 / 4, 3.1 / 4])
+    assert [row["out_clean"], row["out_varied"]] == pytest.approx([1.8 / 4, 0.4 / 4])
+    assert [row["in_loss"], row["out_loss"]] == pytest.approx([0.3 / 3.4, 1.4 / 1.8])
+    assert row["out_loss_low"] <= row["out_loss"] <= row["out_loss_high"]
+    assert row["difference"] == pytest.approx((1.4 - 0.3) / 4)
+    assert 0 < row["p"] == row["p_holm"] < 0.05
+    shown = [[cell.text + cell.mark for cell in line] for line in crossings.layout(results).rows()]
+    assert shown == [["resttest", "splade", "typo", "RR@10", "0.8500", "8.8%", "0.4500", "77.8%", "+0.2750", "4"]]
+
+
+def test_without_queries_of_a_shift_there_is_nothing_to_cross(buckets: Release):
+    of_others = crossed_values().filter(pl.col("system") == "tas-b")
+    assert crossing(of_others, [TYPO], buckets) is None
+
+
+def benchmark_rows(system: str, shift: str, held_out: str, values: list[float], test_set: str = "dev") -> pl.DataFrame:
+    return pl.DataFrame(
+        {"query_id": [str(number) for number in range(len(values))], "value": values}
+    ).select(
+        *(
+            pl.lit(value).alias(name)
+            for name, value in {"system": system, "shift": shift, "held_out": held_out, "seed": 0}.items()
+        ),
+        pl.lit(test_set).alias("test_set"),
+        pl.lit("RR@10").alias("measure"),
+        "query_id",
+        "value",
+    )  # fmt: skip
+
+
+GRID = pl.concat(
+    [
+        benchmark_rows("splade", "wh", "how", [1.0, 0.5, 0.0, 0.25]),
+        benchmark_rows("splade", "wh", "who", [0.5, 0.5, 0.0, 0.75]),
+        benchmark_rows("splade", "topic", "c0", [0.5, 0.5, 0.5, 0.5]),
+        benchmark_rows("splade", "topic", "c0", [0.5, 0.5], "topic.c0"),
+        benchmark_rows("colbert", "wh", "how", [1.0, 1.0, 1.0, 1.0]),
+        benchmark_rows("colbert", "wh", "who", [1.0, 1.0], "dl19"),
+        benchmark_rows("splade", "restrain", "extrapolate_14k", [1.0, 1.0, 1.0, 1.0]),
+    ]
+)
+CONTROL = benchmark_rows("splade", "all", "none", [1.0, 0.5, 0.5, 1.0])
+
+
+def test_means_over_models_and_what_they_lose_against_everything():
+    results = benchmarks(GRID, CONTROL)
+    found = {row["training"]: row for row in results.to_dicts()}
+    assert list(found) == ["topic", "wh", "all"]  # colbert's models cover no test set together, ReSTrain is left out
+    assert set(results["system"]) == {"splade"}
+    assert [found[name]["value"] for name in found] == pytest.approx([0.5, 0.4375, 0.75])
+    assert [found[name]["models"] for name in found] == [1, 2, 1]
+    assert [found[name]["rel_loss"] for name in ("topic", "wh")] == pytest.approx([1 - 0.5 / 0.75, 1 - 0.4375 / 0.75])
+    assert found["all"]["rel_loss"] is found["all"]["p_holm"] is None
+    for name in ("topic", "wh"):
+        assert found[name]["rel_loss_low"] <= found[name]["rel_loss"] <= found[name]["rel_loss_high"]
+        assert found[name]["p"] <= found[name]["p_holm"] <= 1
+
+
+def test_without_a_control_there_are_means_but_no_losses():
+    results = benchmarks(GRID, GRID.clear())
+    assert results["training"].to_list() == ["topic", "wh"]
+    assert results["rel_loss"].null_count() == 2
+    assert benchmarks(GRID.clear(), GRID.clear()).columns == results.columns
+
+
+def test_the_table_of_benchmarks():
+    table = benchmark_tables.layout(benchmarks(GRID, CONTROL))
+    assert [column.header for column in table.columns] == ["system", "trained on", "dev RR@10", "dev loss"]
+    shown = [[cell.text + cell.mark for cell in row] for row in table.rows()]
+    assert shown == [["splade", "topic", "0.500", "33.3%°"], ["", "wh", "0.438", "41.7%°"], ["", "all", "0.750", ""]]
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_list_for_people_is_current() -> None:
+    listed = (ROOT / "docs" / "published-tables.md").read_text(encoding="utf-8")
+    assert listed == markdown(), "run: python -m eval_kit.papers.commands > docs/published-tables.md"
+
+
+def test_every_table_that_is_data_is_listed_once_and_the_others_say_why_not() -> None:
+    assert sorted(entry.id for entry in published_tables() if entry.id) == ids()
+    for entry in published_tables():
+        assert entry.own or entry.why, entry
+        if entry.id:
+            assert load(entry.id)["table"] == entry.table, entry
+
+
+def test_every_table_of_the_papers_is_listed() -> None:
+    """Counted in the papers' captions."""
+    counts = {"ECIR 2023": 3, "arXiv 2205.02870v1": 5, "BEIR, NeurIPS 2021": 10, "CIKM 2021": 8, "CIKM 2022": 10}
+    for paper, count in counts.items():
+        numbers = [entry.table for entry in published_tables() if entry.paper == paper and "Table" in entry.table]
+        assert numbers == [f"Table {number}" for number in range(1, count + 1)]
+
+
+@pytest.mark.parametrize("id", ids())
+def test_a_table_shows_every_figure_as_printed(id: str) -> None:
+    reference = load(id)
+    shown = table(reference, {})
+    figures = sorted(cell.text for row in shown.rows() for cell in row if re.fullmatch(r"-?[\d,.]+%?", cell.text))
+    assert figures == sorted(map(printed, reference["cells"]))
+    assert to_markdown(shown).count("\n") > len(figures) / 20

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from baselines import config
-from bench import cost, gpu_check
+from bench import cost, gpu_check, training
 from bench.rehearsal import __main__ as rehearsal
 from bench.rehearsal import collection, sizes
 from eval_kit.search import cache
@@ -138,3 +138,13 @@ def test_every_config_is_projected(name: str, rates: dict[str, Any]):
         parts = ("train", "search") if system.startswith("monobert") else ("train", "encode", "search")
         assert all((hours[f"{system}: {part}"] > 0).all() for part in parts)
     assert {name.partition(":")[0] for name in hours} == {*neural}
+
+
+@pytest.mark.slow
+def test_our_training_does_the_peers_work(tmp_path: Path):
+    measured = training.measured(tmp_path, queries=300, steps=3, repeats=1)["training"]
+    assert list(measured) == ["biencoder", "splade", "colbert", "monobert"]
+    for figures in measured.values():
+        assert figures["largest_weight_difference"] == 0
+        assert all(figures[name]["samples_per_second"] > 0 for name in ("ours", "peer"))
+        assert set(figures["overhead"]) == {"wall_s", "cpu_s"}

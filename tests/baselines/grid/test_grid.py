@@ -1,25 +1,31 @@
 """Grids of BM25 cells on a small mini release: in this process, by the command line, killed, and two at once."""
 
 import json
+import math
 import os
+import shutil
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import clients
+import numpy as np
 import polars as pl
 import pytest
-import torch
 from msgspec.structs import replace
+from tiny_checkpoints import tiny
 
+from baselines import systems
 from baselines.cells.cell import Cell
-from baselines.cells.journal import in_use
+from baselines.cells.journal import Journal, in_use, read
+from baselines.grid.encodings import keep_encodings
 from baselines.grid.grid import cells, run, starts
 from baselines.grid.stages import Outcome, run_cell
 from baselines.grid.status import of_cell, of_grid
 from baselines.options import Bm25, Options
-from baselines.runners import local
+from baselines.runners import candidates, local
 from baselines.training.queries import allowed
 from builder import mini as planted
 from builder import release as releases
@@ -27,13 +33,18 @@ from eval_kit.documents import FinishedCell
 from eval_kit.errors import UserError
 from eval_kit.files import schemas
 from eval_kit.files.digests import file_sha256
+from eval_kit.models.dense import Dense
+from eval_kit.models.sparse import Sparse
 from eval_kit.protocols.grid_results import protocols
 from eval_kit.protocols.variations import variations
 from eval_kit.release import Release
 from eval_kit.runs import contamination
-from eval_kit.search.gpus import gpus, refuse_unseen_gpus
+from eval_kit.search import bm25
+from eval_kit.search.cache import cache_folder
+from eval_kit.search.passages import passages
+from eval_kit.stats import vectors as vector_files
 from tests.baselines.grids import small_release, until
-from tests.baselines.tiny_cells import tiny_options
+from tests.baselines.tiny_cells import tiny_cell, tiny_options
 from tests.conftest import Run
 
 BM25: dict[str, Options] = {"bm25": Bm25(depth=100)}
@@ -186,28 +197,29 @@ def test_the_digest_holds_what_decides_a_result(mini_release: Release, release: 
     assert not taught & digests({"teacher": str(backbone), "distillation": "kl"}, system="biencoder")
 
 
-def test_a_cell_goes_elsewhere_with_absolute_paths(release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_cell_goes_elsewhere_with_absolute_paths_and_without_its_tables(
+    release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(release.folder.parent)
     beside = Release(Path(release.folder.name), release.manifest)
     [cell, _] = cells(BM25, beside, Path("grid"), shifts=["length"])
-    assert cell.portable().release.folder == release.folder.resolve()
-    assert cell.portable().folder == cell.folder.resolve()
+    cell.test_queries()
+    sent = cell.portable()
+    assert isinstance(sent, Cell)
+    assert sent.release.folder == release.folder.resolve()
+    assert sent.folder == cell.folder.resolve()
+    assert not sent.release._read
+    assert sent.digest == cell.digest
 
 
-def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch):
+def test_a_worker_takes_as_many_gpus_as_it_has_processes(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert local.most_workers(threads=1) == len(os.sched_getaffinity(0))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
+    assert local.most_workers(threads=1) == 3
     assert local.most_workers(1, 2) == 1
     with pytest.raises(UserError, match="4 processes need as many GPUs; this machine has 3"):
         next(local.run([], 1, 1, 4))
-
-
-def test_gpus_that_torch_does_not_see_are_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    with pytest.raises(UserError, match=r"lists 2 GPUs, but torch .* sees none: it needs a driver for CUDA"):
-        refuse_unseen_gpus()
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    refuse_unseen_gpus()
 
 
 def test_variants_of_a_system_name_their_runs_and_share_its_index(release: Release, tmp_path: Path):
@@ -218,25 +230,6 @@ def test_variants_of_a_system_name_their_runs_and_share_its_index(release: Relea
     assert set(runs) == {f"{name}.length.{part}.trec" for name in options for part in ("short", "long")}
     assert runs["bm25.length.short.trec"] != runs["bm25-b7.length.short.trec"]
     assert len([path for path in (tmp_path / "indexes").iterdir() if path.is_dir()]) == 1
-
-
-def test_two_configs_of_one_cell_are_refused(command: Run, release: Release, tmp_path: Path):
-    arguments = ["--release", release.folder, "--out", tmp_path / "grid", "--system", "bm25", "--shift", "topic"]
-    done = command("baselines", "grid", "run", "--config", "paper", "--config", "mini", *arguments)
-    assert (done.returncode, done.stderr) == (
-        2,
-        "baselines: --config: paper and mini train the same cells; run each with an --out of its own\n",
-    )
-
-
-@pytest.mark.slow
-def test_runs_hold_what_the_protocols_ask_for(release: Release, reference: dict[str, bytes], tmp_path: Path):
-    assert len(reference) == 21
-    for name, content in reference.items():
-        (tmp_path / name).write_bytes(content)
-    found = protocols(sorted(tmp_path.iterdir()), release)
-    assert set(found.results) == {"topic", "wh", "length", "resttest", "restrain"}
-    assert found.results["topic"]["rel_loss"].to_list() == pytest.approx([0.0] * found.results["topic"].height)
 
 
 def test_a_finished_cell_says_how_it_was_made_and_is_not_done_again(release: Release, tmp_path: Path):
@@ -290,6 +283,9 @@ def test_three_runners_on_one_grid_share_the_work(
     assert [row["shift"] for row in rows] == ["topic"] * 5 + ["wh"] * 3 + ["length"] * 2 + ["resttest"] * 5 + [
         "restrain"
     ] * 6
+    found = protocols(sorted((tmp_path / "grid" / "runs").glob("*.trec")), release)
+    assert set(found.results) == {"topic", "wh", "length", "resttest", "restrain"}
+    assert found.results["topic"]["rel_loss"].to_list() == pytest.approx([0.0] * found.results["topic"].height)
     again = command("eval_kit", "protocol", tmp_path / "grid" / "runs", "--paper", "all", "--release", release.folder)
     assert "synthetic: not comparable" in again.stdout
 
@@ -347,15 +343,18 @@ def test_a_worker_that_dies_costs_one_cell(start: Callable[..., clients.Running]
 
 
 def test_what_a_user_gets_wrong_is_said_in_one_sentence(command: Run, release: Release, tmp_path: Path):
-    empty = command("baselines", "grid", "status", tmp_path)
-    assert (empty.returncode, empty.stderr.count("\n")) == (2, 1)
-    assert "holds no grid" in empty.stderr
-    config = tmp_path / "wrong.json"
-    config.write_text(json.dumps({"systems": {"bm25": {"depth": 100, "k2": 1}}}))
-    arguments = ["baselines", "grid", "run", "--config", config, "--release", release.folder, "--out", tmp_path / "g"]
-    wrong = command(*arguments)
-    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
-    assert "k2" in wrong.stderr
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(json.dumps({"systems": {"bm25": {"depth": 100, "k2": 1}}}))
+    into = ["--release", release.folder, "--out", tmp_path / "g"]
+    for arguments, said in (
+        (["status", tmp_path], "holds no grid"),
+        (["run", "--config", wrong, *into], "k2"),
+        (["run", "--config", "paper", "--config", "mini", "--system", "bm25", "--shift", "topic", *into],
+         "--config: paper and mini train the same cells; run each with an --out of its own"),
+    ):  # fmt: skip
+        done = command("baselines", "grid", *arguments)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert said in done.stderr
     assert not (tmp_path / "g").exists()
 
 
@@ -373,17 +372,99 @@ def test_a_grid_that_trains_on_negatives_is_refused_without_them(command: Run, t
     assert not (tmp_path / "grid").exists()
 
 
-def test_a_cell_travels_without_its_tables(release: Release, tmp_path: Path):
-    [cell, _] = cells(BM25, release, tmp_path, shifts=["length"])
-    cell.test_queries()
-    sent = cell.portable()
-    assert isinstance(sent, Cell)
-    assert not sent.release._read
-    assert sent.digest == cell.digest
+STATE: dict[str, Any] = {
+    "state": "training",
+    "attempts": 1,
+    "seconds": {"training": 1.5},
+    "facts": {"training": {"first_loss": 0.5, "last_loss": math.nan, "losses": {"1": 0.5}}},
+    "progress": {"step": 1, "steps": 2, "loss": None},
+    "reason": None,
+}
 
 
-@pytest.mark.parametrize(("visible", "devices"), [("", []), ("0", ["0"]), ("2,5", ["2", "5"]), ("GPU-8a", ["GPU-8a"])])
-def test_workers_take_the_gpus_that_the_user_shows(visible: str, devices: list[str], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert gpus() == devices
-    assert local.most_workers(threads=1) == (len(devices) or len(os.sched_getaffinity(0)))
+def test_the_state_that_is_written_is_read(tmp_path: Path) -> None:
+    assert read(tmp_path).state == "waiting"
+    journal = Journal(tmp_path)
+    with journal.stage("training"):
+        journal.facts["training"] = STATE["facts"]["training"]
+    written = (tmp_path / "state.json").read_text()
+    assert json.loads(written).keys() == STATE.keys() and json.loads(written)["progress"] == {}
+    Journal(tmp_path).write("failed", reason="no disk")
+    again = read(tmp_path)
+    assert (again.state, again.attempts, again.reason) == ("failed", 2, "no disk")
+    assert again.seconds == journal.seconds and again.facts["training"]["losses"] == {"1": 0.5}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"state": "resting"},
+        {"attempts": -1},
+        {"seconds": {"training": "long"}},
+        {"facts": {"indexing": None}},
+        {"facts": {"training": {"first_loss": "low"}}},
+        {"progress": {"step": 1.5}},
+        {"more": 1},
+    ],
+)
+def test_another_document_than_a_state_is_refused_in_one_sentence(tmp_path: Path, change: dict[str, Any]) -> None:
+    path = tmp_path / "state.json"
+    path.write_text(json.dumps(STATE))
+    assert read(tmp_path).progress.steps == 2
+    path.write_text(json.dumps(STATE | change))
+    with pytest.raises(UserError, match=f"is not the state of a cell; remove {tmp_path} to run the cell again"):
+        read(tmp_path)
+
+
+def test_a_bi_encoders_query_vectors(mini_release: Release, tmp_path: Path) -> None:
+    cell = tiny_cell("biencoder", mini_release, tmp_path, ("wh", "who"))
+    cell.folder.mkdir(parents=True)
+    dense = Dense(str(tiny("dense")))
+    keep_encodings(cell, dense)
+    vectors = vector_files.read(cell.query_vectors[0])
+    train, test = (mini_release.table("wh", split) for split in ("train", "test"))
+    test_ids = set(test.filter(cluster="who")["query_id"])
+    assert set(vectors.query_ids) == test_ids | set(train.filter(train["cluster"] != "who")["query_id"])
+    sample = test.filter(cluster="who").head(3)
+    assert vectors.of(sample["query_id"]) == pytest.approx(dense.encode_queries(sample["text"].to_list()), abs=1e-5)
+    assert set(cell.outputs.values()) == {
+        tmp_path / "runs" / f"biencoder.wh.who{ending}" for ending in (".trec", ".npy", ".ids.txt")
+    }
+
+
+@pytest.mark.slow
+def test_the_sparsity_of_splade(trainable_release: Release, tmp_path: Path) -> None:
+    cell = tiny_cell("splade", trainable_release, tmp_path)
+    sparse = Sparse(str(tiny("sparse")))
+    sparse.index(passages(cell.release), systems.index_folder(cell))
+    keep_encodings(cell, sparse)
+    kept = json.loads(cell.sparsity.read_text())
+    texts = [text for _, text in passages(cell.release)]
+    assert kept["passage"] == pytest.approx(np.mean(sparse.encode_passages(texts)["lengths"]))
+    queries = sparse.encode_queries(cell.test_queries()["text"].to_list())
+    assert kept["query"] == pytest.approx(np.mean((queries != 0).sum(axis=1)))
+    assert cell.outputs == {cell.run: cell.published}
+
+
+@pytest.mark.slow
+def test_bm25s_cells_read_their_runs_from_what_was_found_for_re_rankers(mini_release: Release, tmp_path: Path):
+    options = {"bm25": tiny_options("bm25", depth=7), "monobert": tiny_options("monobert", depth=7, candidates=5)}
+    grid = cells(options, mini_release, tmp_path, ["length"], benchmarks=False)
+    rm3 = cells({"bm25": tiny_options("bm25", depth=7, rm3=True)}, mini_release, tmp_path, ["length"], benchmarks=False)
+    candidates.find(rm3)
+    assert not list(tmp_path.iterdir())  # its index has vectors
+    candidates.find([cell for cell in grid if cell.name.system == "bm25"])
+    stores = list((tmp_path / "indexes").glob("*/candidates/*"))
+    assert len(stores) == 1
+    written = {file: file.stat().st_mtime_ns for file in stores[0].glob("*.parquet")}
+    candidates.find(grid)
+    assert {file: file.stat().st_mtime_ns for file in stores[0].glob("*.parquet")} == written  # searched once
+    index, made = systems.shared_index(grid[0]) / "bm25", bm25.index_of(mini_release, cache_folder())
+    assert all(file.samefile(index / "plain" / file.name) for file in made.iterdir())  # indexed once
+    queries = grid[0].test_queries()
+    expected = {query: sorted(hits) for query, hits in bm25.search(queries.rows(), index / "plain", 7)}
+    shutil.rmtree(index / "plain")
+    for cell in grid:
+        if cell.name.system == "bm25":
+            hits = systems.system("bm25").retriever(cell.model, cell.options.as_json()).search(queries, index, 7)
+            assert {query: sorted(own) for query, own in hits} == expected

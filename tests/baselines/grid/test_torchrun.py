@@ -1,9 +1,11 @@
 """Cells that several processes train together: real ones, without GPUs (gloo)."""
 
 import json
+import multiprocessing
 import os
 import re
 import signal
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.distributed.launcher import api
 from transformers.models.bert.modeling_bert import BertEmbeddings
 
 from baselines import systems
@@ -26,6 +29,15 @@ from eval_kit.release import Release
 from tests.baselines.tiny_cells import tiny_cell
 
 pytestmark = pytest.mark.slow
+
+IMPORTED = [f"sentence_transformers.{name}.trainer" for name in ("sparse_encoder", "cross_encoder", "base")]
+
+
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that begin with the large imports behind them; torchrun takes ten seconds to start each anew."""
+    multiprocessing.set_forkserver_preload([*IMPORTED, "baselines.training.trainer", "baselines.grid.torchrun"])
+    monkeypatch.setattr(api, "LaunchConfig", partial(api.LaunchConfig, start_method="forkserver"))
 
 
 def weights(cell: Cell) -> dict[str, torch.Tensor]:
@@ -61,6 +73,7 @@ def train_and_regularise(cell: Cell, connection: Connection) -> dict[str, Any]:
     return facts | {"flops": flops.item(), "gradient": own.grad.tolist()}
 
 
+@pytest.mark.usefixtures("forked")
 def test_two_processes_gather_what_one_has(trainable_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     one, two = (tiny_cell("biencoder", trainable_release, tmp_path / name, steps=6) for name in ("one", "two"))
     expected = systems.system("biencoder").train(one)
@@ -74,16 +87,25 @@ def test_two_processes_gather_what_one_has(trainable_release: Release, tmp_path:
     assert facts["gradient"] == [(2 * (2 * means / 4)).tolist()] * 2  # of both, of which DDP takes the mean
 
 
-def test_progress_comes_from_the_first_and_a_killed_process_ends_the_others(trainable_release: Release, tmp_path: Path):
+def train_and_say_which_process(cell: Cell, connection: Connection) -> dict[str, Any]:
+    """In a trainer's process: its number is written for who would kill it."""
+    cell.folder.mkdir(parents=True, exist_ok=True)
+    (cell.folder / f"pid-{rank()}").write_text(str(os.getpid()))
+    return torchrun.in_this_process(cell, connection)
+
+
+@pytest.mark.usefixtures("forked")
+def test_progress_comes_from_the_first_and_a_killed_process_ends_the_others(
+    trainable_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(torchrun, "in_this_process", train_and_say_which_process)
     cell = tiny_cell("biencoder", trainable_release, tmp_path, steps=12, checkpoint_every=5)
     seen: list[int] = []
 
     def kill_one(at: dict[str, Any]) -> None:
         seen.append(at["step"])
         if at["step"] == 7:
-            children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
-            trainers = [int(one) for one in children if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()]
-            os.kill(trainers[-1], signal.SIGKILL)
+            os.kill(int((cell.folder / "pid-1").read_text()), signal.SIGKILL)
 
     with pytest.raises(UserError, match=r"one of 2 processes was ended: .*SIGKILL|[Cc]onnection"):
         torchrun.train(cell, 2, kill_one)
@@ -110,6 +132,7 @@ def train_with_a_small_second_gpu(cell: Cell, connection: Connection) -> dict[st
     return torchrun.in_this_process(cell, connection)
 
 
+@pytest.mark.usefixtures("forked")
 def test_all_go_on_in_mini_batches_when_one_runs_out_of_memory(
     trainable_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -120,7 +143,7 @@ def test_all_go_on_in_mini_batches_when_one_runs_out_of_memory(
 
 
 def train_with_a_small_gpu_for_evaluations(cell: Cell, connection: Connection) -> dict[str, Any]:
-    """In a trainer's process: an evaluation may encode eight texts at once on the rank that ``SHORT`` names."""
+    """In a trainer's process: an evaluation may encode eight texts at once on the rank that the grid is named after."""
     from sentence_transformers import SentenceTransformer
 
     inference = SentenceTransformer._inference
@@ -128,7 +151,7 @@ def train_with_a_small_gpu_for_evaluations(cell: Cell, connection: Connection) -
     def limited(model: Any, inputs: Any, **options: Any) -> Any:
         with (cell.folder / f"sizes-{rank()}").open("a") as sizes:
             sizes.write(f"{options['batch_size']}\n")
-        if rank() == int(os.environ["SHORT"]) and options["batch_size"] > 8:
+        if rank() == int(cell.root.name) and options["batch_size"] > 8:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return inference(model, inputs, **options)
 
@@ -136,14 +159,14 @@ def train_with_a_small_gpu_for_evaluations(cell: Cell, connection: Connection) -
     return torchrun.in_this_process(cell, connection)
 
 
+@pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize("short", [0, 1])
 def test_an_evaluation_goes_on_with_less_at_once_when_either_runs_out_of_memory(
     trainable_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: int
 ):
     monkeypatch.setattr(torchrun, "in_this_process", train_with_a_small_gpu_for_evaluations)
-    monkeypatch.setenv("SHORT", str(short))
     options = {"steps": 4, "evaluate_every": 2, "patience": 3, "encode_batch": 32}
-    cell = tiny_cell("biencoder", trainable_release, tmp_path, **options)
+    cell = tiny_cell("biencoder", trainable_release, tmp_path / str(short), **options)
     facts = torchrun.train(cell, 2, lambda at: None)
     assert (facts["steps"], facts["mini_batch_size"], facts["processes"]) == (4, None, 2)
     assert facts["best_step"] in (2, 4) and facts["best"] >= 0
@@ -152,6 +175,7 @@ def test_an_evaluation_goes_on_with_less_at_once_when_either_runs_out_of_memory(
         assert sizes[:3] == [32, 16, 8] and set(sizes[3:]) == {8}
 
 
+@pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize("mini_batch", [None, 2])
 @pytest.mark.parametrize("system", ["splade", "colbert"])
 def test_three_processes_have_the_losses_of_one(

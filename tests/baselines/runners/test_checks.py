@@ -2,7 +2,7 @@
 
 import shutil
 from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -23,10 +23,6 @@ from eval_kit.release import Release
 from eval_kit.runs import names
 from eval_kit.search import gpus, late
 from tests.baselines.tiny_cells import tiny_options
-
-
-class Usage(NamedTuple):
-    free: int
 
 
 def cell(release: Release, root: Path, system: str = "biencoder", **options: object) -> Cell:
@@ -87,27 +83,25 @@ def test_a_gpu_with_too_little_memory_for_plaid(
     gpu, mini_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     need = mini_release.table("passages", "passages").height * 70 * 65
-    cells = [cell(mini_release, tmp_path, "colbert", engine="plaid", dimensions=128, store="float16")]
+    by_plaid, by_number = (
+        [cell(mini_release, tmp_path, "colbert", engine=engine, dimensions=128, store="float16")]
+        for engine in ("plaid", None)
+    )
     gpu("9.0", str(need >> 20))
     with pytest.raises(UserError, match=r"PLAID's index of .* takes about .* GB of a GPU's memory, and GPU 0 has"):
-        checks.refuse(cells, workers=1)
-    of_no_engine = [cell(mini_release, tmp_path, "colbert", engine=None, dimensions=128, store="float16")]
-    checks.refuse(of_no_engine, workers=1)
+        checks.refuse(by_plaid, workers=1)
+    checks.refuse(by_number, workers=1)
     monkeypatch.setattr(late, "MANY_PASSAGES", 1)
     with pytest.raises(UserError, match="takes about"):
-        checks.refuse(of_no_engine, workers=1)
-    gpu("9.0", str((need >> 20) + 1))
-    checks.refuse(cells, workers=1)
-    gpu("9.0")
-    checks.refuse(cells, workers=1)
-
-
-def test_search_refuses_a_gpu_with_too_little_memory_for_plaid(gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        checks.refuse(by_number, workers=1)
+    for memory in (str((need >> 20) + 1), "[N/A]"):
+        gpu("9.0", memory)
+        checks.refuse(by_plaid, workers=1)
     gpu("9.0", "1")
     monkeypatch.setattr(late, "build", lambda *_: None)
     retriever = MultiVector(str(tiny("multivector")), engine="plaid")
     with pytest.raises(UserError, match="and GPU 0 has 0; set the engine to exact"):
-        retriever.index([(f"p{number}", "alpha") for number in range(231)], tmp_path)
+        retriever.index([(f"p{number}", "alpha") for number in range(231)], tmp_path / "index")
 
 
 def test_what_runs_a_model_refuses_gpus_that_torch_does_not_see(
@@ -136,13 +130,13 @@ def test_a_disk_that_is_too_small_for_the_runs_and_the_encoded_passages(
     cells = [cell(mini_release, root, backbone={"layers": 1, "width": 10, "heads": 1})] * 3
     passages, queries = mini_release.table("passages", "passages").height, cells[0].test_queries().height
     need = 3 * queries * 1000 * 45 + 2 * passages * 40 + passages * 930
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(need))
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=need))
     checks.refuse_small_disk(cells, workers=2)
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(need - 1))
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=need - 1))
     with pytest.raises(UserError, match=r"the grid takes about .* GB there \(runs .*\), but .* GB are free"):
         checks.refuse_small_disk(cells, workers=2)
     halves = [cell(mini_release, root, backbone={"layers": 1, "width": 10, "heads": 1}, encode_precision="float16")] * 3
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(need - 2 * passages * 20))
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=need - 2 * passages * 20))
     checks.refuse_small_disk(halves, workers=2)  # vectors of 16-bit arithmetic are stored in 16 bits
     assert not root.exists()
 

@@ -7,8 +7,7 @@ import torch
 from sentence_transformers import CrossEncoder
 from tiny_checkpoints import texts, tiny
 
-from baselines.training import grouping, losses
-from eval_kit.models import lengths
+from baselines.training import grouping
 from eval_kit.models.sparse import greatest_first
 
 TEXTS = texts(50, 3)
@@ -58,27 +57,6 @@ def test_only_the_vectors_are_returned() -> None:
         assert set(model(model.preprocess(TEXTS[:3]))) == {"sentence_embedding"}
 
 
-def test_a_step_does_not_wait_for_the_lengths_that_the_loader_knows(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sentence_transformers import SentenceTransformer
-
-    model = SentenceTransformer(str(tiny("dense")), device="cpu").train()
-    grouping.by_length(model)
-    features = dict(model.preprocess(TEXTS, task="document"))
-    expected = model(dict(features))["sentence_embedding"].shape
-    features["lengths"] = lengths.of(features["attention_mask"])
-    assert features["lengths"].to("meta") is features["lengths"]
-    halves = [features["lengths"][:25], features["lengths"][25:]]
-    assert isinstance(features.setdefault("lengths", torch.cat(halves)), lengths.Lengths)
-
-    class OnGpu(torch.Tensor):
-        def sum(self, *where: Any, **how: Any) -> torch.Tensor:
-            assert self.is_floating_point(), "the lengths are asked of the GPU"
-            return super().sum(*where, **how)
-
-    features["attention_mask"] = features["attention_mask"].as_subclass(OnGpu)
-    assert model(features)["sentence_embedding"].shape == expected
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_greatest_logit_first_gives_the_same_weights_bit_for_bit(dtype: torch.dtype) -> None:
     from sentence_transformers.sparse_encoder.modules import SpladePooling
@@ -99,28 +77,3 @@ def test_the_greatest_logit_first_gives_the_same_weights_bit_for_bit(dtype: torc
         assert torch.equal(results[0][0], results[1][0])
         if training and dtype == torch.float32:
             assert torch.equal(results[0][1], results[1][1])
-
-
-@pytest.mark.parametrize("replayed", [True, False])
-def test_dropout_draws_the_same_in_both_passes_of_a_batch_in_parts(
-    replayed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """GradCache embeds each text twice; if the second draws were others, the gradients would be of another model."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.base.losses import gradcache
-    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
-
-    model = SentenceTransformer(str(tiny("dense")), device="cpu").train()
-    for module in model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.5
-    seen: list[torch.Tensor] = []
-    model.register_forward_hook(lambda _, inputs, output: seen.append(output["sentence_embedding"].detach()))
-    if not replayed:
-        monkeypatch.setattr(gradcache.RandContext, "__enter__", lambda self: None)
-        monkeypatch.setattr(gradcache.RandContext, "__exit__", lambda self, *_: None)
-    loss = losses.cached(MultipleNegativesRankingLoss(model), 4)
-    columns = [dict(model.preprocess(part)) for part in (TEXTS[:8], TEXTS[8:16])]
-    loss(columns, None).backward()
-    assert len(seen) == 8
-    assert all(map(torch.equal, seen[:4], seen[4:])) == replayed

@@ -20,6 +20,7 @@ from transformers import TrainerCallback
 from transformers.models.bert.modeling_bert import BertEmbeddings
 
 from baselines import systems
+from baselines.cells.cell import Cell
 from baselines.training import trainer
 from baselines.training.trainer import last_checkpoint
 from eval_kit.errors import UserError
@@ -34,9 +35,10 @@ from pathlib import Path
 from baselines import systems
 from eval_kit.errors import UserError
 from eval_kit.release import open_release
-from tests.baselines.tiny_cells import tiny_cell, tiny_options
+from tests.baselines.tiny_cells import tiny_cell
 
-release, faults = open_release(sys.argv[1]), json.loads(sys.argv[2])
+folder, root, options, faults = sys.argv[1:]
+faults = json.loads(faults)
 
 
 def progress(at):
@@ -46,28 +48,24 @@ def progress(at):
         resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, resource.RLIM_INFINITY))
 
 
+cell = tiny_cell("biencoder", open_release(folder), Path(root), **json.loads(options))
 try:
-    for system, root, options in json.loads(sys.argv[3]):
-        print(json.dumps(systems.system(system).train(tiny_cell(system, release, Path(root), **options), progress)))
+    print(json.dumps(systems.system("biencoder").train(cell, progress)))
 except UserError as error:
     sys.exit(str(error))
 """
 TIMES = ("seconds", "samples_per_second")
-TRAININGS: list[tuple[str, dict[str, Any]]] = [
-    ("splade", {"steps": 16, "checkpoint_every": 5}),
-    (
-        "biencoder",
-        {"steps": 16, "checkpoint_every": 5, "evaluate_every": 5, "patience": 9, "mine_every": 5, "mine_depth": 20},
-    ),
-]
 
 
-def train(release: Release, *trainings: tuple[str, Path, Any], **faults: int) -> subprocess.CompletedProcess[str]:
-    """Train in a process of its own, one after the other; a fault comes at the step that it names."""
-    jobs = [(system, str(root), options) for system, root, options in trainings]
-    arguments = ["-c", TRAIN, str(release.folder), json.dumps(faults), json.dumps(jobs)]
+def train(cell: Cell, options: dict[str, Any], **faults: int) -> subprocess.CompletedProcess[str]:
+    """Train the bi-encoder in a process of its own; a fault comes at the step that it names."""
+    arguments = [str(cell.release.folder), str(cell.root), json.dumps(options), json.dumps(faults)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-    return clients.run(arguments, environment, ROOT, neural=True)
+    return clients.run(["-c", TRAIN, *arguments], environment, ROOT, neural=True)
+
+
+def untimed(facts: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if name not in TIMES}
 
 
 def weights(folder: Path) -> dict[str, bytes]:
@@ -76,33 +74,31 @@ def weights(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 def test_a_killed_training_ends_with_the_model_of_one_that_was_not(trainable_release: Release, tmp_path: Path) -> None:
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    for system, options in TRAININGS:
-        ended = train(trainable_release, (system, killed, options), kill=12)
-        cell = tiny_cell(system, trainable_release, killed, **options)
-        assert ended.returncode == -signal.SIGKILL, ended.stderr
-        assert not cell.model.exists()
-        checkpoints = cell.folder / "training" / "checkpoints"
-        assert last_checkpoint(checkpoints) == str(checkpoints / "checkpoint-10")
-    jobs = [(system, root, options) for system, options in TRAININGS for root in (whole, killed)]
-    ended = train(trainable_release, *jobs)
-    assert ended.returncode == 0, ended.stderr
-    for system, options in TRAININGS:
-        expected, resumed = (tiny_cell(system, trainable_release, root, **options).model for root in (whole, killed))
-        assert weights(resumed) == weights(expected) != {}
-    told = [json.loads(line) for line in ended.stdout.splitlines()]
-    for facts in told:
-        for name in TIMES:
-            del facts[name]
-    assert told[0] == told[1]
-    assert told[2] == told[3]
+    """All that a checkpoint keeps: the best step by validation, and mined negatives."""
+    options = {"steps": 16, "checkpoint_every": 5, "evaluate_every": 5, "patience": 9}
+    options |= {"mine_every": 5, "mine_depth": 20}
+    whole, killed = (
+        tiny_cell("biencoder", trainable_release, tmp_path / name, **options) for name in ("whole", "killed")
+    )
+    ended = train(killed, options, kill=12)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert not killed.model.exists()
+    checkpoints = killed.folder / "training" / "checkpoints"
+    assert last_checkpoint(checkpoints) == str(checkpoints / "checkpoint-10")
+    facts = []
+    for cell in (whole, killed):
+        ended = train(cell, options)
+        assert ended.returncode == 0, ended.stderr
+        facts.append(untimed(json.loads(ended.stdout)))
+    assert weights(killed.model) == weights(whole.model) != {}
+    assert facts[0] == facts[1]
 
 
 @pytest.mark.slow
 def test_a_full_disk_is_one_sentence_and_leaves_no_model(trainable_release: Release, tmp_path: Path) -> None:
     options = {"steps": 8, "checkpoint_every": 4}
     cell = tiny_cell("biencoder", trainable_release, tmp_path, **options)
-    ended = train(trainable_release, ("biencoder", tmp_path, options), fill=3)
+    ended = train(cell, options, fill=3)
     assert ended.returncode == 1
     assert ended.stderr.splitlines()[-1].startswith(f"{cell.folder / 'training'}: cannot be written: ")
     assert "Traceback" not in ended.stderr
@@ -127,10 +123,7 @@ def test_a_training_that_ended_is_not_done_further(
     with monkeypatch.context() as patched, pytest.raises(UserError, match="No space left"):
         patched.setattr(trainer, "_keep", full)
         systems.system("biencoder").train(cut)
-    facts = systems.system("biencoder").train(cut)
-    assert {name: facts[name] for name in facts if name not in TIMES} == {
-        name: expected[name] for name in expected if name not in TIMES
-    }
+    assert untimed(systems.system("biencoder").train(cut)) == untimed(expected)
     assert weights(cut.model) == weights(whole.model) != {}
 
 
@@ -154,16 +147,12 @@ def test_a_checkpoint_that_was_not_finished_is_passed_over(tmp_path: Path) -> No
 @contextmanager
 def memory(most: int, until: Callable[[], bool] = lambda: True) -> Iterator[None]:
     """A GPU whose memory holds the activations of ``most`` texts while a model trains, as long as ``until`` says."""
-
-    def check(module: torch.nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
-        texts = named.get("input_ids", inputs[0] if inputs else None)
-        if isinstance(module, BertEmbeddings) and torch.is_grad_enabled() and len(texts) > most and until():
-            raise torch.OutOfMemoryError("CUDA out of memory")
-
     forward = BertEmbeddings.forward
 
     def limited(module: Any, *inputs: Any, **named: Any) -> Any:
-        check(module, inputs, named)
+        texts = named.get("input_ids", inputs[0] if inputs else None)
+        if torch.is_grad_enabled() and len(texts) > most and until():
+            raise torch.OutOfMemoryError("CUDA out of memory")
         return forward(module, *inputs, **named)
 
     with patch.object(BertEmbeddings, "forward", limited):
