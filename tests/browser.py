@@ -120,11 +120,6 @@ class Page:
         )
         return found
 
-    def screenshot(self, path: Path, whole: bool = True) -> None:
-        """A picture of the window, or of the whole page."""
-        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(shot["data"]))
-
     def pdf(self) -> bytes:
         """The page as it prints."""
         return base64.b64decode(self.call("Page.printToPDF", printBackground=True)["data"])

@@ -6,7 +6,6 @@ import httpx2
 import huggingface_hub
 import pytest
 from huggingface_hub.errors import OfflineModeIsEnabled
-from tiny_checkpoints import tiny
 
 from baselines import config, generation
 from eval_kit import models
@@ -14,6 +13,7 @@ from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
 from eval_kit.models import checkpoints, sparta
 from eval_kit.release import reference
+from tests.tiny_checkpoints import tiny
 
 COMMIT = "a" * 40
 ENTRIES = list(checkpoints.load().values())
