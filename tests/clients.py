@@ -55,14 +55,26 @@ class Running:
     """A fork that does what ``python`` does with ``-m MODULE ...`` or ``-c CODE ...``, and may be killed."""
 
     def __init__(
-        self, arguments: Sequence[str], environment: Mapping[str, str], folder: Path | None = None, neural: bool = False
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        folder: Path | None = None,
+        neural: bool = False,
+        descriptors: Sequence[int] = (),
     ) -> None:
+        """Its output and error are kept, or go to the descriptors."""
         self.arguments = list(map(str, arguments))
         self._done: Done | None = None
-        self._outputs = [tempfile.TemporaryFile("w+") for _ in range(2)]  # noqa: SIM115
+        self._outputs = [] if descriptors else [tempfile.TemporaryFile("w+") for _ in range(2)]  # noqa: SIM115
         self._connection = _connected(NEURAL if neural else LIGHT)
-        descriptors = [file.fileno() for file in self._outputs]
-        self.pid = _begun(self._connection, self.arguments, environment, folder or Path.cwd(), descriptors)
+        request = json.dumps([self.arguments, dict(environment), str(folder or Path.cwd())]).encode()
+        descriptors = descriptors or [file.fileno() for file in self._outputs]
+        socket.send_fds(self._connection, [len(request).to_bytes(4)], descriptors)
+        self._connection.sendall(request)
+        self.pid = int.from_bytes(self._connection.recv(4))
+
+    def status(self) -> int:
+        return int.from_bytes(self._connection.recv(4), signed=True)
 
     def ended(self) -> bool:
         return bool(select.select([self._connection], [], [], 0)[0])
@@ -75,7 +87,7 @@ class Running:
     def wait(self) -> Done:
         if self._done is None:
             with self._outputs[0] as out, self._outputs[1] as error, self._connection:
-                status = int.from_bytes(self._connection.recv(4), signed=True)
+                status = self.status()
                 out.seek(0)
                 error.seek(0)
                 self._done = subprocess.CompletedProcess(self.arguments, status, out.read(), error.read())
@@ -95,25 +107,11 @@ def in_a_shell(folder: Path) -> dict[str, str]:
 
 def _stand_in(arguments: list[str]) -> int:
     """The exit status of a fork that has this process's output, error and environment."""
-    connection = _connected(NEURAL if tuple(arguments[1:3]) in NEURAL_COMMANDS else LIGHT)
-    connection.settimeout(None)
-    _begun(connection, arguments, os.environ, Path.cwd(), [1, 2])
-    status = int.from_bytes(connection.recv(4), signed=True)
+    neural = tuple(arguments[1:3]) in NEURAL_COMMANDS
+    process = Running(arguments, os.environ, neural=neural, descriptors=[1, 2])
+    process._connection.settimeout(None)
+    status = process.status()
     return status if status >= 0 else 128 - status
-
-
-def _begun(
-    connection: socket.socket,
-    arguments: list[str],
-    environment: Mapping[str, str],
-    folder: Path,
-    descriptors: list[int],
-) -> int:
-    """The id of the process that the server behind the connection begins."""
-    request = json.dumps([arguments, dict(environment), str(folder)]).encode()
-    socket.send_fds(connection, [len(request).to_bytes(4)], descriptors)
-    connection.sendall(request)
-    return int.from_bytes(connection.recv(4))
 
 
 def _servers() -> Path:
