@@ -33,7 +33,7 @@ LIGHT = (
 NEURAL = (*LIGHT, "baselines.cli", "sentence_transformers", "sentence_transformers.sparse_encoder")
 NEURAL_COMMANDS = (("baselines", "grid"), ("baselines", "search"), ("eval_kit", "run"))
 READS_ITS_ENVIRONMENT = ("huggingface_hub", "hf_xet", "tqdm", "datasets")
-TIMEOUT = 300
+TIMEOUT = 580
 IDLE = 120
 """Seconds without a client after which the tests have ended."""
 
