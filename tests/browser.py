@@ -20,17 +20,9 @@ from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-    "--disable-dev-shm-usage",
-    "--remote-debugging-pipe",
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-sync", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--hide-scrollbars"),
+    *("--disable-dev-shm-usage", "--remote-debugging-pipe"),
 )
 KEYS = {"Enter": (13, "\r"), " ": (32, " "), "Tab": (9, ""), "ArrowRight": (39, ""), "ArrowDown": (40, "")}
 SECONDS = 60.0
@@ -119,11 +111,6 @@ class Page:
             ".filter((one) => one.checkVisibility()).map((one) => one.innerText.trim())"
         )
         return found
-
-    def screenshot(self, path: Path, whole: bool = True) -> None:
-        """A picture of the window, or of the whole page."""
-        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(shot["data"]))
 
     def pdf(self) -> bytes:
         """The page as it prints."""

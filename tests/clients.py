@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -30,8 +31,9 @@ LIGHT = (
     *("builder.cli", "builder.publish", "builder.card", "builder.verify", "builder.reports"),
 )
 NEURAL = (*LIGHT, "baselines.cli", "sentence_transformers", "sentence_transformers.sparse_encoder")
+NEURAL_COMMANDS = (("baselines", "grid"), ("baselines", "search"), ("eval_kit", "run"))
 READS_ITS_ENVIRONMENT = ("huggingface_hub", "hf_xet", "tqdm", "datasets")
-TIMEOUT = 300
+TIMEOUT = 580
 IDLE = 120
 """Seconds without a client after which the tests have ended."""
 
@@ -53,16 +55,26 @@ class Running:
     """A fork that does what ``python`` does with ``-m MODULE ...`` or ``-c CODE ...``, and may be killed."""
 
     def __init__(
-        self, arguments: Sequence[str], environment: Mapping[str, str], folder: Path | None = None, neural: bool = False
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        folder: Path | None = None,
+        neural: bool = False,
+        descriptors: Sequence[int] = (),
     ) -> None:
+        """Its output and error are kept, or go to the descriptors."""
         self.arguments = list(map(str, arguments))
         self._done: Done | None = None
-        self._outputs = [tempfile.TemporaryFile("w+") for _ in range(2)]  # noqa: SIM115
+        self._outputs = [] if descriptors else [tempfile.TemporaryFile("w+") for _ in range(2)]  # noqa: SIM115
         self._connection = _connected(NEURAL if neural else LIGHT)
         request = json.dumps([self.arguments, dict(environment), str(folder or Path.cwd())]).encode()
-        socket.send_fds(self._connection, [len(request).to_bytes(4)], [file.fileno() for file in self._outputs])
+        descriptors = descriptors or [file.fileno() for file in self._outputs]
+        socket.send_fds(self._connection, [len(request).to_bytes(4)], descriptors)
         self._connection.sendall(request)
         self.pid = int.from_bytes(self._connection.recv(4))
+
+    def status(self) -> int:
+        return int.from_bytes(self._connection.recv(4), signed=True)
 
     def ended(self) -> bool:
         return bool(select.select([self._connection], [], [], 0)[0])
@@ -75,16 +87,42 @@ class Running:
     def wait(self) -> Done:
         if self._done is None:
             with self._outputs[0] as out, self._outputs[1] as error, self._connection:
-                status = int.from_bytes(self._connection.recv(4), signed=True)
+                status = self.status()
                 out.seek(0)
                 error.seek(0)
                 self._done = subprocess.CompletedProcess(self.arguments, status, out.read(), error.read())
         return self._done
 
 
+def in_a_shell(folder: Path) -> dict[str, str]:
+    """The environment of a shell whose commands ``python`` and ``eval_kit`` are forks; its scripts are in a folder."""
+    for modules in (LIGHT, NEURAL):
+        _connected(modules).close()
+    folder.mkdir()
+    for name, first in {"python": "", "eval_kit": "-m eval_kit"}.items():
+        (folder / name).write_text(f'#!/bin/sh\nexec {sys.executable} -E {__file__} {first} "$@"\n')
+        (folder / name).chmod(0o755)
+    return {"PATH": f"{folder}:{Path(sys.executable).parent}:{os.environ['PATH']}", "CLIENTS": str(_servers())}
+
+
+def _stand_in(arguments: list[str]) -> int:
+    """The exit status of a fork that has this process's output, error and environment."""
+    neural = tuple(arguments[1:3]) in NEURAL_COMMANDS
+    process = Running(arguments, os.environ, neural=neural, descriptors=[1, 2])
+    process._connection.settimeout(None)
+    status = process.status()
+    return status if status >= 0 else 128 - status
+
+
+def _servers() -> Path:
+    """The folder of the servers' addresses, which all workers of pytest share."""
+    name = f"clients-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}"
+    return Path(os.environ.get("CLIENTS") or Path(tempfile.gettempdir(), name))
+
+
 def _connected(modules: Sequence[str]) -> socket.socket:
-    """A connection to the server that has imported ``modules``, which all workers of pytest share."""
-    folder = Path(tempfile.gettempdir(), f"clients-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}")
+    """A connection to the server that has imported ``modules``."""
+    folder = _servers()
     folder.mkdir(exist_ok=True)
     address = folder / hashlib.sha256(" ".join(modules).encode()).hexdigest()[:8]
     client = socket.socket(socket.AF_UNIX)
@@ -94,7 +132,7 @@ def _connected(modules: Sequence[str]) -> socket.socket:
             client.connect(str(address))
         except (FileNotFoundError, ConnectionRefusedError):
             address.unlink(missing_ok=True)
-            command = [sys.executable, __file__, str(address), *modules]
+            command = [sys.executable, __file__, "serve", str(address), *modules]
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
             assert process.stdout and process.stdout.readline() == b"listening\n"
             client.connect(str(address))
@@ -127,6 +165,8 @@ def _serve(address: str, modules: Sequence[str]) -> None:
             connection.close()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     length, files, _, _ = socket.recv_fds(connection, 4, 2)
+    if not files:
+        os._exit(0)  # who connected only made sure of the server
     with connection.makefile("rb") as stream:
         arguments, environment, folder = json.loads(stream.read(int.from_bytes(length)))
     if client := os.fork():
@@ -136,9 +176,13 @@ def _serve(address: str, modules: Sequence[str]) -> None:
     connection.close()
     for number, file in enumerate([os.open(os.devnull, os.O_RDONLY), *files]):
         os.dup2(file, number)
+    sys.stdout = os.fdopen(1, "w", encoding="utf-8")  # what the server had may have been a file where this is a pipe
+    sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace")
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
+    if "PYTHONWARNINGS" in os.environ:
+        warnings.simplefilter(os.environ["PYTHONWARNINGS"])  # type: ignore[arg-type]
     kind, what, *sys.argv[1:] = arguments
     try:
         if kind == "-m":
@@ -167,4 +211,7 @@ def _end(code: int | str | None) -> None:
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1], sys.argv[2:])
+    if sys.argv[1] == "serve":
+        _serve(sys.argv[2], sys.argv[3:])
+    else:
+        sys.exit(_stand_in(sys.argv[1:]))

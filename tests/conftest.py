@@ -16,8 +16,7 @@ from hypothesis import settings
 
 from eval_kit.release import Release, open_release
 
-LONGEST = ("test_shadow.py", "test_shadow_mini_batches.py", "test_pages.py", "test_publish.py")
-NEURAL = (("baselines", "grid"), ("baselines", "search"), ("eval_kit", "run"))
+LONGEST = ("test_shadow.py", "test_pages.py", "test_publish.py")
 READ_AT_THE_START = ("HF_", "LANG", "LC_", "PYTHON")
 ROOT = Path(__file__).parent.parent
 SHARED = Path(os.environ.get("MS_MARCO_SHIFT_SHARED", ROOT.parent / "shared"))
@@ -137,6 +136,6 @@ def command() -> Run:
         if any(name.startswith(READ_AT_THE_START) for name in environment):
             whole = [sys.executable, *line]
             return subprocess.run(whole, cwd=cwd, env=variables, capture_output=True, text=True, timeout=300)
-        return clients.run(line, variables, cwd, neural=arguments[:2] in NEURAL)
+        return clients.run(line, variables, cwd, neural=arguments[:2] in clients.NEURAL_COMMANDS)
 
     return run

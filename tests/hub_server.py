@@ -258,20 +258,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Tests read :attr:`Hub.requests`."""
 
-    def do_GET(self) -> None:
-        self._serve("GET")
-
-    def do_HEAD(self) -> None:
-        self._serve("GET")
-
-    def do_POST(self) -> None:
-        self._serve("POST")
-
-    def do_PUT(self) -> None:
-        self._serve("PUT")
-
-    def _serve(self, method: str) -> None:
-        hub = self.server.hub
+    def _serve(self) -> None:
+        hub, method = self.server.hub, self.command.replace("HEAD", "GET")
         path = urlsplit(self.path).path
         matches = ((step, pattern.fullmatch(path)) for step, wanted, pattern in ROUTES if wanted == method)
         step, found = next(((step, found) for step, found in matches if found), ("unknown", None))
@@ -292,8 +280,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             hub.stopped.wait(60)
             return self._drop()
         if isinstance(act, int):
-            codes = {404: "RepoNotFound"}
-            return self._send(RefusalError(act, codes.get(act, ""), f"fault {act}").answer)
+            return self._send(RefusalError(act, "RepoNotFound" if act == 404 else "", f"fault {act}").answer)
         if isinstance(act, tuple):
             return self._send(act)
         if callable(act):
@@ -309,6 +296,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if act == "lost":
             return self._drop()
         return self._send(answer)
+
+    do_GET = do_HEAD = do_POST = do_PUT = _serve  # noqa: N815
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding") == "chunked":
@@ -397,25 +386,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _info(self, id: str, body: bytes, rev: str = "main") -> Answer:
         commit = self._at(id, rev)
-        return (
-            200,
-            {
-                "_id": hashlib.sha1(id.encode()).hexdigest()[:24],
-                "id": id,
-                "author": id.split("/")[0],
-                "sha": commit.oid,
-                "lastModified": EPOCH,
-                "createdAt": EPOCH,
-                "private": self._repository(id).private,
-                "gated": False,
-                "disabled": False,
-                "downloads": 0,
-                "likes": 0,
-                "tags": [],
-                "siblings": [{"rfilename": path} for path in sorted(commit.tree)],
-            },
-            {},
-        )
+        files = [{"rfilename": path} for path in sorted(commit.tree)]
+        facts = {"id": id, "author": id.split("/")[0], "sha": commit.oid, "private": self._repository(id).private}
+        dates = {"lastModified": EPOCH, "createdAt": EPOCH}
+        none = {"gated": False, "disabled": False, "downloads": 0, "likes": 0, "tags": []}
+        return 200, facts | dates | none | {"siblings": files}, {}
 
     def _refs(self, id: str, body: bytes) -> Answer:
         repository = self._repository(id)
@@ -464,18 +439,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return entry
 
     def _preupload(self, id: str, rev: str, body: bytes) -> Answer:
-        tree = self._at(id, rev).tree
-        files = [
-            {
-                "path": one["path"],
-                "uploadMode": "lfs"
-                if one["path"].endswith((".parquet", ".png")) or one["size"] > 10_000_000
-                else "regular",
-                "shouldIgnore": False,
-                "oid": tree[one["path"]].etag if one["path"] in tree else None,
-            }
-            for one in json.loads(body)["files"]
-        ]
+        tree, files = self._at(id, rev).tree, []
+        for file in json.loads(body)["files"]:
+            path, oid = file["path"], tree[file["path"]].etag if file["path"] in tree else None
+            large = path.endswith((".parquet", ".png")) or file["size"] > 10_000_000
+            mode = "lfs" if large else "regular"
+            files.append({"path": path, "uploadMode": mode, "shouldIgnore": False, "oid": oid})
         return 200, {"files": files}, {}
 
     def _lfs_batch(self, id: str, body: bytes) -> Answer:

@@ -1,5 +1,7 @@
 """SIGKILL at random moments, three processes at once, full disks: what is left is whole, or what was there before.
 
+Searches, trainings and grids have tests of their own, which kill them where it matters.
+
 A handful of kills by default, one a command; for more: ``KILLS=50 make test-slow T=tests/test_kills.py``.
 """
 
@@ -14,10 +16,8 @@ from pathlib import Path
 
 import clients
 import pytest
-from tiny_checkpoints import tiny
 
 from eval_kit.release import open_release
-from tests.baselines.grids import small_release
 
 pytestmark = pytest.mark.slow
 
@@ -40,25 +40,6 @@ COMMANDS = {
         "page": "eval_kit protocol s.wh.wha.trec s.wh.how.trec s.wh.who.trec --release release --page out/page.html",
         "leaderboard": "eval_kit leaderboard board --release release --page out/board.html",
     }.items()
-}
-RESUMED = {
-    "run": "eval_kit run model --release release --test-set dl19 --out out",
-    "grid": "baselines grid run --config two.json --release trainable --shift length --out out",
-}
-"""They keep what was finished before a kill: it is the runs that have to be the same."""
-CONFIG = {
-    "description": "Two systems that train in seconds.",
-    "neural": {"negatives": 1, "checkpoint_every": 5, "query_length": 16, "passage_length": 24, "depth": 20},
-    "systems": {
-        "bm25": {"depth": 20},
-        "biencoder": {
-            "backbone": {"layers": 1, "width": 32, "heads": 2},
-            "steps": 30,
-            "batch_size": 4,
-            "learning_rate": 1e-3,
-            "warmup": 0.1,
-        },
-    },
 }
 KILLS = int(os.environ.get("KILLS", len(COMMANDS)))
 
@@ -85,26 +66,11 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
             text += f"{query} Q0 {judged[query]} 1 {score} t\n{query} Q0 unjudged 2 0.5 t\n"
         (folder / run).write_text(text)
         shutil.copy(folder / run, submission)
-    document = {
-        "system": "s",
-        "team": "t",
-        "architecture": "dense",
-        "training_data": ["x"],
-        "licence": "MIT",
-        "release": {"version": release.version, "digest": release.digest},
-        "runs": [{"file": run} for run in runs],
-    }
+    document = {"system": "s", "team": "t", "architecture": "dense", "training_data": ["x"], "licence": "MIT"}
+    of_release = {"release": {"version": release.version, "digest": release.digest}}
+    document |= of_release | {"runs": [{"file": run} for run in runs]}
     (submission / "submission.json").write_text(json.dumps(document))
     return folder
-
-
-@pytest.fixture(scope="module")
-def trainable(prepared: Path) -> Path:
-    """The same folder, with a model, and what a grid of two systems reads."""
-    small_release(prepared / "trainable")
-    (prepared / "two.json").write_text(json.dumps(CONFIG))
-    shutil.copytree(tiny("dense"), prepared / "model")
-    return prepared
 
 
 @pytest.fixture(scope="module")
@@ -158,26 +124,7 @@ def test_what_was_killed_and_run_again_has_the_bytes_of_what_was_not(
     assert [path for path in expected if found[path] != expected[path]] == []
 
 
-@pytest.mark.parametrize("name", RESUMED)
-def test_what_was_killed_three_times_ends_with_the_runs_of_what_was_not(name: str, trainable: Path, tmp_path: Path):
-    command = RESUMED[name].split()
-    begun = time.monotonic()
-    finish(command, shutil.copytree(trainable, tmp_path / "whole"))
-    seconds = time.monotonic() - begun
-    shutil.copytree(trainable, tmp_path / "killed")
-    killed = 0
-    for number in range(3 * KILLS // len(COMMANDS)):
-        process = begin(command, tmp_path / "killed")
-        time.sleep(random.Random(number).uniform(0.1, 0.5) * seconds)
-        killed += process.kill().returncode != 0
-    finish(command, tmp_path / "killed")
-    assert killed
-    runs = {run.name: run.read_bytes() for run in (tmp_path / "whole" / "out").rglob("*.trec")}
-    assert {run.name: run.read_bytes() for run in (tmp_path / "killed" / "out").rglob("*.trec")} == runs
-    assert len(runs) >= 2
-
-
-@pytest.mark.parametrize("name", ["build", "negatives", "export"])
+@pytest.mark.parametrize("name", ["negatives", "export"])
 def test_three_at_once_end_with_the_bytes_of_one(name: str, prepared: Path, undisturbed: Undisturbed, tmp_path: Path):
     folder = shutil.copytree(prepared, tmp_path / "shared")
     for process in [begin(COMMANDS[name], folder) for _ in range(3)]:

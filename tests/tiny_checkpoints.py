@@ -14,6 +14,7 @@ GREEK = (
 )
 WORDS = GREEK.split()
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+SIZES = {"intermediate_size": 64, "num_attention_heads": 2, "max_position_embeddings": 128}
 _FOLDER = tempfile.TemporaryDirectory(prefix="tiny-checkpoints-")
 
 
@@ -47,23 +48,10 @@ def tiny(name: str) -> Path:
     vocabulary = [*SPECIAL, *WORDS, "[", "]", "d", "q"]
     _save_tokenizer(vocabulary, folder)
     set_seed(13)
-    config = BertConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        max_position_embeddings=128,
-        initializer_range=0.3,
-        num_labels=1 if name == "one-class" else 3,
-    )
-    kinds = {
-        "bert": BertModel,
-        "masked": BertForMaskedLM,
-        "one-class": BertForSequenceClassification,
-        "classes": BertForSequenceClassification,
-    }
-    kinds[name](config).save_pretrained(folder)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, **SIZES, "vocab_size": len(vocabulary)}
+    config = BertConfig(**sizes, initializer_range=0.3, num_labels=1 if name == "one-class" else 3)
+    kinds = {"bert": BertModel, "masked": BertForMaskedLM}
+    kinds.get(name, BertForSequenceClassification)(config).save_pretrained(folder)
     return folder
 
 
@@ -83,15 +71,7 @@ def bag_of_word_pieces(texts: Iterable[str], folder: Path) -> Path:
     bare = folder / "bare"
     _save_tokenizer(vocabulary, bare)
     set_seed(13)
-    config = BertConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=256,
-        intermediate_size=64,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        max_position_embeddings=128,
-    )
-    model = BertModel(config)
+    model = BertModel(BertConfig(vocab_size=len(vocabulary), hidden_size=256, num_hidden_layers=1, **SIZES))
     with torch.no_grad():
         model.embeddings.position_embeddings.weight.zero_()
         model.embeddings.token_type_embeddings.weight.zero_()

@@ -10,10 +10,10 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import clients
 import hub_server
 import pytest
 from typer.main import get_command
@@ -64,12 +64,8 @@ def _table_after(lines: list[str]) -> list[str]:
 def outputs(listed: list[Command], folder: Path) -> list[tuple[list[str], int]]:
     """What each command prints, and its exit status, when one shell runs them in the folder."""
     marks = [f"{command.text}\necho; echo '=== {command.line}' $?" for command in listed]
-    environment = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
-        "COLUMNS": "118",
-        "PYTHONWARNINGS": "ignore",
-    }
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "118", "PYTHONWARNINGS": "ignore"}
+    environment |= clients.in_a_shell(folder.parent / "bin")
     shell = subprocess.run(
         ["bash", "-c", "\n".join(marks)],
         cwd=folder,
@@ -109,40 +105,65 @@ class Folder:
         self.shared: Path = request.getfixturevalue("shared")
         link(self.shared, folder.parent / "shared")
 
-    def published(self, name: str = "ms-marco-shift") -> None:
-        release: Release = self.request.getfixturevalue("published_release")
-        link(release.folder, self.folder / name)
+    def set(self, name: str, value: object) -> None:
+        patch: pytest.MonkeyPatch = self.request.getfixturevalue("monkeypatch")
+        patch.setenv(name, str(value))
 
-    def real_runs(self) -> None:
-        for run in sorted((self.shared / "real-slice" / "runs").glob("*.dl19.trec")):
-            link(run, self.folder / "runs" / run.name)
+    def published(self) -> None:
+        release: Release = self.request.getfixturevalue("published_release")
+        link(release.folder, self.folder / "ms-marco-shift")
+
+    def copy_of_published(self) -> None:
+        release: Release = self.request.getfixturevalue("published_release")
+        shutil.copytree(release.folder, self.folder / "ms-marco-shift")
 
     def mini(self) -> None:
         """A copy of the mini release of 1,500 queries, as some pages add to it."""
         release: Release = self.request.getfixturevalue("mini_release")
         shutil.copytree(release.folder, self.folder / "mini")
 
-    def tutorial_runs(self, mini: bool = False) -> None:
-        """The runs that the tutorial's notebook writes on the full-size mini, and with ``mini`` that release."""
+    def real_runs(self) -> None:
+        for run in (self.shared / "real-slice" / "runs").glob("*.dl19.trec"):
+            link(run, self.folder / "runs" / run.name)
+
+    def damaged_runs(self) -> None:
+        lines = (self.folder / "runs" / "bm25.dl19.trec").read_text().splitlines()
+        broken = [*lines[:3], re.sub(r"\S+( \S+)$", r"high\1", lines[3]), *lines[4:]]
+        (self.folder / "broken.trec").write_text("\n".join(broken) + "\n")
+        queries = list(dict.fromkeys(line.split()[0] for line in lines))[:30]
+        cut = [line for line in lines if line.split()[0] in queries]
+        (self.folder / "cut.trec").write_text("\n".join(cut) + "\n")
+
+    def tutorial_runs(self) -> None:
+        """The runs that the tutorial's notebook writes on the full-size mini."""
         trained: Path = self.request.getfixturevalue("tutorial")
         for path in trained.glob("mine.topic.*.trec"):
             link(path, self.folder / path.name)
-        if mini:
-            link(trained / "mini", self.folder / "mini")
+
+    def tutorial_release(self) -> None:
+        link(self.request.getfixturevalue("tutorial") / "mini", self.folder / "mini")
+
+    def collection(self) -> None:
+        link(self.shared / "real-slice" / "collection.tsv", self.folder / "collection.tsv")
+
+    def dl_hard_runs(self) -> None:
+        for run in (self.shared / "upstream/grill-lab/DL-Hard/dataset/baselines/passage").glob("*.run"):
+            link(run, self.folder / run.name)
+
+    def upstream(self) -> None:
+        link(self.shared / "upstream", self.folder / "upstream")
 
     def hub(self) -> None:
         """A local Hub, for a user who may write to it."""
         hub = hub_server.Hub()
         self.request.addfinalizer(hub.stop)
-        patch: pytest.MonkeyPatch = self.request.getfixturevalue("monkeypatch")
-        home = str(self.folder.parent / "hub")
-        for name, value in {"ENDPOINT": hub.url, "TOKEN": hub_server.TOKEN, "HOME": home}.items():
-            patch.setenv(f"HF_{name}", value)
+        self.set("HF_ENDPOINT", hub.url)
+        self.set("HF_TOKEN", hub_server.TOKEN)
+        self.set("HF_HOME", self.folder.parent / "hub")
 
     def without_ir_datasets(self) -> None:
         """An ir_datasets that has nothing, instead of the tests' own, which cannot have anything."""
-        patch: pytest.MonkeyPatch = self.request.getfixturevalue("monkeypatch")
-        patch.setenv("IR_DATASETS_HOME", str(self.folder.parent / "ir_datasets"))
+        self.set("IR_DATASETS_HOME", self.folder.parent / "ir_datasets")
 
 
 @pytest.fixture(scope="session")
@@ -161,82 +182,21 @@ def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def readme(folder: Folder) -> None:
-    folder.published()
-    folder.real_runs()
-    folder.tutorial_runs()
-
-
-def protocol(folder: Folder) -> None:
-    folder.tutorial_runs(mini=True)
-
-
-def published(folder: Folder) -> None:
-    folder.published()
-    folder.without_ir_datasets()
-
-
-def audit(folder: Folder) -> None:
-    release: Release = folder.request.getfixturevalue("published_release")
-    shutil.copytree(release.folder, folder.folder / "ms-marco-shift")
-
-
-def score(folder: Folder) -> None:
-    folder.published()
-    folder.real_runs()
-    lines = (folder.folder / "runs" / "bm25.dl19.trec").read_text().splitlines()
-    broken = [re.sub(r"\S+( \S+)$", r"high\1", line) if number == 4 else line for number, line in enumerate(lines, 1)]
-    (folder.folder / "broken.trec").write_text("\n".join(broken) + "\n")
-    queries = list(dict.fromkeys(line.split()[0] for line in lines))[:30]
-    cut = [line for line in lines if line.split()[0] in queries]
-    (folder.folder / "cut.trec").write_text("\n".join(cut) + "\n")
-
-
-def index(folder: Folder) -> None:
-    link(folder.shared / "upstream", folder.folder / "upstream")
-
-
-def collection(folder: Folder) -> None:
-    folder.published()
-    folder.mini()
-
-
-def nothing(folder: Folder) -> None:
-    """The page builds what it needs."""
-
-
-def load(folder: Folder) -> None:
-    folder.mini()
-
-
-def variations(folder: Folder) -> None:
-    folder.published()
-    folder.without_ir_datasets()
-    link(folder.shared / "real-slice" / "collection.tsv", folder.folder / "collection.tsv")
-    baselines = folder.shared / "upstream" / "grill-lab" / "DL-Hard" / "dataset" / "baselines" / "passage"
-    for run in baselines.glob("*.run"):
-        link(run, folder.folder / run.name)
-
-
-def publish(folder: Folder) -> None:
-    folder.hub()
-    link(folder.shared / "upstream", folder.folder / "upstream")
-
-
-PAGES: dict[str, Callable[[Folder], None]] = {
-    "README.md": readme,
-    "docs/audit.md": audit,
-    "docs/index.md": index,
-    "docs/integrations/ir-datasets.md": published,
-    "docs/integrations/sentence-transformers.md": nothing,
-    "docs/integrations/triplets.md": nothing,
-    "docs/load.md": load,
-    "docs/protocol.md": protocol,
-    "docs/tutorials/publish.md": publish,
-    "docs/tutorials/score.md": score,
-    "docs/tutorials/your-collection.md": collection,
-    "docs/variations.md": variations,
+PAGES = {
+    "README.md": "published real_runs tutorial_runs",
+    "docs/audit.md": "copy_of_published",
+    "docs/index.md": "upstream",
+    "docs/integrations/ir-datasets.md": "published without_ir_datasets",
+    "docs/integrations/sentence-transformers.md": "",
+    "docs/integrations/triplets.md": "",
+    "docs/load.md": "mini",
+    "docs/protocol.md": "tutorial_runs tutorial_release",
+    "docs/tutorials/publish.md": "hub upstream",
+    "docs/tutorials/score.md": "published real_runs damaged_runs",
+    "docs/tutorials/your-collection.md": "published mini",
+    "docs/variations.md": "published without_ir_datasets collection dl_hard_runs",
 }
+"""What a page's commands find in their folder; they build the rest."""
 
 
 MENTION = re.compile(r"(?:python -m )?\b(eval_kit|builder|baselines) ([a-z][a-z-]*(?: [a-z][a-z-]*)?)([^`|\n]*)")
@@ -269,7 +229,8 @@ def test_the_options_on_a_page_exist(page: str):
 def test_a_page_shows_what_its_commands_print(page: str, tmp_path: Path, request: pytest.FixtureRequest):
     (tmp_path / "work").mkdir()
     folder = Folder(tmp_path / "work", request)
-    PAGES[page](folder)
+    for what in PAGES[page].split():
+        getattr(folder, what)()
     listed = commands(page)
     assert listed, f"{page} has no command that can be run"
     wrong = [

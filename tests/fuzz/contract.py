@@ -2,16 +2,27 @@
 
 import contextlib
 import io
+import os
 import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+from eval_kit.cli import app
 from eval_kit.errors import MOST_SHOWN, reported
 
+LONG = "FUZZ_EXAMPLES" in os.environ
+fuzz = settings(
+    max_examples=int(os.environ.get("FUZZ_EXAMPLES", 8)),
+    derandomize=not LONG,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
 CONTROLS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
@@ -58,3 +69,26 @@ def keeps_the_contract(command: Callable[[], object], folder: Path, statuses: tu
 def names(folder: Path) -> set[tuple[str, int]]:
     """Every file below a folder, with its size."""
     return {(str(path), path.lstat().st_size) for path in folder.rglob("*")}
+
+
+def kit(folder: Path, *arguments: object, statuses: tuple[int, ...] = (0, 2)) -> Ended:
+    """A command of the evaluator that keeps the contract."""
+    return keeps_the_contract(partial(app, [str(argument) for argument in arguments]), folder, statuses)
+
+
+def scored(folder: Path, *options: str) -> Ended:
+    """The run is scored on the release."""
+    return kit(folder, "score", folder / "run.trec", "--release", folder / "release", *options)
+
+
+class Swapped:
+    """A file with other content while the block lasts."""
+
+    def __init__(self, path: Path, content: bytes) -> None:
+        self.path, self.content, self.before = path, content, path.read_bytes()
+
+    def __enter__(self) -> None:
+        self.path.write_bytes(self.content)
+
+    def __exit__(self, *_: object) -> None:
+        self.path.write_bytes(self.before)

@@ -7,6 +7,20 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+RUN = b"".join(
+    b"%d Q0 %d %d %f t\n" % (query, passage, 1, 1 / passage) for query in (1, 2, 10, 30) for passage in (7, 8)
+)
+GRID = {
+    "cell.json": {"digest": "0" * 64, "cell": {"system": "bm25", "shift": "length", "held_out": "short", "seed": 0}},
+    "state.json": {
+        "state": "training",
+        "attempts": 1,
+        "seconds": {"training": 1.5},
+        "facts": {"training": {"first_loss": 0.5, "last_loss": 0.25}, "indexing": {"bytes": 5}},
+        "progress": {"step": 1, "steps": 2, "loss": 0.5},
+        "reason": None,
+    },
+}
 TOKENS = [
     *(b"", b"\n", b"\r\n", b"\t", b" ", b"\0", b"\x1b[31m", b"\xff", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\xff\xfe"),
     *(b"nan", b"inf", b"1e400", b"-1", b"0x1", b"99999999999999999999", "١".encode(), "\u202e".encode(), b"=1+1"),

@@ -6,145 +6,26 @@
 import gzip
 import json
 import os
-import resource
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-import polars as pl
 import pytest
 import zstandard
-from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from eval_kit.cli import app
-from eval_kit.documents import Rule
 from eval_kit.files.beir import read_corpus
 from eval_kit.files.digests import file_sha256
-from eval_kit.protocols.scoring import score
-from eval_kit.release import open_release
 from eval_kit.stats import vectors
-from tests.fuzz.contract import keeps_the_contract
-from tests.fuzz.strange import documents, texts
+from tests.fuzz.contract import Swapped, fuzz, keeps_the_contract, kit, scored
+from tests.fuzz.strange import GRID, RUN, documents, texts
 from tests.manifests import release_digest
 
-releases = pytest.importorskip("builder.release", exc_type=ImportError)
 config = pytest.importorskip("baselines.config", exc_type=ImportError)
 baselines = pytest.importorskip("baselines.cli", exc_type=ImportError)
 
-LONG = "FUZZ_EXAMPLES" in os.environ
-MOST_MEMORY = 3 << 20
-"""KiB at the peak of the whole process, libraries and all."""
-fuzz = settings(
-    max_examples=int(os.environ.get("FUZZ_EXAMPLES", 8)),
-    derandomize=not LONG,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
 PACKINGS = {"plain": bytes, "gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress}
-RUN = b"".join(
-    b"%d Q0 %d %d %f t\n" % (query, passage, 1, 1 / passage) for query in (1, 2, 10, 30) for passage in (7, 8)
-)
-GRID = {
-    "cell.json": {"digest": "0" * 64, "cell": {"system": "bm25", "shift": "length", "held_out": "short", "seed": 0}},
-    "state.json": {
-        "state": "training",
-        "attempts": 1,
-        "seconds": {"training": 1.5},
-        "facts": {"training": {"first_loss": 0.5, "last_loss": 0.25}, "indexing": {"bytes": 5}},
-        "progress": {"step": 1, "steps": 2, "loss": 0.5},
-        "reason": None,
-    },
-}
 TABLES = ["data/length/test", "data/qrels/dev", "data/passages/passages"]
-
-
-def small_draft():
-    """Four queries in two clusters."""
-    clusters = pl.Series("cluster", ["short", "long", "short", "short"], dtype=pl.Enum(["short", "long"]))
-    queries = pl.DataFrame({"query_id": ["1", "2", "10", "30"], "text": ["a cat", "the naïve café", "é", "d"]})
-    frames = {
-        ("length", "test"): queries.with_columns(clusters),
-        ("qrels", "dev"): pl.DataFrame(
-            {"query-id": ["1", "2", "10", "30"], "corpus-id": ["7", "8", "7", "8"], "score": [1, 2, 1, 0]}
-        ),
-        ("passages", "passages"): pl.DataFrame({"passage_id": ["7", "8"], "text": ["seven", "eight"]}),
-    }
-    rule = Rule("made by hand", "tests/fuzz/test_contract.py")
-    return releases.Draft(
-        kind="mini",
-        version="1.0.0",
-        collection=None,
-        seed=0,
-        tables=[releases.Table(*key, frame, rule) for key, frame in frames.items()],
-        test_sets=[
-            releases.new_test_set(f"length.{name}", "length", "length", "test", "dev", ["RR@10"], ("cluster", [name]))
-            for name in ("short", "long")
-        ],
-    )
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    """A folder with a small release ``release``, a run ``run.trec`` that fits it, and all else that commands read."""
-    folder = tmp_path_factory.mktemp("fuzz") / "inside"
-    releases.write(small_draft(), folder / "release")
-    (folder / "run.trec").write_bytes(RUN)
-    opened = open_release(folder / "release")
-    board = folder / "board"
-    (board / "sub").mkdir(parents=True)
-    document = {
-        "system": "s",
-        "team": "t",
-        "architecture": "dense",
-        "training_data": ["MS MARCO train"],
-        "licence": "MIT",
-        "links": ["https://example.org"],
-        "release": {"version": opened.version, "digest": opened.digest},
-        "runs": [{"file": "run.trec"}],
-    }
-    (board / "sub" / "submission.json").write_text(json.dumps(document))
-    (board / "sub" / "run.trec").write_bytes(RUN)
-    beir = folder / "beir"
-    (beir / "qrels").mkdir(parents=True)
-    (beir / "corpus.jsonl").write_bytes(b'{"_id": "7", "title": "a", "text": "b"}\n{"_id": "8", "text": "c"}\n')
-    (beir / "queries.jsonl").write_bytes(b'{"_id": "1", "text": "a"}\n{"_id": "2", "text": "b"}\n')
-    (beir / "qrels" / "test.tsv").write_bytes(b"query-id\tcorpus-id\tscore\n1\t7\t1\n2\t8\t2\n")
-    (folder / "beir.trec").write_bytes(RUN)
-    np.save(folder / "vectors.npy", np.eye(4, 3, dtype=np.float32))
-    (folder / "vectors.ids.txt").write_text("1\n2\n10\n30\n")
-    pl.DataFrame({"query_id": ["1", "2"], "vector": [[1.0, 2.0], [0.5, 0.5]]}).write_parquet(folder / "v.parquet")
-    cell = folder / "grid" / "0000"
-    cell.mkdir(parents=True)
-    for name, content in GRID.items():
-        (cell / name).write_text(json.dumps(content))
-    scored = score([folder / "run.trec"], opened)
-    (folder / "scores.json").write_text(json.dumps(scored.as_json()))
-    (folder / "scores.tsv").write_text(scored.per_query().write_csv(separator="\t"))
-    return folder
-
-
-@pytest.fixture(autouse=True, scope="module")
-def bounded_memory():
-    yield
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < MOST_MEMORY
-
-
-class Swapped:
-    """A file with other content while the block lasts."""
-
-    def __init__(self, path: Path, content: bytes) -> None:
-        self.path, self.content, self.before = path, content, path.read_bytes()
-
-    def __enter__(self) -> None:
-        self.path.write_bytes(self.content)
-
-    def __exit__(self, *_: object) -> None:
-        self.path.write_bytes(self.before)
-
-
-def kit(folder: Path, *arguments: object, statuses: tuple[int, ...] = (0, 2)):
-    return keeps_the_contract(partial(app, [str(argument) for argument in arguments]), folder, statuses)
 
 
 @fuzz
@@ -156,7 +37,7 @@ def kit(folder: Path, *arguments: object, statuses: tuple[int, ...] = (0, 2)):
 @example(text=b"=1\x1b[31m Q0 \xe2\x80\xae 1 1.0 t\n", packing="plain")
 def test_runs(folder: Path, text: bytes, packing: str):
     with Swapped(folder / "run.trec", PACKINGS[packing](text)):
-        kit(folder, "score", folder / "run.trec", "--release", folder / "release", "--allow-missing")
+        scored(folder, "--allow-missing")
 
 
 @fuzz
@@ -165,7 +46,7 @@ def test_runs(folder: Path, text: bytes, packing: str):
 def test_damaged_packings(folder: Path, packing: str, place: int, value: bytes):
     packed = PACKINGS[packing](RUN)
     with Swapped(folder / "run.trec", packed[:place] + value + packed[place + len(value) :]):
-        kit(folder, "score", folder / "run.trec", "--release", folder / "release")
+        scored(folder)
 
 
 @fuzz
@@ -180,7 +61,7 @@ def test_manifests(folder: Path, data: st.DataObject, refit: bool):
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             pass
     with Swapped(path, text):
-        kit(folder, "score", folder / "run.trec", "--release", folder / "release")
+        scored(folder)
         kit(folder, "compare", "--check", folder / "board" / "sub", "--release", folder / "release")
 
 
@@ -193,7 +74,7 @@ def test_tables(folder: Path, data: st.DataObject, name: str):
         document = json.loads(manifest.read_bytes())
         next(table for table in document["tables"] if table["path"].startswith(name))["sha256"] = file_sha256(path)
         with Swapped(manifest, json.dumps(document).encode()):
-            kit(folder, "score", folder / "run.trec", "--release", folder / "release")
+            scored(folder)
 
 
 @fuzz

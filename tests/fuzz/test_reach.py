@@ -22,33 +22,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import eval_kit
+from builder import release as releases
 from builder.cli import app as builder
-from eval_kit.cli import app
 from eval_kit.errors import UserError
 from eval_kit.files.faults import RunError
-from eval_kit.release import open_release
 from eval_kit.runs.names import named
 from eval_kit.runs.reader import read_pieces
-from tests.fuzz.contract import keeps_the_contract
+from tests.fuzz.contract import Swapped, fuzz, keeps_the_contract, kit, scored
+from tests.fuzz.inside import small_draft
 from tests.fuzz.strange import TOKENS, VALUES, texts
-from tests.fuzz.test_contract import RUN, Swapped, folder, fuzz, releases, small_draft  # noqa: F401
 from tests.manifests import release_digest
 
 SECONDS = 60
 bounded = settings(fuzz, deadline=timedelta(seconds=SECONDS))
 LONG_RUN = b"".join(b"%d Q0 p%d 1 %.3f t\n" % (query, rank, 1 / rank) for query in range(20) for rank in range(1, 30))
-FILES = ["release/manifest.json", "release/data/length/test-00000-of-00001.parquet", "run.trec", "scores.json"]
-NEIGHBOURS = [".{}.old", ".{}.part", "{}.lock", "{}.old", ".{}.1.part", "{}.bak"]
+FILES = ["release/manifest.json", "release/data/length/test-00000-of-00001.parquet"]
 
 
-def run_builder(folder: Path, *arguments: object, statuses: tuple[int, ...] = (0, 1, 2)) -> Any:  # noqa: F811
+def run_builder(folder: Path, *arguments: object, statuses: tuple[int, ...] = (0, 1, 2)) -> Any:
     """A command of the builder that keeps the contract; ``verify`` and ``diff`` may also end with 1."""
     return keeps_the_contract(partial(builder, [str(argument) for argument in arguments]), folder, statuses)
 
 
 @bounded
 @given(text=texts(LONG_RUN), pieces=st.integers(1, 3_000))
-def test_a_file_of_many_pieces_is_the_file_of_one(folder: Path, text: bytes, pieces: int):  # noqa: F811
+def test_a_file_of_many_pieces_is_the_file_of_one(folder: Path, text: bytes, pieces: int):
     """The same lines or a refusal, wherever the borders of the pieces fall."""
 
     def lines(piece_bytes: int) -> list[tuple[Any, ...]] | None:
@@ -78,7 +76,7 @@ RUNS = st.one_of(
 
 @bounded
 @given(run=RUNS, frame=st.booleans(), name=st.sampled_from(["run", "", "a/b", "x" * 300, "\n", 1]))
-def test_runs_in_memory(folder: Path, run: Any, frame: bool, name: Any):  # noqa: F811
+def test_runs_in_memory(folder: Path, run: Any, frame: bool, name: Any):
     if frame and isinstance(run, dict) and "score" in run:
         with suppress(Exception):  # what polars itself refuses never reaches the kit
             run = pl.DataFrame(run, strict=False)
@@ -92,60 +90,8 @@ def test_runs_in_memory(folder: Path, run: Any, frame: bool, name: Any):  # noqa
             eval_kit.score(folder.parent / "written.trec", folder / "release", allow_missing=True)
 
 
-OUTPUTS = {"--json": [0, 1], "--page": [0, 1], "--per-query": [0]}
-
-
-@bounded
-@given(
-    option=st.sampled_from(sorted(OUTPUTS)),
-    target=st.sampled_from([*FILES, "release", ".", "beir/corpus.jsonl", "release/../run.trec", "link", "gone/x", ""]),
-)
-def test_no_output_replaces_an_input(folder: Path, option: str, target: str):  # noqa: F811
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    (folder / "link").symlink_to("run.trec")
-    try:
-        arguments = ["score", str(folder / "run.trec"), "--release", str(folder / "release")]
-        if target not in ("beir/corpus.jsonl", "scores.json"):  # no input of this command: it may be replaced
-            keeps_the_contract(partial(app, [*arguments, option, str(folder / target) if target else ""]), folder)
-    finally:
-        (folder / "link").unlink()
-    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-@bounded
-@given(
-    name=st.sampled_from(NEIGHBOURS),
-    kind=st.sampled_from(["file", "folder", "link"]),
-    command=st.sampled_from(["build", "export"]),
-)
-def test_what_lies_beside_an_output_stays(folder: Path, name: str, kind: str, command: str):  # noqa: F811
-    work = folder.parent / "beside"
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir()
-    neighbour = work / name.format("out")
-    if kind == "folder":
-        neighbour.mkdir()
-        (neighbour / "thesis.tex").write_text("years")
-    elif kind == "link":
-        neighbour.symlink_to(folder / "run.trec")
-    else:
-        neighbour.write_text("years")
-    lines = {
-        "build": ["build", "mini", "--queries", "300", "--out", work / "out"],
-        "export": ["export", folder / "release", "--format", "trec", "--out", work / "out"],
-    }
-    with suppress(SystemExit, UserError):
-        builder([str(part) for part in lines[command]], standalone_mode=False)
-    if kind == "folder":
-        assert (neighbour / "thesis.tex").read_text() == "years"
-    elif kind == "link":
-        assert neighbour.is_symlink() and (folder / "run.trec").read_bytes() == RUN
-    elif not name.endswith(".lock"):
-        assert neighbour.read_text() == "years"
-
-
 @contextmanager
-def replaced(path: Path, kind: str) -> Iterator[None]:
+def instead_of(path: Path, kind: str) -> Iterator[None]:
     """Something that is no plain file, in the place of a file."""
     kept = path.with_name("kept-aside")
     path.rename(kept)
@@ -167,16 +113,16 @@ def replaced(path: Path, kind: str) -> Iterator[None]:
 
 @bounded
 @given(
-    file=st.sampled_from(FILES[:2]),
+    file=st.sampled_from(FILES),
     kind=st.sampled_from(["fifo", "folder", "gone", "loop", "/dev/zero", "/etc/passwd", "../../run.trec", "/"]),
     command=st.sampled_from(["verify", "diff", "card", "export", "describe", "lite", "audit", "score"]),
 )
-def test_special_files_in_a_release(folder: Path, file: str, kind: str, command: str):  # noqa: F811
+def test_special_files_in_a_release(folder: Path, file: str, kind: str, command: str):
     release, out = folder / "release", folder.parent / "special"
     shutil.rmtree(out, ignore_errors=True)
-    with replaced(folder / file, kind):
+    with instead_of(folder / file, kind):
         if command == "score":
-            keeps_the_contract(partial(app, ["score", str(folder / "run.trec"), "--release", str(release)]), folder)
+            scored(folder)
             return
         lite = ["--dense", "none", "--out", out]
         more = {"diff": ["--against", release], "export": ["--out", out], "lite": lite}
@@ -195,21 +141,18 @@ STRANGE = st.sampled_from(
 
 @bounded
 @given(ids=st.lists(STRANGE, min_size=4, max_size=4, unique=True), wordings=st.lists(STRANGE, min_size=4, max_size=4))
-@pytest.mark.parametrize("where", ["queries", "passages"])
-def test_tables_that_satisfy_every_digest(folder: Path, where: str, ids: list[str], wordings: list[str]):  # noqa: F811
+@pytest.mark.parametrize("where", ["query", "passage"])
+def test_tables_that_satisfy_every_digest(folder: Path, where: str, ids: list[str], wordings: list[str]):
     """Whatever ids and texts a release holds, an export has as many queries, or is refused."""
     draft, work = small_draft(), folder.parent / "fits"
     shutil.rmtree(work, ignore_errors=True)
     for number, table in enumerate(draft.tables):
         frame = table.frame
-        if where == "queries" and "query_id" in frame.columns:
-            frame = frame.with_columns(
-                query_id=pl.Series(ids[: frame.height]), text=pl.Series(wordings[: frame.height])
-            )
-        if where == "queries" and "query-id" in frame.columns:
-            frame = frame.with_columns(pl.Series("query-id", ids))
-        if where == "passages" and "passage_id" in frame.columns:
-            frame = frame.with_columns(passage_id=pl.Series(ids[:2]), text=pl.Series(wordings[:2]))
+        if f"{where}_id" in frame.columns:
+            replaced = {f"{where}_id": ids[: frame.height], "text": wordings[: frame.height]}
+        else:
+            replaced = {f"{where}-id": ids} if f"{where}-id" in frame.columns else {}
+        frame = frame.with_columns(pl.Series(name, values) for name, values in replaced.items())
         draft.tables[number] = releases.Table(table.config, table.split, frame, table.rule)
     try:
         releases.write(draft, work / "release")
@@ -227,18 +170,17 @@ def test_tables_that_satisfy_every_digest(folder: Path, where: str, ids: list[st
 
 @bounded
 @given(system=STRANGE, shift=STRANGE | st.just("topic"), part=STRANGE | st.just("c0"), seed=st.sampled_from(VALUES))
-def test_names_of_grids_and_seeds(folder: Path, system: str, shift: str, part: str, seed: Any):  # noqa: F811
+def test_names_of_grids_and_seeds(folder: Path, system: str, shift: str, part: str, seed: Any):
     name = ".".join(word.replace("/", "_").replace("\0", "_")[:60] for word in (system, shift, part))
     path = folder.parent / f"{name}.trec"
     with suppress(UserError):
         named([path])
-    arguments = ["protocol", str(path), "--release", str(folder / "release"), "--seed", str(seed).replace("\0", "")]
-    keeps_the_contract(partial(app, arguments), folder)
+    kit(folder, "protocol", path, "--release", folder / "release", "--seed", str(seed).replace("\0", ""))
 
 
 @bounded
 @given(what=st.sampled_from(["test_sets", "tables", "measures", "columns", "remarks"]), times=st.integers(50, 3_000))
-def test_documents_that_grow(folder: Path, what: str, times: int):  # noqa: F811
+def test_documents_that_grow(folder: Path, what: str, times: int):
     path = folder / "release" / "manifest.json"
     manifest = json.loads(path.read_bytes())
     if what == "measures":
@@ -250,29 +192,21 @@ def test_documents_that_grow(folder: Path, what: str, times: int):  # noqa: F811
     else:
         manifest[what] *= times
     with Swapped(path, json.dumps(manifest | {"digest": release_digest(manifest)}).encode()):
-        keeps_the_contract(
-            partial(app, ["score", str(folder / "run.trec"), "--release", str(folder / "release")]), folder
-        )
+        scored(folder)
         run_builder(folder, "verify", folder / "release")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("closed", ["1>&-", "2>&-", "1>&- 2>&-", "0<&-", "0<&- 1>&- 2>&-", "1>/dev/full"])
-@pytest.mark.parametrize("command", ["eval_kit score RUN --release R", "builder verify R", "eval_kit --help"])
-def test_closed_descriptors(folder: Path, command: str, closed: str):  # noqa: F811
-    line = command.replace("RUN", str(folder / "run.trec")).replace(" R", f" {folder / 'release'}")
-    done = subprocess.run(
-        ["bash", "-c", f"{sys.executable} -m {line} {closed}"], capture_output=True, text=True, timeout=SECONDS
-    )
+@pytest.mark.parametrize(
+    ("command", "closed"),
+    [
+        *(("eval_kit score run.trec --release release", closed) for closed in ("1>&-", "2>&-", "0<&-", "1>/dev/full")),
+        *(("builder verify release", closed) for closed in ("1>&- 2>&-", "0<&- 1>&- 2>&-", "1>/dev/full")),
+        *(("eval_kit --help", closed) for closed in ("1>&-", "1>/dev/full")),
+    ],
+)
+def test_closed_descriptors(folder: Path, command: str, closed: str):
+    line = ["bash", "-c", f"{sys.executable} -m {command} {closed}"]
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode in (0, 2)
     assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
-
-
-def test_two_releases_that_differ_beside_their_tables(folder: Path, tmp_path: Path):  # noqa: F811
-    """What other tools load is part of what verify checks, though it is in no table."""
-    release = shutil.copytree(folder / "release", tmp_path / "release")
-    assert open_release(release).digest == open_release(folder / "release").digest
-    for file in sorted(release.glob("benchmarks/**/*")):
-        if file.is_file():
-            with Swapped(file, file.read_bytes() + b"x"):
-                assert run_builder(tmp_path, "verify", release).status == 1

@@ -1,12 +1,13 @@
 """The registry of published checkpoints: every entry can be searched with, and names rows that exist."""
 
 import json
+import shutil
+from unittest.mock import Mock
 
 import httpx2
 import huggingface_hub
 import pytest
 from huggingface_hub.errors import OfflineModeIsEnabled
-from tiny_checkpoints import tiny
 
 from baselines import config, generation
 from eval_kit import models
@@ -14,6 +15,7 @@ from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
 from eval_kit.models import checkpoints, sparta
 from eval_kit.release import reference
+from tests.tiny_checkpoints import tiny
 
 COMMIT = "a" * 40
 ENTRIES = list(checkpoints.load().values())
@@ -74,20 +76,10 @@ def test_mistakes_are_one_sentence():
         models.retriever("densse", "model", {})
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("dense", "dense"),
-        ("sparse", "sparse"),
-        ("multivector", "multivector"),
-        ("cross", "cross"),
-        ("classes", "cross"),
-        ("masked", "masked"),
-        ("bert", "transformer"),
-    ],
-)
-def test_what_a_checkpoint_is_stands_in_its_files(name, kind):
-    assert checkpoint.kind(str(tiny(name))) == kind
+def test_what_a_checkpoint_is_stands_in_its_files():
+    others = {"classes": "cross", "masked": "masked", "bert": "transformer"}
+    for name, kind in {name: name for name in ("dense", "sparse", "multivector", "cross")}.items() | others.items():
+        assert checkpoint.kind(str(tiny(name))) == kind
 
 
 @pytest.mark.parametrize("architectures", ["[5]", "[null]", '{"BertModel": 1}', '"BertModel"', "[]"])
@@ -98,8 +90,6 @@ def test_a_config_that_names_no_architecture_is_of_a_bare_transformer(tmp_path, 
 
 
 def test_a_digest_is_of_the_weights_and_not_of_the_card(tmp_path):
-    import shutil
-
     copy = tmp_path / "copy"
     shutil.copytree(tiny("dense"), copy)
     (copy / "README.md").write_text("another card")
@@ -109,28 +99,20 @@ def test_a_digest_is_of_the_weights_and_not_of_the_card(tmp_path):
     assert checkpoint.digest(str(copy)) != checkpoint.digest(str(tiny("dense")))
 
 
-@pytest.fixture
-def hub(tmp_path, monkeypatch):
-    """A Hub that answers with an error; the local cache has the commit ``aaaa…`` of ``somebody/bert``."""
+def test_a_cached_model_that_the_hub_says_nothing_of_is_taken_and_named(tmp_path, monkeypatch, request):
+    """The local cache has the commit ``aaaa…`` of ``somebody/bert``."""
 
-    def of(error: Exception) -> None:
-        def model_info(api, model, revision):
-            raise error
-
-        cached = tmp_path / "models--somebody--bert"
-        (cached / "snapshots" / COMMIT).mkdir(parents=True, exist_ok=True)
-        (cached / "snapshots" / COMMIT / "config.json").write_text("{}")
-        (cached / "refs").mkdir(exist_ok=True)
-        (cached / "refs" / "main").write_text(COMMIT)
-        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
-        monkeypatch.setattr(huggingface_hub.HfApi, "model_info", model_info)
+    def hub(error: Exception) -> None:
+        monkeypatch.setattr(huggingface_hub.HfApi, "model_info", Mock(side_effect=error))
         checkpoint.pinned.cache_clear()
 
-    yield of
-    checkpoint.pinned.cache_clear()
-
-
-def test_a_cached_model_that_the_hub_says_nothing_of_is_taken_and_named(hub):
+    cached = tmp_path / "models--somebody--bert"
+    (cached / "snapshots" / COMMIT).mkdir(parents=True)
+    (cached / "snapshots" / COMMIT / "config.json").write_text("{}")
+    (cached / "refs").mkdir()
+    (cached / "refs" / "main").write_text(COMMIT)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    request.addfinalizer(checkpoint.pinned.cache_clear)
     taken = {"revision": None, "local_files_only": True}
     hub(httpx2.ConnectError("no route"))
     with pytest.warns(UserWarning, match=f"somebody/bert: taken from the local cache, commit {COMMIT}: the Hub cannot"):

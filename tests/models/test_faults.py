@@ -1,6 +1,7 @@
 """What models were asked for and gave silently, or with a traceback, before."""
 
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -9,7 +10,7 @@ from baselines.training.trainer import _arguments
 from builder import mini
 from builder import release as releases
 from eval_kit.errors import UserError
-from eval_kit.models.cross import Cross
+from eval_kit.models import retriever
 from eval_kit.models.dense import Dense
 from eval_kit.models.opening import opened
 from eval_kit.models.run import run
@@ -39,28 +40,32 @@ def test_a_test_set_that_is_named_is_the_only_one_beside_a_pivot_too(mini_releas
     assert set(beside.to_polars()["test_set"]) == set(card.to_polars()["test_set"]) == {"dev"}
 
 
-@pytest.mark.parametrize("options", [{"k1": -1.0}, {"b": 7}, {"k1": float("nan")}, {"k1": True}])
-def test_bm25s_parameters_are_checked_before_anything_is_indexed(options: dict[str, float]) -> None:
-    with pytest.raises(UserError, match="k1"):
-        opened("bm25", options)
+SIZES = ("encode_batch", "query_length", "passage_length")
+OPTIONS = [
+    *(("bm25", {"k1": k1}, "k1") for k1 in (-1.0, float("nan"), True)),
+    ("bm25", {"b": 7}, "k1"),
+    *(("dense", {name: size}, f"^{name} must be at least 1, not {size}$") for name in SIZES for size in (0, -3)),
+    ("dense", {"passage_length": 1_000}, "1,000 tokens are more than the model's 128 positions"),
+    ("cross", {"pair_length": 129}, "129 tokens are more"),
+    ("bert", {"pooling": "cls", "tokenizer": "bert"}, "tokenizer is for the poolings"),
+    ("bert", {"pooling": "foo"}, "foo"),
+]
 
 
-def test_lengths_are_those_that_a_model_has_positions_for() -> None:
-    with pytest.raises(UserError, match="1,000 tokens are more than the model's 128 positions"):
-        Dense(str(tiny("dense")), passage_length=1_000).encode_passages(["a"])
-    with pytest.raises(UserError, match="129 tokens are more"):
-        _ = Cross(str(tiny("cross")), pair_length=129)._model
-    assert Dense(str(tiny("dense")), passage_length=128).encode_passages(["alpha"])["vectors"].shape == (1, 32)
+@pytest.mark.parametrize(("name", "options", "sentence"), OPTIONS)
+def test_options_out_of_range_are_one_sentence(name: str, options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        if name == "bm25":
+            opened(name, options)
+        made: Any = retriever("dense" if name == "bert" else name, tiny(name), options)
+        _ = made._model if name == "cross" else made.encode_passages(["a"])
 
 
-def test_a_tokenizer_is_part_of_a_models_identity_and_only_for_bare_forms(tmp_path: Path) -> None:
+def test_a_tokenizer_is_part_of_a_models_identity() -> None:
     bare = str(tiny("bert"))
     one, other = (Dense(bare, pooling="repbert", tokenizer=name) for name in (bare, str(tiny("dense"))))
     assert one.identity != other.identity
-    with pytest.raises(UserError, match="tokenizer is for the poolings"):
-        Dense(bare, pooling="cls", tokenizer=bare)
-    with pytest.raises(UserError, match="foo"):
-        Dense(bare, pooling="foo").encode_queries(["a"])
+    assert Dense(str(tiny("dense")), passage_length=128).encode_passages(["alpha"])["vectors"].shape == (1, 32)
 
 
 def test_an_output_in_the_models_folder_is_refused(mini_release: Release, tmp_path: Path) -> None:

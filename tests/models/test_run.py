@@ -48,7 +48,7 @@ class Words:
 model = Words()
 class Wrong:
     def encode(self, texts):
-        return {answer}
+        return [[1.0]]
 wrong = Wrong()
 class Uneven:
     def encode_query(self, texts):
@@ -75,7 +75,7 @@ def test_no_run_replaces_a_pivot_or_another_output(trainable_release: Release, t
 def test_a_model_of_ones_own_is_searched(
     trainable_release: Release, tmp_path: Path, command: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "mine.py").write_text(OWN.replace("{answer}", "[[1.0]]"))
+    (tmp_path / "mine.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
     arguments = ["--release", trainable_release.folder, "--test-set", "dl19", "--out", "runs"]
     done = command("eval_kit", "run", "mine:model", *arguments, "--json", "-", cwd=tmp_path)
@@ -130,13 +130,6 @@ def test_what_cannot_be_searched_is_one_sentence(
         assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("name", ["encode_batch", "query_length", "passage_length"])
-def test_lengths_and_batches_are_at_least_1(name: str) -> None:
-    for size in (0, -3):
-        with pytest.raises(UserError, match=f"^{name} must be at least 1, not {size}$"):
-            opened(str(tiny("dense")), {name: size})
-
-
 def test_no_model_takes_the_name_of_its_pivot(trainable_release: Release, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^bm25 is the name of what the model is compared with"):
         run_model(str(tiny("dense")), trainable_release, tmp_path / "runs", name="bm25")
@@ -160,14 +153,13 @@ def configured(model: Path, **settings: object) -> Path:
     return model
 
 
-MODELS = ("nan", "pickled", "shell", "prompt", "wordless", "deeper")
-
-
 def test_damaged_models_are_one_sentence_and_nothing_of_theirs_runs(
     trainable_release: Release, tmp_path: Path, command: Run
 ) -> None:
-    models = [Path(shutil.copytree(tiny("dense"), tmp_path / name)) for name in MODELS]
-    not_numbers, pickled, shell, prompt, wordless, deeper = models
+    names = ("nan", "pickled", "shell", "prompt", "wordless", "deeper")
+    not_numbers, pickled, shell, prompt, wordless, deeper = (
+        Path(shutil.copytree(tiny("dense"), tmp_path / name)) for name in names
+    )
     weights = load_file(not_numbers / "model.safetensors")
     last = [name for name in weights if name.endswith("LayerNorm.weight")][-1]
     weights[last][:] = float("nan")
@@ -189,18 +181,11 @@ def test_damaged_models_are_one_sentence_and_nothing_of_theirs_runs(
         (wordless, "wordless: cannot be loaded: the files of its tokenizer are missing"),
         (deeper, f"deeper: cannot be loaded: its files lack weights, such as encoder.layer.{layers}."),
     ):
-        arguments = (
-            "--release",
-            trainable_release.folder,
-            "--test-set",
-            "dl19",
-            "--out",
-            tmp_path / f"{model.name}-runs",
-        )
+        arguments = ("--release", trainable_release.folder, "--test-set", "dl19", "--out", tmp_path / "runs")
         done = command("eval_kit", "run", model, *arguments)
         assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
         assert sentence in done.stderr.splitlines()[-1]
-        assert not list((tmp_path / f"{model.name}-runs").glob("*.trec"))
+        assert not list((tmp_path / "runs").glob("*.trec"))
     assert not (tmp_path / "reached").exists()
     vectors = [Dense(str(model)).encode_queries(["alpha beta"]) for model in (pickled, tiny("dense"))]
     assert (vectors[0] == vectors[1]).all()
@@ -218,21 +203,17 @@ def test_prompts_that_no_text_would_get_are_named(tmp_path: Path) -> None:
     assert abs(prompted - together).max() < 1e-6 < abs(prompted - plain).max()
 
 
-@pytest.mark.parametrize(
-    ("card", "expected"),
-    [
-        ("---\ndatasets:\n- ms_marco\n---\n", ["ms_marco"]),
-        ("# A model\n", None),
-        ("---\ndatasets: [\n---\n", None),
-        ("---\ndatasets: ms_marco\n---\n", ["ms_marco"]),
-    ],
-)
-def test_training_data_is_what_the_card_declares_and_never_none_by_silence(
-    card: str, expected: list[str] | None, tmp_path: Path
-) -> None:
+def test_training_data_is_what_the_card_declares_and_never_none_by_silence(tmp_path: Path) -> None:
     model = Path(shutil.copytree(tiny("dense"), tmp_path / "mine"))
-    (model / "README.md").write_text(card)
-    assert opened(str(model))[1] == expected
+    of_cards = {
+        "---\ndatasets:\n- ms_marco\n---\n": ["ms_marco"],
+        "---\ndatasets: ms_marco\n---\n": ["ms_marco"],
+        "---\ndatasets: [\n---\n": None,
+        "# A model\n": None,
+    }
+    for card, expected in of_cards.items():
+        (model / "README.md").write_text(card)
+        assert opened(str(model))[1] == expected
 
 
 def test_training_data_of_models_without_a_card_is_what_mteb_knows(monkeypatch: pytest.MonkeyPatch) -> None:

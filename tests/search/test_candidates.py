@@ -7,7 +7,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from tiny_checkpoints import passages, texts
 
 from eval_kit.errors import UserError
 from eval_kit.models.bm25 import Bm25
@@ -16,6 +15,7 @@ from eval_kit.search import bm25, candidates
 from eval_kit.search.cache import cache_folder
 from eval_kit.search.candidates import Settings
 from eval_kit.search.retriever import best_first
+from tests.tiny_checkpoints import passages, texts
 
 TWELVE = Settings(depth=12, k1=0.8)
 QUERIES = pl.DataFrame(

@@ -6,16 +6,15 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
+import clients
 import numpy as np
 import pytest
 
 from eval_kit.errors import UserError
 from eval_kit.search import shards
-
-PASSAGES = [(f"p{number}", "x" * (number % 7 + 1)) for number in range(30)]
+from tests.search.oracle import CHANGED, PASSAGES, ragged
 
 
 class Counting:
@@ -53,12 +52,12 @@ def content(folder: Path) -> dict[str, bytes]:
 def test_what_is_written_is_read_in_order(tmp_path: Path):
     made = shards.write(iter(PASSAGES), tmp_path, Counting(), "model")
     assert len(made) == 30
-    assert [one.decode() for one in made.ids] == [one for one, _ in PASSAGES]
+    assert [passage.decode() for passage in made.ids] == list(dict(PASSAGES))
     starts, blocks = zip(*((start, arrays["vectors"]) for start, arrays in made), strict=True)
     assert starts == (0, 8, 16, 24)
     assert np.concatenate(blocks)[:, 0].tolist() == [len(text) for _, text in PASSAGES]
     assert all(isinstance(block, np.memmap) for block in blocks)
-    assert made.rank[np.argsort([one for one, _ in PASSAGES])].tolist() == list(range(30))
+    assert made.rank[np.argsort(list(dict(PASSAGES)))].tolist() == list(range(30))
 
 
 def test_an_interrupted_encoding_goes_on_where_it_stopped(tmp_path: Path):
@@ -84,7 +83,7 @@ def test_nothing_is_encoded_twice_and_nothing_stale_is_kept(tmp_path: Path):
 
     assert again(PASSAGES) == 30
     assert again(PASSAGES) == 0
-    assert again([*PASSAGES[:9], ("p9", "another text"), *PASSAGES[10:]]) == 22
+    assert again(CHANGED) == 22
     assert again([*PASSAGES[:9], ("another id", PASSAGES[9][1]), *PASSAGES[10:]]) == 22
     assert again(PASSAGES[:18]) == 10
     assert again(PASSAGES[:18], "another model") == 18
@@ -94,42 +93,21 @@ WRITER = """
 import sys, time, numpy as np
 from pathlib import Path
 from eval_kit.search import shards
+from tests.search.oracle import PASSAGES
 shards.SHARD = 8
 def encode(texts):
     time.sleep(float(sys.argv[2]))
     print(len(texts), flush=True)
     return {"vectors": np.array([[len(text), ord(text[0])] for text in texts], np.float32)}
-passages = [(f"p{number}", "x" * (number % 7 + 1)) for number in range(30)]
-shards.write(passages, Path(sys.argv[1]), encode, "model")
+shards.write(PASSAGES, Path(sys.argv[1]), encode, "model")
 """
-
-
-def writer(folder: Path, seconds: float) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", WRITER, str(folder), str(seconds)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-
-@pytest.mark.slow
-def test_killed_in_the_middle_of_a_shard_it_ends_with_the_same_index(tmp_path: Path):
-    with writer(tmp_path / "killed", 0.4) as process:
-        deadline = time.monotonic() + 60
-        while not (log := tmp_path / "killed" / shards.DONE).exists() or log.read_bytes().count(b"\n") < 2:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        os.kill(process.pid, signal.SIGKILL)
-    assert not (tmp_path / "killed" / shards.MANIFEST).exists()
-    with writer(tmp_path / "killed", 0) as process:
-        encoded = [int(line) for line in process.stdout or ()]
-    assert sum(encoded) <= 14
-    shards.write(PASSAGES, tmp_path / "whole", Counting(), "model")
-    assert content(tmp_path / "killed") == content(tmp_path / "whole")
 
 
 @pytest.mark.slow
 def test_two_processes_encode_each_shard_once(tmp_path: Path):
-    both = [writer(tmp_path / "both", 0.1) for _ in range(2)]
-    encoded = [int(line) for process in both for line in process.stdout or ()]
-    assert [process.wait() for process in both] == [0, 0]
+    both = [clients.Running(["-c", WRITER, tmp_path / "both", "0.1"], os.environ) for _ in range(2)]
+    encoded = [int(line) for process in both for line in process.wait().stdout.split()]
+    assert [process.wait().returncode for process in both] == [0, 0]
     assert sum(encoded) == 30
     shards.write(PASSAGES, tmp_path / "whole", Counting(), "model")
     assert content(tmp_path / "both") == content(tmp_path / "whole")
@@ -164,15 +142,13 @@ def test_a_full_disk_is_one_sentence_and_leaves_what_was_finished(tmp_path: Path
     assert len(shards.write(PASSAGES, tmp_path, Counting(), "model")) == 30
 
 
-@pytest.mark.parametrize(("dtype", "hint"), [("float32", ""), ("float16", "; float16 may be too narrow for it.*")])
-def test_a_model_that_gives_nan_is_refused(tmp_path: Path, dtype: str, hint: str):
-    message = rf"^the model gives NaN or infinity \(vectors\) for a passage between p0 and p7{hint}$"
-    with pytest.raises(UserError, match=message):
-        shards.write(PASSAGES, tmp_path, lambda texts: {"vectors": np.full((len(texts), 2), np.nan, dtype)}, "model")
-    assert not (tmp_path / "00000").exists()
-
-
-def test_no_passages_and_ids_that_come_twice_are_refused(tmp_path: Path):
+def test_what_cannot_be_encoded_is_one_sentence(tmp_path: Path):
+    for dtype, hint in (("float32", ""), ("float16", "; float16 may be too narrow for it.*")):
+        message = rf"^the model gives NaN or infinity \(vectors\) for a passage between p0 and p7{hint}$"
+        with pytest.raises(UserError, match=message):
+            shards.write(
+                PASSAGES, tmp_path, lambda texts: {"vectors": np.full((len(texts), 2), np.nan, dtype)}, "model"
+            )
     with pytest.raises(UserError, match=r"^there are no passages to encode$"):
         shards.write([], tmp_path, Counting(), "model")
     made = shards.write([*PASSAGES, ("p3", "again")], tmp_path, Counting(), "model")
@@ -191,44 +167,29 @@ def test_an_index_of_shards_is_made_once(tmp_path: Path):
     assert not shards.is_built(tmp_path, "graph", {"of": "others"})
 
 
-def ragged(texts: list[str]) -> shards.Arrays:
-    """As many rows a text as it has letters, and none for some."""
-    lengths = [len(text) % 5 for text in texts]
-    rows = [[length, number] for length in lengths for number in range(length)]
-    return {"rows": np.array(rows, np.int32).reshape(-1, 2), "lengths": np.array(lengths, np.int32)}
-
-
-def test_rows_are_found_by_their_passage_whatever_the_blocks(tmp_path: Path):
+def test_rows_are_found_in_one_file_an_array_whatever_the_blocks(tmp_path: Path):
     made = shards.write(PASSAGES, tmp_path, ragged, "model")
-    lengths = [len(text) % 5 for _, text in PASSAGES]
+    assert {path.name for path in tmp_path.iterdir()} == {
+        ".lock", "ids.npy", "rows.npy", "lengths.npy", "offsets.npy", shards.MANIFEST, shards.DONE
+    }  # fmt: skip
+    whole = ragged([text for _, text in PASSAGES])
+    lengths = whole["lengths"].tolist()
     assert made.offsets.tolist() == [0, *np.cumsum(lengths)]
     for passages in (1, 7, 8, 30, 100):
         starts, blocks = zip(*made.blocks(passages), strict=True)
         assert starts == tuple(range(0, 30, passages))
         assert np.concatenate([block["lengths"] for block in blocks]).tolist() == lengths
-        assert (
-            np.concatenate([block["rows"] for block in blocks]).tolist()
-            == ragged([text for _, text in PASSAGES])["rows"].tolist()
-        )
-
-
-def test_an_index_is_one_file_an_array(tmp_path: Path):
-    shards.write(PASSAGES, tmp_path, ragged, "model")
-    assert {path.name for path in tmp_path.iterdir()} == {
-        ".lock", "ids.npy", "rows.npy", "lengths.npy", "offsets.npy", shards.MANIFEST, shards.DONE
-    }  # fmt: skip
+        assert np.array_equal(np.concatenate([block["rows"] for block in blocks]), whole["rows"])
 
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-sys.path.insert(0, str(Path(sys.argv[3])))
 from eval_kit.search import shards
 import numpy.lib.format
-from test_shards import PASSAGES, ragged
+from tests.search.oracle import CHANGED, PASSAGES, ragged
 shards.SHARD = 8
 folder, step = Path(sys.argv[1]), int(sys.argv[2])
-passages = [*PASSAGES[:9], ("p9", "another"), *PASSAGES[10:]]
 left = [step]
 
 def hook(event, arguments):
@@ -239,7 +200,7 @@ def hook(event, arguments):
             os.kill(os.getpid(), signal.SIGKILL)
 
 sys.addaudithook(hook)
-shards.write(PASSAGES if sys.argv[4] == "new" else passages, folder, ragged, "model")
+shards.write(PASSAGES if sys.argv[3] == "new" else CHANGED, folder, ragged, "model")
 os._exit(0)
 """
 
@@ -248,7 +209,7 @@ os._exit(0)
 @pytest.mark.parametrize("change", ["new", "changed"])
 def test_killed_at_any_step_it_ends_with_the_same_index(tmp_path: Path, change: str):
     """SIGKILL before a file or folder is opened for writing, renamed or removed, while rows are appended or cut off."""
-    passages = PASSAGES if change == "new" else [*PASSAGES[:9], ("p9", "another"), *PASSAGES[10:]]
+    passages = PASSAGES if change == "new" else CHANGED
     start = tmp_path / "start"
     start.mkdir()
     if change == "changed":
@@ -258,8 +219,8 @@ def test_killed_at_any_step_it_ends_with_the_same_index(tmp_path: Path, change: 
     for step in [*range(1, 40, 2), *range(40, 400, 15)]:
         folder = tmp_path / str(step)
         shutil.copytree(start, folder)
-        command = [sys.executable, "-c", KILLED, folder, str(step), Path(__file__).parent, change]
-        killed.append(subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL)
+        done = clients.run(["-c", KILLED, str(folder), str(step), change], os.environ, None)
+        killed.append(done.returncode == -signal.SIGKILL)
         encode = Counting()
         shards.write(passages, folder, lambda texts, encode=encode: encode(texts) and ragged(texts), "model")
         assert change == "new" or len(encode.seen) <= 22

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_checkpoints import passages, tiny
 from transformers import AutoTokenizer
 
 from eval_kit.errors import UserError
 from eval_kit.search import texts, tokens
 from eval_kit.search.texts import PassageTexts
 from eval_kit.search.tokens import PassageTokens
+from tests.tiny_checkpoints import passages, tiny
 
 PASSAGES = passages(30)
 

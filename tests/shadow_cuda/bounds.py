@@ -11,6 +11,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.flop_counter import FlopCounterMode
+
 from baselines import config, systems
 from baselines.cells.cell import Cell
 from baselines.options import Trained
@@ -71,11 +77,6 @@ def step(config_name: str, system: str, folder: Path) -> dict[str, float]:
 
 def _measured(trainer: Any, model: Any, inputs: Any, *_: Any) -> None:
     """In the place of a trainer's step."""
-    import torch
-    from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.utils._pytree import tree_map
-    from torch.utils.flop_counter import FlopCounterMode
-
     fake = FakeTensorMode(allow_non_fake_inputs=True)
 
     def faked(value: Any) -> Any:
@@ -90,7 +91,7 @@ def _measured(trainer: Any, model: Any, inputs: Any, *_: Any) -> None:
         for name, value in module._buffers.items():
             module._buffers[name] = faked(value)
     weights = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
-    kernels = _kernels()
+    kernels = _Kernels()
     counted = FlopCounterMode(display=False)
     with patch("torch.nn.functional.scaled_dot_product_attention", _attention), counted, kernels:
         with trainer.compute_loss_context_manager():
@@ -107,8 +108,6 @@ def _measured(trainer: Any, model: Any, inputs: Any, *_: Any) -> None:
 
 def _attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, **options: Any) -> Any:
     """The memory-efficient kernel, which CUDA takes under a mask of padding."""
-    import torch
-
     if attn_mask is not None:
         attn_mask = attn_mask.to(query.dtype).expand(*query.shape[:3], key.shape[2])  # only its size matters
     return torch.ops.aten._scaled_dot_product_efficient_attention(
@@ -116,36 +115,29 @@ def _attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_
     )[0]
 
 
-def _kernels() -> Any:
+class _Kernels(TorchDispatchMode):
     """Counts operations that compute, and the bytes of what they returned and what is still held."""
-    import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
-    from torch.utils._pytree import tree_leaves
 
-    class Kernels(TorchDispatchMode):
-        count = held = peak = 0
+    count = held = peak = 0
 
-        def __init__(self) -> None:
-            super().__init__()
-            self._seen: Any = weakref.WeakSet()
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: Any = weakref.WeakSet()
 
-        def _freed(self, size: int) -> None:
-            self.held -= size
+    def _freed(self, size: int) -> None:
+        self.held -= size
 
-        def __torch_dispatch__(self, call: Any, types: Any, inputs: Any = (), options: Any = None) -> Any:
-            if call is torch.ops.aten._local_scalar_dense.default:
-                return 0  # the library asks whether a teacher's scores hold NaN
-            output = call(*inputs, **(options or {}))
-            self.count += not call.is_view and call.namespace == "aten"
-            for tensor in tree_leaves(output):
-                if isinstance(tensor, torch.Tensor) and tensor.device.type == "cuda":
-                    storage = tensor.untyped_storage()
-                    if storage not in self._seen:
-                        self._seen.add(storage)
-                        size = storage.nbytes()
-                        self.held += size
-                        self.peak = max(self.peak, self.held)
-                        weakref.finalize(storage, self._freed, size)
-            return output
-
-    return Kernels()
+    def __torch_dispatch__(self, call: Any, types: Any, inputs: Any = (), options: Any = None) -> Any:
+        if call is torch.ops.aten._local_scalar_dense.default:
+            return 0  # the library asks whether a teacher's scores hold NaN
+        output = call(*inputs, **(options or {}))
+        self.count += not call.is_view and call.namespace == "aten"
+        for tensor in tree_leaves(output):
+            if isinstance(tensor, torch.Tensor) and tensor.device.type == "cuda":
+                storage = tensor.untyped_storage()
+                if storage not in self._seen:
+                    self._seen.add(storage)
+                    self.held += storage.nbytes()
+                    self.peak = max(self.peak, self.held)
+                    weakref.finalize(storage, self._freed, storage.nbytes())
+        return output

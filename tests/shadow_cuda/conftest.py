@@ -1,15 +1,15 @@
 """The shadow device, compiled once a run, and scenarios on it."""
 
+import importlib
 import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import clients
 import pytest
 from filelock import FileLock
 
@@ -31,11 +31,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shadow-cuda"
     with FileLock(f"{folder}.lock"):
         if not (folder / "built").exists():
-            code = (
-                f"import pathlib, sys; import {name} as device; "
-                "getattr(device, 'compiled', pathlib.Path.mkdir)(pathlib.Path(sys.argv[1]))"
-            )
-            subprocess.run([sys.executable, "-c", code, str(folder)], cwd=ROOT, check=True, capture_output=True)
+            compiled = getattr(importlib.import_module(name), "compiled", Path.mkdir)
+            compiled(folder)
             (folder / "built").touch()
     return folder
 
@@ -45,9 +42,8 @@ def scenario(built: Path) -> Scenario:
     """Run a scenario in a process of its own, and return what it printed."""
 
     def run(name: str, killed: bool = False, **arguments: Any) -> Any:
-        command = [sys.executable, "-m", "tests.shadow_cuda.scenarios", str(built), name, json.dumps(arguments)]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-        ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
+        line = ["-m", "tests.shadow_cuda.scenarios", str(built), name, json.dumps(arguments)]
+        ended = clients.run(line, {**os.environ, "TOKENIZERS_PARALLELISM": "false"}, ROOT, neural=True)
         assert ended.returncode == (-signal.SIGKILL if killed else 0), ended.stderr
         return None if killed else json.loads(ended.stdout.splitlines()[-1])
 

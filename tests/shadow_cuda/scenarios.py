@@ -1,33 +1,43 @@
-"""What the tests do on the shadow device, each in a process of its own: ``python -m tests.shadow_cuda.scenarios``.
+"""What the tests do on the shadow device, each in a process of its own.
 
 Arguments: the folder of the compiled device, the scenario, and its arguments as JSON. Prints JSON. Scenarios ask only
 ``torch.cuda``, so any make-believe device will do: ``SHADOW_CUDA`` names the module of another (see
 :mod:`tests.shadow_cuda.device`), or is ``none`` to take the GPU that is there.
 """
 
+import gc
 import importlib
 import json
+import logging
 import math
 import os
 import signal
 import sys
-from contextlib import contextmanager, nullcontext
+import warnings
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import polars as pl
+import sentence_transformers.util
 import torch
+from accelerate import Accelerator
+from sentence_transformers.base.losses import gradcache
+from transformers import Trainer
+
+from baselines.systems import system as system_named
+from baselines.training import compiling, grouping, trainer
+from eval_kit.errors import UserError
+from eval_kit.models import retriever as retriever_of
+from eval_kit.release import open_release
+from tests.baselines.tiny_cells import tiny_cell
+from tests.shadow_cuda import bounds
+from tests.shadow_cuda.waiting import Waits
 
 
 def train(release: str, jobs: list[Any], kill: int = 0, disturb: bool = False, backend: str = "inductor") -> Any:
     """Train cells one after the other: (system, root, options) of each."""
-    import sentence_transformers.util
-    from accelerate import Accelerator
-
-    from baselines import systems
-    from baselines.training import compiling
-    from eval_kit.release import open_release
-    from tests.baselines.tiny_cells import tiny_cell
-
     norms: list[float] = []
     scored: list[str] = []
     clip, maxsim = Accelerator.clip_grad_norm_, sentence_transformers.util.maxsim
@@ -55,7 +65,7 @@ def train(release: str, jobs: list[Any], kill: int = 0, disturb: bool = False, b
         torch.cuda.reset_peak_memory_stats(0)
         norms.clear()
         scored.clear()
-        facts.append(systems.system(system).train(tiny_cell(system, opened, Path(root), **options), progress))
+        facts.append(system_named(system).train(tiny_cell(system, opened, Path(root), **options), progress))
         facts[-1] |= {"peak": torch.cuda.max_memory_allocated(0), "norms": [*norms], "teacher": sorted({*scored})}
         facts[-1] |= {"compiled": torch._dynamo.utils.counters["stats"].get("unique_graphs", 0)}
     return facts
@@ -63,14 +73,6 @@ def train(release: str, jobs: list[Any], kill: int = 0, disturb: bool = False, b
 
 def waits(release: str, jobs: list[Any], control: bool = False) -> Any:
     """Where each training's steps, and the making of their batches, wait for the device: (file, operator) → times."""
-    from transformers import Trainer
-
-    from baselines import systems
-    from baselines.training import grouping
-    from eval_kit.release import open_release
-    from tests.baselines.tiny_cells import tiny_cell
-    from tests.shadow_cuda.waiting import Waits
-
     if control:
         grouping.KEY = "unknown"  # then the lengths are read from the device
     opened, places = open_release(release), []
@@ -79,7 +81,7 @@ def waits(release: str, jobs: list[Any], control: bool = False) -> Any:
         originals = {name: getattr(Trainer, name) for name in ("training_step", "get_batch_samples")}
         for name, original in originals.items():
             setattr(Trainer, name, seen.during(original))
-        systems.system(system).train(tiny_cell(system, opened, Path(root), **options))
+        system_named(system).train(tiny_cell(system, opened, Path(root), **options))
         for name, original in originals.items():
             setattr(Trainer, name, original)
         places.append({"steps": seen.steps, "waits": dict(seen.places)})
@@ -88,10 +90,6 @@ def waits(release: str, jobs: list[Any], control: bool = False) -> Any:
 
 def search(models: list[Any], passages: list[Any], queries: list[Any], folder: str) -> Any:
     """The ranking of each model, (architecture, folder): the memory that it took on the device, and the hits."""
-    import polars as pl
-
-    from eval_kit.models import retriever as retriever_of
-
     frame = pl.DataFrame(queries, {"query_id": pl.String, "text": pl.String}, orient="row")
     rankings = {}
     for architecture, model in models:
@@ -105,15 +103,12 @@ def search(models: list[Any], passages: list[Any], queries: list[Any], folder: s
     return rankings
 
 
-def limits(release: str, system: str, folder: str, shares: list[float]) -> Any:
+def limits(release: str, systems: list[str], folder: str, shares: list[float]) -> Any:
     """Train with memory for a share of what a step takes beyond what the model and its optimiser keep."""
-    import gc
+    return {system: _limits(release, system, Path(folder) / system, shares) for system in systems}
 
-    from baselines import systems
-    from eval_kit.errors import UserError
-    from eval_kit.release import open_release
-    from tests.baselines.tiny_cells import tiny_cell
 
+def _limits(release: str, system: str, folder: Path, shares: list[float]) -> Any:
     opened, rows = open_release(release), []
     options = {"steps": 2, "batch_size": 16, "precision": "bfloat16"}
 
@@ -122,9 +117,9 @@ def limits(release: str, system: str, folder: str, shares: list[float]) -> Any:
         start = torch.cuda.memory_allocated(0)
         torch.cuda.reset_peak_memory_stats(0)
         _limit(start + limit)
-        cell = tiny_cell(system, opened, Path(folder) / name, **options)
+        cell = tiny_cell(system, opened, folder / name, **options)
         try:
-            facts = systems.system(system).train(cell)
+            facts = system_named(system).train(cell)
         except UserError as error:
             facts = {"sentence": str(error)}
         facts |= {"peak": torch.cuda.max_memory_allocated(0) - start}
@@ -138,15 +133,11 @@ def limits(release: str, system: str, folder: str, shares: list[float]) -> Any:
     return {"whole": whole, "limited": rows}
 
 
-def replay(release: str, system: str, root: str, backbone: str, control: bool) -> Any:
-    """Greatest difference between the two embeddings of GradCache's passes, with dropout."""
-    from sentence_transformers.base.losses import gradcache
+def replay(release: str, systems: list[str], folder: str, backbone: str) -> Any:
+    """Greatest difference between the two embeddings of GradCache's passes, with dropout.
 
-    from baselines import systems
-    from baselines.training import trainer
-    from eval_kit.release import open_release
-    from tests.baselines.tiny_cells import tiny_cell
-
+    The control does not set the device's random state for the second pass.
+    """
     passes: list[Any] = []
 
     def record(module: Any, _: Any, output: Any) -> None:
@@ -154,24 +145,27 @@ def replay(release: str, system: str, root: str, backbone: str, control: bool) -
             passes.append(output.last_hidden_state.detach().float().cpu())
 
     torch.nn.modules.module.register_module_forward_hook(record)
-    if control:
-        torch.utils.checkpoint.set_device_states = lambda *_, **__: None
-        gradcache.set_device_states = lambda *_, **__: None
     options = {"steps": 1, "backbone": backbone, "precision": "bfloat16"}
-    cell = tiny_cell(system, open_release(release), Path(root), **options)
-    (cell.folder / "training").mkdir(parents=True)
-    (cell.folder / "training" / trainer.MINI_BATCH).write_text("4")
-    systems.system(system).train(cell)
-    half = len(passes) // 2
-    pairs = zip(passes[:half], passes[half:], strict=True)
-    differences = [float((first - second).abs().max()) for first, second in pairs]
-    return {"passes": len(passes), "difference": max(differences)}
+    opened, seen = open_release(release), {}
+    for system in systems:
+        for kind in ("real", "control"):
+            passes.clear()
+            cell = tiny_cell(system, opened, Path(folder, system, kind), **options)
+            (cell.folder / "training").mkdir(parents=True)
+            (cell.folder / "training" / trainer.MINI_BATCH).write_text("4")
+            with ExitStack() as patches:
+                for module in (torch.utils.checkpoint, gradcache) if kind == "control" else ():
+                    patches.enter_context(patch.object(module, "set_device_states", lambda *_, **__: None))
+                system_named(system).train(cell)
+            half = len(passes) // 2
+            pairs = zip(passes[:half], passes[half:], strict=True)
+            differences = [float((first - second).abs().max()) for first, second in pairs]
+            seen[f"{system} {kind}"] = {"passes": len(passes), "difference": max(differences)}
+    return seen
 
 
 def full_size(steps: list[Any], folder: str) -> Any:
     """What the first step of each (config, system) takes at the paper's size."""
-    from tests.shadow_cuda import bounds
-
     return [bounds.step(config, system, Path(folder)) for config, system in steps]
 
 
@@ -221,21 +215,13 @@ def _limit(size: float) -> None:
     torch.cuda.set_per_process_memory_fraction(min(1.0, size / whole), 0)
 
 
-@contextmanager
-def quiet() -> Any:
-    """Without the compiler's and dispatcher's remarks."""
-    import logging
-    import warnings
-
-    logging.disable(logging.WARNING)
-    warnings.simplefilter("ignore")
-    yield
-
-
 if __name__ == "__main__":
     build, scenario, arguments = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
     installed = arguments.pop("install", {})
-    with quiet() if "loud" not in arguments else nullcontext():
-        if (name := os.environ.get("SHADOW_CUDA", "tests.shadow_cuda.device")) != "none":
-            importlib.import_module(name).install(Path(build), **installed)
-        print(json.dumps(globals()[scenario](**arguments)))
+    logging.disable(logging.WARNING)  # the compiler's and dispatcher's remarks
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    if (name := os.environ.get("SHADOW_CUDA", "tests.shadow_cuda.device")) != "none":
+        importlib.import_module(name).install(Path(build), **installed)
+    print(json.dumps(globals()[scenario](**arguments)), flush=True)
+    os._exit(0)  # at exit the compiler may wait five minutes for its processes

@@ -8,12 +8,9 @@
 #include <ATen/native/Resize.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/csrc/utils/pybind.h>
-#include <torch/extension.h>
 #include <torch/library.h>
 
 #include <atomic>
-#include <map>
-#include <mutex>
 #include <set>
 
 namespace {
@@ -180,12 +177,6 @@ void replace_hooks() {
 }
 
 // ---- operators ----------------------------------------------------------------------------------
-int64_t launched = 0;
-int64_t waits = 0;
-std::map<std::string, int64_t> launches;
-
-bool is_shadow(const at::Tensor& tensor) { return tensor.defined() && tensor.is_cuda(); }
-
 struct Call {
   std::vector<std::pair<at::Tensor, at::Tensor>> aliases;  // on the device, on the CPU
   c10::DeviceIndex device = -1;
@@ -301,10 +292,6 @@ void run(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* 
   c10::DeviceIndex device = call.device;
   if (asked) device = asked->index() >= 0 ? asked->index() : current;
   if (device < 0) device = current;
-  ++launched;
-  ++launches[name];
-  const bool copies = name == "aten::copy_" || name == "aten::_copy_from";
-  if (name == "aten::_local_scalar_dense" || name == "aten::nonzero" || (copies && !call.mixed.empty())) ++waits;
   {
     std::optional<DeviceDraws> draws;
     if (op.hasTag(at::Tag::nondeterministic_seeded)) draws.emplace(device);
@@ -411,7 +398,4 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.def("seed", [](int device, uint64_t seed) { random_state(device).set_current_seed(seed); });
   module.def("random_state", [](int device) { return random_state(device).get_state(); });
   module.def("set_random_state", [](int device, at::Tensor state) { random_state(device).set_state(state); });
-  module.def("launched", [] { return launched; });
-  module.def("launches", [] { return launches; });
-  module.def("waits", [] { return waits; });
 }

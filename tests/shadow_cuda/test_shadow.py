@@ -1,18 +1,31 @@
 """Every CUDA path on a make-believe CUDA device: real dispatch, autograd, autocast and memory, the CPU's kernels."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from safetensors.numpy import load_file
 
+from eval_kit.models import retriever as retriever_of
 from eval_kit.release import Release
 from tests.conftest import ROOT
 from tests.shadow_cuda.conftest import SYSTEMS, Scenario
 from tests.tiny_checkpoints import passages, tiny
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def release(trainable_release: Release) -> str:
+    return str(trainable_release.folder)
+
+
+def jobs_of(folder: Path, options: dict[str, Any], systems: Sequence[str] = SYSTEMS) -> list[Any]:
+    return [(system, str(folder / system), options) for system in systems]
 
 
 def test_the_device_keeps_its_promises(scenario: Scenario) -> None:
@@ -25,30 +38,24 @@ def test_the_device_keeps_its_promises(scenario: Scenario) -> None:
     assert seen["left"] == 0
 
 
-EARLY_STOPPING = {"evaluate_every": 2, "patience": 3}
-
-
-def test_all_systems_train_in_bfloat16_and_stop_early(
-    scenario: Scenario, trainable_release: Release, tmp_path: Path
-) -> None:
+def test_all_systems_train_in_bfloat16_and_stop_early(scenario: Scenario, release: str, tmp_path: Path) -> None:
     options = {"precision": "bfloat16", "steps": 4, "checkpoint_every": 2}
-    jobs = [(system, str(tmp_path / system), options) for system in SYSTEMS]
-    jobs += [("biencoder", str(tmp_path / "early"), options | EARLY_STOPPING)]
+    jobs = jobs_of(tmp_path, options)
+    jobs += [("biencoder", str(tmp_path / "early"), options | {"evaluate_every": 2, "patience": 3})]
     jobs += [("biencoder", str(tmp_path / "mined"), options | {"mine_every": 2, "mine_depth": 10})]
-    for facts in scenario("train", release=str(trainable_release.folder), jobs=jobs):
+    for facts in scenario("train", release=release, jobs=jobs):
         assert (facts["steps"], facts["device"], facts["mini_batch_size"]) == (4, "Shadow", None)
         assert 0 < facts["last_loss"] < 10
         assert facts["peak"] > 1_000_000
 
 
 def test_compiled_layers_train_the_same_model_and_plain_ones_where_nothing_can_be_compiled(
-    scenario: Scenario, trainable_release: Release, tmp_path: Path
+    scenario: Scenario, release: str, tmp_path: Path
 ) -> None:
     options = {"precision": "bfloat16", "steps": 2}
     systems = ("splade", "monobert")  # the layers are the same in all; their heads differ
-    plain = [(system, str(tmp_path / system), options) for system in systems]
-    compiled = [(system, str(tmp_path / f"{system}-compiled"), options | {"compile": True}) for system in systems]
-    release = str(trainable_release.folder)
+    plain = jobs_of(tmp_path / "plain", options, systems)
+    compiled = jobs_of(tmp_path / "compiled", options | {"compile": True}, systems)
     facts = scenario("train", release=release, jobs=[*plain, *compiled], backend="aot_eager")
     without, within = facts[:2], facts[2:]
     assert without[-1]["compiled"] == 0 < within[0]["compiled"]
@@ -60,30 +67,23 @@ def test_compiled_layers_train_the_same_model_and_plain_ones_where_nothing_can_b
     assert facts["losses"] == without[0]["losses"]
 
 
-def test_students_learn_from_teachers_on_the_device(
-    scenario: Scenario, trainable_release: Release, tmp_path: Path
-) -> None:
+def test_students_learn_from_teachers_on_the_device(scenario: Scenario, release: str, tmp_path: Path) -> None:
     options = {"precision": "bfloat16", "steps": 2}
+    teachers = {"margin_mse": tiny("cross"), "kl": tiny("multivector")}
     jobs = [
-        (
-            "biencoder",
-            str(tmp_path / "margins"),
-            options | {"teacher": str(tiny("cross")), "distillation": "margin_mse"},
-        ),
-        ("biencoder", str(tmp_path / "batch"), options | {"teacher": str(tiny("multivector")), "distillation": "kl"}),
+        ("biencoder", str(tmp_path / kind), options | {"teacher": str(teacher), "distillation": kind})
+        for kind, teacher in teachers.items()
     ]
-    for facts in scenario("train", release=str(trainable_release.folder), jobs=jobs):
+    for facts in scenario("train", release=release, jobs=jobs):
         assert facts["device"] == "Shadow"
         assert all(map(math.isfinite, [*facts["losses"].values(), *facts["norms"]]))
     assert facts["teacher"] == ["cuda:0"]  # of late interaction: its MaxSim is computed where its model is
 
 
-def test_float16_is_scaled_on_a_card_without_bfloat16(
-    scenario: Scenario, trainable_release: Release, tmp_path: Path
-) -> None:
+def test_float16_is_scaled_on_a_card_without_bfloat16(scenario: Scenario, release: str, tmp_path: Path) -> None:
     options = {"precision": "float16", "steps": 14}
-    jobs = [(system, str(tmp_path / system), options) for system in SYSTEMS]
-    for facts in scenario("train", release=str(trainable_release.folder), jobs=jobs, install={"capability": [7, 5]}):
+    jobs = jobs_of(tmp_path, options)
+    for facts in scenario("train", release=release, jobs=jobs, install={"capability": [7, 5]}):
         assert facts["steps"] == 14
         assert all(map(math.isfinite, [*facts["losses"].values(), *facts["norms"][12:]]))  # the scale is found by then
         assert facts["norms"][12:] and min(facts["norms"][12:]) > 0
@@ -94,11 +94,10 @@ def test_float16_is_scaled_on_a_card_without_bfloat16(
 
 
 def test_no_step_waits_for_the_device_in_the_projects_own_code(
-    scenario: Scenario, trainable_release: Release, tmp_path: Path
+    scenario: Scenario, release: str, tmp_path: Path
 ) -> None:
     options = {"precision": "bfloat16", "steps": 6, "batch_size": 40}  # more texts than are embedded at once
-    jobs = [(system, str(tmp_path / system), options) for system in SYSTEMS]
-    release = str(trainable_release.folder)
+    jobs = jobs_of(tmp_path, options)
     for (system, _, _), seen in zip(jobs, scenario("waits", release=release, jobs=jobs), strict=True):
         assert seen["steps"] >= 6
         assert not [place for place in seen["waits"] if str(ROOT) in place and ".venv" not in place], system
@@ -107,17 +106,10 @@ def test_no_step_waits_for_the_device_in_the_projects_own_code(
     assert any("grouping.py" in place for place in control["waits"])
 
 
-ARCHITECTURES = ("dense", "sparse", "multivector", "cross")
-
-
 def test_models_search_in_float16_as_on_the_cpu(scenario: Scenario, tmp_path: Path) -> None:
-    from eval_kit.models import retriever as retriever_of
-
     collection, queries = passages(300), [(f"q{number}", text) for number, (_, text) in enumerate(passages(20, seed=7))]
-    models = [(architecture, str(tiny(architecture))) for architecture in ARCHITECTURES]
+    models = [(architecture, str(tiny(architecture))) for architecture in ("dense", "sparse", "multivector", "cross")]
     seen = scenario("search", models=models, passages=collection, queries=queries, folder=str(tmp_path / "device"))
-    import polars as pl
-
     frame = pl.DataFrame(queries, {"query_id": pl.String, "text": pl.String}, orient="row")
     for architecture, model in models:
         retriever = retriever_of(architecture, model, {})
@@ -129,3 +121,48 @@ def test_models_search_in_float16_as_on_the_cpu(scenario: Scenario, tmp_path: Pa
             for query, hits in on_cpu.items()
         ]
         assert sum(shared) / len(shared) > 9, architecture
+
+
+def weights(folder: Path) -> dict[str, bytes]:
+    paths = [path for path in sorted(folder.rglob("*.safetensors")) if "checkpoint" not in str(path)]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def test_a_killed_training_ends_with_the_same_weights(scenario: Scenario, release: str, tmp_path: Path) -> None:
+    backbone = str(tiny("masked"))  # with dropout, so that the random state of the device matters
+    options = {"precision": "bfloat16", "steps": 6, "checkpoint_every": 2, "backbone": backbone}
+    whole = jobs_of(tmp_path / "whole", options)
+    killed = jobs_of(tmp_path / "killed", options)
+    scenario("train", release=release, jobs=whole)
+    for job in killed:
+        scenario("train", killed=True, release=release, jobs=[job], kill=3)
+    scenario("train", release=release, jobs=killed, disturb=True)
+    for system in SYSTEMS:
+        assert weights(tmp_path / "killed" / system) == weights(tmp_path / "whole" / system) != {}, system
+
+
+def test_too_little_memory_takes_mini_batches_or_ends_in_one_sentence(
+    scenario: Scenario, release: str, tmp_path: Path
+) -> None:
+    arguments = {"systems": SYSTEMS, "folder": str(tmp_path), "shares": [0.4, 0.9, 1.1]}
+    seen = scenario("limits", release=release, **arguments)
+    for system in SYSTEMS:
+        *limited, enough = seen[system]["limited"]
+        assert enough["mini_batch_size"] is None
+        for row in limited:
+            if "sentence" in row:
+                assert "memory cannot hold" in row["sentence"]
+            else:
+                assert row["mini_batch_size"] < row["batch_size"] == 16
+                assert row["peak"] <= row["share"] * seen[system]["whole"]["peak"]
+            assert row["left"] == 0
+        assert any("sentence" not in row for row in limited), system
+
+
+def test_mini_batches_draw_the_same_dropout_twice(scenario: Scenario, release: str, tmp_path: Path) -> None:
+    arguments = {"systems": SYSTEMS, "folder": str(tmp_path), "backbone": str(tiny("masked"))}
+    seen = scenario("replay", release=release, **arguments)
+    for system in SYSTEMS:
+        assert seen[f"{system} real"]["passes"] > 2
+        assert seen[f"{system} real"]["difference"] == 0.0
+        assert seen[f"{system} control"]["difference"] > 0.01

@@ -1,0 +1,76 @@
+"""A folder with a small release, and all else that commands read."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from builder import release as releases
+from eval_kit.documents import Rule
+from eval_kit.protocols.scoring import score
+from eval_kit.release import open_release
+from tests.fuzz.strange import GRID, RUN
+
+
+def small_draft():
+    """Four queries in two clusters."""
+    clusters = pl.Series("cluster", ["short", "long", "short", "short"], dtype=pl.Enum(["short", "long"]))
+    queries = pl.DataFrame({"query_id": ["1", "2", "10", "30"], "text": ["a cat", "the naïve café", "é", "d"]})
+    frames = {
+        ("length", "test"): queries.with_columns(clusters),
+        ("qrels", "dev"): pl.DataFrame(
+            {"query-id": ["1", "2", "10", "30"], "corpus-id": ["7", "8", "7", "8"], "score": [1, 2, 1, 0]}
+        ),
+        ("passages", "passages"): pl.DataFrame({"passage_id": ["7", "8"], "text": ["seven", "eight"]}),
+    }
+    rule = Rule("made by hand", "tests/fuzz")
+    return releases.Draft(
+        kind="mini",
+        version="1.0.0",
+        collection=None,
+        seed=0,
+        tables=[releases.Table(*key, frame, rule) for key, frame in frames.items()],
+        test_sets=[
+            releases.new_test_set(f"length.{name}", "length", "length", "test", "dev", ["RR@10"], ("cluster", [name]))
+            for name in ("short", "long")
+        ],
+    )
+
+
+def make(folder: Path) -> Path:
+    """A small release ``release``, a run ``run.trec`` that fits it, a submission, vectors, a grid and so on."""
+    releases.write(small_draft(), folder / "release")
+    (folder / "run.trec").write_bytes(RUN)
+    opened = open_release(folder / "release")
+    board = folder / "board"
+    (board / "sub").mkdir(parents=True)
+    document = {
+        "system": "s",
+        "team": "t",
+        "architecture": "dense",
+        "training_data": ["MS MARCO train"],
+        "licence": "MIT",
+        "links": ["https://example.org"],
+        "release": {"version": opened.version, "digest": opened.digest},
+        "runs": [{"file": "run.trec"}],
+    }
+    (board / "sub" / "submission.json").write_text(json.dumps(document))
+    (board / "sub" / "run.trec").write_bytes(RUN)
+    beir = folder / "beir"
+    (beir / "qrels").mkdir(parents=True)
+    (beir / "corpus.jsonl").write_bytes(b'{"_id": "7", "title": "a", "text": "b"}\n{"_id": "8", "text": "c"}\n')
+    (beir / "queries.jsonl").write_bytes(b'{"_id": "1", "text": "a"}\n{"_id": "2", "text": "b"}\n')
+    (beir / "qrels" / "test.tsv").write_bytes(b"query-id\tcorpus-id\tscore\n1\t7\t1\n2\t8\t2\n")
+    (folder / "beir.trec").write_bytes(RUN)
+    np.save(folder / "vectors.npy", np.eye(4, 3, dtype=np.float32))
+    (folder / "vectors.ids.txt").write_text("1\n2\n10\n30\n")
+    pl.DataFrame({"query_id": ["1", "2"], "vector": [[1.0, 2.0], [0.5, 0.5]]}).write_parquet(folder / "v.parquet")
+    cell = folder / "grid" / "0000"
+    cell.mkdir(parents=True)
+    for name, content in GRID.items():
+        (cell / name).write_text(json.dumps(content))
+    scored = score([folder / "run.trec"], opened)
+    (folder / "scores.json").write_text(json.dumps(scored.as_json()))
+    (folder / "scores.tsv").write_text(scored.per_query().write_csv(separator="\t"))
+    return folder

@@ -1,0 +1,155 @@
+"""Exact search is brute force, with trec_eval's order at every tie; a checkpoint is searched as its library would."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays as numpy_arrays
+from scipy.sparse import csr_matrix
+from sentence_transformers import MultiVectorEncoder, SentenceTransformer, SparseEncoder
+
+from eval_kit.errors import UserError
+from eval_kit.models import retriever
+from eval_kit.models.sparse import Sparse
+from eval_kit.search import dense, late, resident, shards, sparse
+from eval_kit.search.shards import Arrays, Shards
+from tests.search.oracle import QUERIES, brute_force, maxsim, tokens, written
+from tests.tiny_checkpoints import passages, tiny
+
+
+class Engine(NamedTuple):
+    """A way to search; what it is asked with, what it keeps of passages, and how it scores them by definition."""
+
+    module: ModuleType
+    asked: Callable[[list[np.ndarray]], Any]
+    arrays: Callable[[list[np.ndarray]], Arrays]
+    score: Callable[[np.ndarray, np.ndarray], float | None]
+
+
+def matrix(rows: list[np.ndarray]) -> csr_matrix:
+    return csr_matrix(np.array(rows))
+
+
+def of_shared_terms(query: np.ndarray, passage: np.ndarray) -> float | None:
+    return float(query @ passage) or None
+
+
+DENSE = Engine(dense, np.array, lambda rows: {"vectors": np.array(rows)}, lambda query, row: float(query @ row))
+SPARSE = Engine(sparse, matrix, lambda rows: sparse.arrays_of(matrix(rows)), of_shared_terms)
+LATE = Engine(late, list, tokens, maxsim)
+WHERE = [(DENSE, None), (DENSE, "cpu"), (SPARSE, None), (SPARSE, "cpu"), (LATE, "cpu")]
+"""On the CPU by faiss and by scipy, unless blocks of a matrix product in torch are asked for, as on a GPU."""
+
+
+def rows_of(engine: Engine, shortest: int = 0) -> st.SearchStrategy[np.ndarray]:
+    shape = {dense: st.just(2), sparse: st.just(4), late: st.tuples(st.integers(shortest, 4), st.just(2))}
+    return numpy_arrays(
+        np.float32, shape[engine.module], elements=st.integers(0 if engine is SPARSE else -2, 2).map(float)
+    )
+
+
+@pytest.mark.parametrize(("engine", "device"), WHERE)
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_exact_is_brute_force_at_every_tie(engine: Engine, device: str | None, data: st.DataObject, tmp_path_factory):
+    rows = data.draw(st.lists(rows_of(engine), min_size=1, max_size=30))
+    queries = data.draw(st.lists(rows_of(engine, shortest=1), min_size=1, max_size=5))
+    ids = st.lists(st.text("a1é-", min_size=1, max_size=4), min_size=len(rows), max_size=len(rows), unique=True)
+    drawn, depth = data.draw(ids), data.draw(st.integers(1, 35))
+    room = data.draw(st.sampled_from([0, np.inf]))
+    expected = brute_force(queries, rows, drawn, depth, engine.score)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shards, "SHARD", data.draw(st.integers(1, 20)))
+        patch.setattr(engine.module, "GROUP", data.draw(st.integers(1, 5)))
+        patch.setattr(engine.module, "BLOCK_ON_CPU" if engine is LATE else "BLOCK", data.draw(st.integers(1, 50)))
+        patch.setattr(resident, "room", lambda device: room)
+        stored = written(tmp_path_factory.mktemp("rows"), rows, drawn, engine.arrays)
+        for _ in range(2):
+            assert list(engine.module.exact(engine.asked(queries), stored, depth, device)) == expected
+            if room and device and engine is not LATE:
+                patch.setattr(Shards, "blocks", None)  # what fits on the device is read once
+
+
+@pytest.mark.parametrize(("engine", "device"), [(DENSE, None), (DENSE, "cpu"), (LATE, None)])
+def test_exact_is_brute_force_over_many_shards(
+    engine: Engine, device: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """5,000 vectors around 50 centres in shards of 700, or 1,200 passages of 5 to 20 tokens in shards of 500."""
+    random = np.random.default_rng(0)
+    if engine is DENSE:
+        centres = random.normal(size=(50, 24))
+        near = centres[random.integers(0, 50, 5_040)] + 0.3 * random.normal(size=(5_040, 24))
+        queries, rows = np.split(near.astype(np.float32), [40])
+    else:
+        rows = [random.normal(size=(random.integers(5, 20), 32)).astype(np.float32) for _ in range(1_200)]
+        queries = [rows[row][:4] + np.float32(0.05) for row in range(0, 1_200, 80)]
+        monkeypatch.setattr(late, "BLOCK_ON_CPU", 100)
+    monkeypatch.setattr(shards, "SHARD", 700 if engine is DENSE else 500)
+    ids = [f"{number}" for number in random.permutation(len(rows))]
+    stored = written(tmp_path, rows, ids, engine.arrays)
+    rankings = engine.module.exact(engine.asked(queries), stored, 100, device)
+    for hits, expected in zip(rankings, brute_force(queries, rows, ids, 100, engine.score), strict=True):
+        assert [passage for passage, _ in hits] == [passage for passage, _ in expected]
+        assert np.allclose([score for _, score in hits], [score for _, score in expected], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "options", "tolerance"),
+    [
+        ("dense", {"similarity": "dot"}, 1e-4),
+        ("dense", {"similarity": "cosine"}, 1e-4),
+        ("sparse", {"encode_batch": 4}, 1e-4),
+        ("multivector", {"engine": "exact", "encode_batch": 4}, 1e-4),
+        ("multivector", {"engine": "plaid", "encode_batch": 4, "steps": 100}, 0.05),
+    ],
+)
+def test_a_checkpoint_is_searched_as_the_library_would(
+    architecture: str, options: dict[str, Any], tolerance: float, tmp_path: Path
+):
+    kinds = {"dense": SentenceTransformer, "sparse": SparseEncoder, "multivector": MultiVectorEncoder}
+    model = kinds[architecture](str(tiny(architecture)))
+    if architecture == "dense":
+        model.similarity_fn_name = options["similarity"]
+    made = retriever(architecture, tiny(architecture), options)
+    made.index(passages(60), tmp_path)
+    rankings = dict(made.search(QUERIES, tmp_path, 10))
+    theirs = model.similarity(
+        model.encode_query(QUERIES["text"].to_list()), model.encode_document([text for _, text in passages(60)])
+    ).numpy()
+    assert list(rankings) == QUERIES["query_id"].to_list()
+    for hits, scores in zip(rankings.values(), theirs, strict=True):
+        found = [score for _, score in hits]
+        assert found == pytest.approx([scores[int(passage[1:])] for passage, _ in hits], rel=tolerance) and found
+        if options.get("engine") != "plaid":
+            assert found == pytest.approx(sorted(scores.tolist(), reverse=True)[:10], rel=tolerance)
+
+
+KINDS = {
+    "dense": "a dense encoder",
+    "sparse": "a sparse encoder",
+    "multivector": "a late-interaction encoder",
+    "cross": "a cross-encoder",
+    "bert": "a bare transformer",
+    "masked": "a masked language model",
+}
+
+
+@pytest.mark.parametrize("architecture", ["dense", "sparse", "multivector"])
+def test_a_checkpoint_of_another_architecture_is_refused(architecture: str):
+    for name in KINDS.keys() - {architecture, "masked" if architecture == "sparse" else ""}:
+        with pytest.raises(UserError) as error:
+            retriever(architecture, tiny(name), {})
+        sentence = rf"{re.escape(str(tiny(name)))}: is {KINDS[name]}.*, not {KINDS[architecture]}"
+        pooling = r".*; name its pooling" if architecture == "dense" and name in ("bert", "masked") else ""
+        assert re.match(sentence + pooling, str(error.value))
+
+
+def test_a_masked_language_model_is_taken_as_splade():
+    weights = Sparse(str(tiny("masked"))).encode_queries(["alpha beta"])
+    assert weights.shape == (1, 33) and (weights.data > 0).all()
