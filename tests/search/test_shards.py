@@ -142,13 +142,14 @@ def test_a_full_disk_is_one_sentence_and_leaves_what_was_finished(tmp_path: Path
     assert len(shards.write(PASSAGES, tmp_path, Counting(), "model")) == 30
 
 
+@pytest.mark.parametrize(("dtype", "hint"), [("float32", ""), ("float16", "; float16 may be too narrow for it.*")])
+def test_a_model_that_gives_nan_is_refused(tmp_path: Path, dtype: str, hint: str):
+    message = rf"^the model gives NaN or infinity \(vectors\) for a passage between p0 and p7{hint}$"
+    with pytest.raises(UserError, match=message):
+        shards.write(PASSAGES, tmp_path, lambda texts: {"vectors": np.full((len(texts), 2), np.nan, dtype)}, "model")
+
+
 def test_what_cannot_be_encoded_is_one_sentence(tmp_path: Path):
-    for dtype, hint in (("float32", ""), ("float16", "; float16 may be too narrow for it.*")):
-        message = rf"^the model gives NaN or infinity \(vectors\) for a passage between p0 and p7{hint}$"
-        with pytest.raises(UserError, match=message):
-            shards.write(
-                PASSAGES, tmp_path, lambda texts: {"vectors": np.full((len(texts), 2), np.nan, dtype)}, "model"
-            )
     with pytest.raises(UserError, match=r"^there are no passages to encode$"):
         shards.write([], tmp_path, Counting(), "model")
     made = shards.write([*PASSAGES, ("p3", "again")], tmp_path, Counting(), "model")

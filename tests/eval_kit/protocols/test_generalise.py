@@ -111,3 +111,21 @@ def test_a_side_without_parts_has_no_level(runs: list[Path], published_release: 
     row = json.loads(json.dumps(result.as_json(), allow_nan=False))["rows"][0]
     assert (row["near_level"], row["near_pivot"], row["raw"], row["gain"]) == (None, None, None, None)
     assert row["far_level"] > 0 and row["verdict"] == "cannot tell" and "cannot tell" in result.to_markdown()
+
+
+def test_by_default_the_main_test_set_is_divided(tmp_path: Path) -> None:
+    """A folder in BEIR's format has test, or a split of another name, and no dev."""
+    for split in ("test", "validation"):
+        folder = tmp_path / split
+        lines = {"corpus.jsonl": "p", "queries.jsonl": "q"}
+        (folder / "qrels").mkdir(parents=True)
+        for name, letter in lines.items():
+            texts = [json.dumps({"_id": f"{letter}{number}", "text": f"word{number}"}) for number in range(12)]
+            (folder / name).write_text("\n".join(texts) + "\n")
+        judged = [f"q{number}\tp{number}\t1" for number in range(12)]
+        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]) + "\n")
+        run = tmp_path / f"{split}.trec"
+        run.write_text("".join(f"q{number} Q0 p{number} 1 1 run\n" for number in range(12)))
+        part = {f"q{number}": str(number) for number in range(12)}
+        result = generalise(run, run, folder, parts=part, far=["0", "1"])
+        assert result.to_polars()["verdict"].to_list() == ["cannot tell"]
