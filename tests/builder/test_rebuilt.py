@@ -1,14 +1,12 @@
 """Releases made by the papers' algorithms: planted truth, determinism, and what is refused."""
 
 import json
-import os
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import clients
 import faiss
 import layouts
 import numpy as np
@@ -74,8 +72,9 @@ def release(runs: list[Path], command: Run, tmp_path_factory: pytest.TempPathFac
     """All shifts of mini, by the command line."""
     folder = tmp_path_factory.mktemp("rebuilt") / "ms-marco-shift"
     given = [part for run in runs for part in ("--run", run)]
-    done = command("builder", "build", "rebuilt", "--collection", "mini", "--out", folder, *given)
+    done = command("builder", "build", "rebuilt", "--collection", "mini", "--json", "--out", folder, *given)
     assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["digest"] == open_release(folder).digest
     return open_release(folder)
 
 
@@ -89,6 +88,23 @@ def built(collection: Collection, **options: Any) -> Manifest:
     return releases.describe(rebuilt.draft(collection, encoder=LSA, **{"parameters": SETTINGS, **options}))
 
 
+def written(folder: Path, *arguments: Any, **options: Any) -> Release:
+    """A release of LSA's topics, written."""
+    releases.write(rebuilt.draft(*arguments, encoder=LSA, **options), folder)
+    return open_release(folder)
+
+
+def faults(release: Release) -> list[str]:
+    return [f"{check.what}: {check.fault}" for check in verify(release.folder) if check.fault]
+
+
+def of_splits(collection: Collection, splits: dict[str, str], **changes: Any) -> Collection:
+    """The collection with these splits alone, each under the name in front of it."""
+    queries = {split: collection.queries[source] for split, source in splits.items()}
+    qrels = {split: collection.qrels[source] for split, source in splits.items()}
+    return replace(collection, queries=queries, qrels=qrels, **changes)
+
+
 def digests(manifest: Manifest) -> dict[str, str]:
     return {f"{table.config}/{table.split}": table.digest for table in manifest.tables}
 
@@ -96,7 +112,7 @@ def digests(manifest: Manifest) -> dict[str, str]:
 def test_it_is_sound_and_has_the_tables_and_test_sets_of_the_planted_release(
     release: Release, mini_release: Release
 ) -> None:
-    assert [one for one in verify(release.folder) if one.fault] == []
+    assert not faults(release)
     assert release.manifest.kind == "rebuilt" and release.manifest.seed == 13 and not release.missing
     rebuilt = {name: sorted(splits) for name, splits in release.configs.items()}
     planted = {name: sorted(splits) for name, splits in mini_release.configs.items() if name != "variations"}
@@ -158,19 +174,6 @@ def test_rules_say_how_each_table_was_made(release: Release) -> None:
     assert rules["restrain", "interpolate_small"].parameters["tests"] == ["dl19", "dl20"]
 
 
-def test_load_dataset(release: Release, tmp_path: Path) -> None:
-    program = (
-        "from datasets import load_dataset\n"
-        "rows = load_dataset('ms-marco-shift', 'topic', split='test')\n"
-        "print(len(rows), rows.features['cluster'].names)\n"
-    )
-    environment = {**os.environ, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
-    place = release.folder.parent
-    done = clients.run(["-c", program], environment, place)
-    expected = f"{release.table('topic', 'test').height} ['c0', 'c1', 'c2', 'c3', 'c4']"
-    assert done.stdout.splitlines()[-1:] == [expected], done.stderr
-
-
 def test_two_rebuilds_are_equal_whatever_the_threads_and_the_order_of_the_queries(small: Collection) -> None:
     faiss.omp_set_num_threads(1)
     first = built(small)
@@ -202,9 +205,7 @@ def test_only_the_shifts_asked_for(small: Collection) -> None:
 
 
 def test_without_dev_and_test_a_fifth_of_train_is_held_back_for_length(small: Collection) -> None:
-    splits = ("train", "dl19")
-    queries, qrels = ({split: of[split] for split in splits} for of in (small.queries, small.qrels))
-    draft = rebuilt.draft(replace(small, queries=queries, qrels=qrels), ["length"], LSA, SETTINGS)
+    draft = rebuilt.draft(of_splits(small, {"train": "train", "dl19": "dl19"}), ["length"], LSA, SETTINGS)
     tables = {(table.config, table.split): table.frame for table in draft.tables}
     train, test = (tables["length", split]["query_id"] for split in ("train", "test"))
     assert len(test) == round(0.2 * (len(train) + len(test)))
@@ -212,15 +213,9 @@ def test_without_dev_and_test_a_fifth_of_train_is_held_back_for_length(small: Co
 
 
 def test_a_collection_with_test_alone_is_as_good_as_one_with_dev(small: Collection, tmp_path: Path) -> None:
-    splits = {"train": "train", "test": "dev"}
-    collection = replace(
-        small,
-        queries={split: small.queries[source] for split, source in splits.items()},
-        qrels={split: small.qrels[source] for split, source in splits.items()},
-    )
-    releases.write(rebuilt.draft(collection, encoder=LSA, parameters=SETTINGS), tmp_path / "release")
-    release = open_release(tmp_path / "release")
-    assert [one for one in verify(release.folder) if one.fault] == []
+    collection = of_splits(small, {"train": "train", "test": "dev"})
+    release = written(tmp_path / "release", collection, parameters=SETTINGS)
+    assert not faults(release)
     train, test = (release.table("length", split)["query_id"] for split in ("train", "test"))
     assert set(test) == set(small.evaluation["dev"]["query_id"]) and not set(train) & set(test)
     assert release.test_sets["length.short"].qrels == "test"
@@ -237,9 +232,7 @@ def test_a_collection_with_test_alone_is_as_good_as_one_with_dev(small: Collecti
 
 
 def test_the_token_rule_loses_show_and_is_checked(small: Collection, tmp_path: Path) -> None:
-    parameters = SETTINGS.changed(["wh.rule=token"])
-    releases.write(rebuilt.draft(small, ["wh"], LSA, parameters), tmp_path / "release")
-    release = open_release(tmp_path / "release")
+    release = written(tmp_path / "release", small, ["wh"], parameters=SETTINGS.changed(["wh.rule=token"]))
     checks = verify(tmp_path / "release")
     assert "clusters follow the wh-word rule for whole words (wh/test)" in [one.what for one in checks]
     assert not [one for one in checks if one.fault]
@@ -286,10 +279,8 @@ def test_parameters_by_name() -> None:
     assert changed.chameleons.levels == (10, 50) and changed.wh.rule == "token"
     assert for_mini(10_000).topic.size == 1_800
     assert ShiftParameters().changed(settings()) == ShiftParameters()
-    assert [ShiftParameters().changed([f"crossed.cells={text}"]).crossed.cells for text in ("true", "false")] == [
-        True,
-        False,
-    ]
+    cells = [ShiftParameters().changed([f"crossed.cells={text}"]).crossed.cells for text in ("true", "false")]
+    assert cells == [True, False]
     with pytest.raises(UserError, match="'no' is not true or false"):
         ShiftParameters().changed(["crossed.cells=no"])
     assert {"topic.k=100", "restrain.sizes=14k:14000,45k:45000,200k:200000", "wh.rule=substring"} <= set(settings())
@@ -303,24 +294,16 @@ def test_sizes_are_the_papers_at_ms_marcos_size_and_the_same_shares_elsewhere() 
     assert (nfcorpus.topic.size, nfcorpus.wh.size, nfcorpus.length.size) == (414, 847, 515)
     for training in (300, 809, 2_590, 20_000):  # 100 test queries a topic, or up to half of all
         topic = for_collection(training).topic
-        assert (
-            round(topic.size * topic.test_share) == pytest.approx(min(100, 0.08 * training), abs=1) or training > 2_590
-        )
+        if training <= 2_590:
+            assert round(topic.size * topic.test_share) == pytest.approx(min(100, 0.08 * training), abs=1)
         assert topic.size * topic.topics <= 0.8 * training + 5 and topic.k <= training / 10
     assert dict(nfcorpus.restrain.sizes) == {"72": 72, "232": 232, "1k": 1_030}
 
 
 def test_without_train_there_are_the_shifts_that_need_none(small: Collection, tmp_path: Path) -> None:
-    splits = {"test": "dev"}
-    collection = replace(
-        small,
-        name="toy",
-        queries={split: small.queries[source] for split, source in splits.items()},
-        qrels={split: small.qrels[source] for split, source in splits.items()},
-    )
-    releases.write(rebuilt.draft(collection, encoder=LSA), tmp_path / "release")
-    release = open_release(tmp_path / "release")
-    assert not [one for one in verify(release.folder) if one.fault]
+    collection = of_splits(small, {"test": "dev"}, name="toy")
+    release = written(tmp_path / "release", collection)
+    assert not faults(release)
     assert release.configs.keys() == {"length", "resttest", "qrels", "passages"}
     assert set(release.table("length", "test")["query_id"]) == set(collection.evaluation["test"]["query_id"])
     assert release.test_sets["length.short"].qrels == "test" and "length_test" not in release.configs["qrels"]
@@ -352,7 +335,7 @@ def nfcorpus(shared: Path, command: Run, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.mark.slow
 def test_nfcorpus_is_rebuilt_with_the_defaults(nfcorpus: Release) -> None:
-    assert not [one for one in verify(nfcorpus.folder) if one.fault]
+    assert not faults(nfcorpus)
     assert set(nfcorpus.configs) == {*("topic", "length", "resttest", "restrain"), *("validation", "qrels", "passages")}
     assert nfcorpus.configs["restrain"] == ["interpolate_1k", "extrapolate_1k"]
     assert sum(len(nfcorpus.test_sets[name].queries) for name in ("length.short", "length.long")) == 324
@@ -360,13 +343,8 @@ def test_nfcorpus_is_rebuilt_with_the_defaults(nfcorpus: Release) -> None:
     remarks = "\n".join(nfcorpus.manifest.remarks)
     assert "papers' shares of MS MARCO's 502,939 training queries, applied to the 2,590 of nfcorpus" in remarks
     assert "left out: ReSTrain size 72 (72) cannot be reached" in remarks
-    assert (
-        "no wh: fewer than 30 test queries" in remarks
-        and "topic: a relevant passage tells a query's part in" in remarks
-    )
-
-
-def test_a_rebuilt_card_is_of_its_own_collection(nfcorpus: Release) -> None:
+    assert "no wh: fewer than 30 test queries" in remarks
+    assert "topic: a relevant passage tells a query's part in" in remarks
     card = (nfcorpus.folder / "README.md").read_text()
     assert "# nfcorpus-shift 1.0.0 (rebuilt)" in card and 'load_dataset("ORG/nfcorpus-shift"' in card
     assert "pretty_name: nfcorpus-shift" in card and "Query splits of `nfcorpus`" in card
@@ -406,10 +384,7 @@ class Broken:
     [
         ({"shifts": ["topics"]}, "there is no shift 'topics'; there are topic, wh"),
         ({"shifts": ["chameleons"]}, "chameleons cannot be built: no runs over dev are given"),
-        (
-            {"shifts": ["topic"], "runs": {"a": Path("a")}},
-            "--run is for the shift chameleons, which --shift leaves out",
-        ),
+        ({"shifts": ["topic"], "runs": {"a": Path("a")}}, "--run is for the shift chameleons, which --shift leaves"),
         ({"parameters": SETTINGS.changed(["topic.k=5000"])}, "k-means with k = 5,000 needs at least as many queries"),
         ({"parameters": SETTINGS.changed(["topic.size=900"])}, "topics of about 900 queries cannot be reached"),
         ({"parameters": SETTINGS.changed(["restrain.sizes=a:900"])}, "ReSTrain size a .900. cannot be reached"),
@@ -455,11 +430,6 @@ def test_options_and_runs_that_are_refused_leave_nothing(
         (["rebuilt", "--shift", "chameleons", "--run", tmp_path / "short.trec"], "short.trec: lacks"),
         (["rebuilt", *two_runs], "chameleons need at least three rankers, not 2"),
         (["rebuilt", *two_runs, "--run", runs[1]], "two runs have the same name"),
-        (["rebuilt", "--collection", folder, "--set", "topic.size=25000"], "topics of about 25,000 queries cannot be"),
-        (
-            ["rebuilt", "--collection", folder, "--shift", "wh", "--shift", "chameleons"],
-            "chameleons cannot be built: no runs over dev are given",
-        ),
         (["rebuilt", "--collection", folder, "--queries", 600], "--queries belongs to the collection mini"),
         (["rebuilt", "--collection", "beir/nothing"], "there is no collection 'beir/nothing'"),
     ):
@@ -467,27 +437,3 @@ def test_options_and_runs_that_are_refused_leave_nothing(
         assert done.returncode == 2 and done.stdout == "", arguments
         assert sentence in done.stderr and done.stderr.count("\n") == 1, done.stderr
         assert not out.parent.exists(), arguments
-
-
-def test_options_of_another_source_are_refused(command: Run, tmp_path: Path) -> None:
-    out = tmp_path / "out" / "release"
-    for arguments, sentence in (
-        (["rebuilt", "--upstream", tmp_path], "No such option: --upstream"),
-        (["rebuilt", "--upstream", tmp_path], "No such option: --upstream"),
-        (["published", "--seed", 13], "No such option: --seed"),
-        (["nothing"], "No such command 'nothing'"),
-        (["--queries", 600], "No such option: --queries"),
-    ):
-        done = command("builder", "build", *arguments, "--out", out)
-        assert done.returncode == 2 and done.stdout == "", arguments
-        assert done.stderr.count("Error: ") == 1 and f"Error: {sentence}" in done.stderr, done.stderr
-        assert not out.parent.exists(), arguments
-
-
-def test_json_has_the_manifest(command: Run, tmp_path: Path) -> None:
-    done = command(
-        *("builder", "build", "rebuilt", "--queries", 1_500, "--shift", "wh", "--json"),
-        *("--out", tmp_path / "release"),
-    )
-    manifest = json.loads(done.stdout)
-    assert manifest["kind"] == "rebuilt" and manifest["digest"] == open_release(tmp_path / "release").digest

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from builder import rebuilt
 from builder import release as releases
 from builder.assembly import apart
+from builder.collection import Collection
 from builder.describe import describe, two_sample
 from builder.encoders import Compute, Lsa
 from builder.parameters import for_mini
@@ -32,6 +33,11 @@ from eval_kit.stats.similarity import weighted_jaccard
 from eval_kit.words import all_spaced, spaced, words
 
 LSA = Lsa(dimensions=8)
+
+
+@pytest.fixture(scope="module")
+def collection() -> Collection:
+    return mini.collection(mini.MiniParameters(queries=3_000))
 
 
 def test_words_are_those_between_blanks_and_pairs_where_there_are_none() -> None:
@@ -106,8 +112,8 @@ def test_no_passage_is_shared_where_the_sides_are_apart() -> None:
         apart("topic", assigned, pairs.with_columns(pl.lit("p").alias("corpus-id")), 13)
 
 
-def test_length_leaves_out_training_queries_that_share_a_tested_passage(tmp_path: Path) -> None:
-    source = mini.collection(mini.MiniParameters(queries=2_000))
+def test_length_leaves_out_training_queries_that_share_a_tested_passage(collection: Collection, tmp_path: Path) -> None:
+    source = collection
     pairs = source.qrels["dev"]
     first = pairs.filter(pl.col("score") > 0)["corpus-id"][0]
     shared = pl.DataFrame([(source.train["query_id"][0], first, 1)], source.qrels["train"].schema, orient="row")
@@ -121,8 +127,7 @@ def test_length_leaves_out_training_queries_that_share_a_tested_passage(tmp_path
     assert any("training queries left out that share" in remark for remark in release.manifest.remarks)
 
 
-def test_given_parts_are_a_shift_like_the_others(tmp_path: Path) -> None:
-    collection = mini.collection(mini.MiniParameters(queries=3_000))
+def test_given_parts_are_a_shift_like_the_others(collection: Collection, tmp_path: Path) -> None:
     file = tmp_path / "parts.tsv"
     train = collection.train["query_id"].to_list()
     file.write_text("".join(f"{query}\tZürich {i % 7}\n" for i, query in enumerate(train)), encoding="utf-8")
@@ -163,8 +168,9 @@ def test_parts_that_would_share_a_name_are_numbered() -> None:
     ],
     ids=["a handful", "a giant", "tiny ones", "half without"],
 )
-def test_odd_parts_end_in_a_design_or_in_one_sentence(part: Callable[[int], str | None], outcome: str) -> None:
-    collection = mini.collection(mini.MiniParameters(queries=3_000))
+def test_odd_parts_end_in_a_design_or_in_one_sentence(
+    part: Callable[[int], str | None], outcome: str, collection: Collection
+) -> None:
     ids = collection.train["query_id"]
     parts = pl.DataFrame({"query_id": ids, "part": [part(i) for i in range(len(ids))]}).drop_nulls()
     try:
@@ -187,14 +193,9 @@ class Alike:
         return compute
 
 
-def test_vectors_that_do_not_tell_queries_apart_make_no_crossed_clusters() -> None:
-    collection = mini.collection(mini.MiniParameters(queries=3_000))
+def test_clusters_of_vectors_that_do_not_differ_and_parts_of_other_queries_are_refused(collection: Collection) -> None:
     with pytest.raises(UserError, match=r"a cluster holds 1,\d{3} of .* name a model as --encoder, or give --parts"):
         rebuilt.draft(collection, ["crossed"], Alike())
-
-
-def test_parts_of_other_queries_are_refused() -> None:
-    collection = mini.collection(mini.MiniParameters(queries=3_000))
     foreign = pl.DataFrame({"query_id": ["x"], "part": ["a"]})
     for shift in ("crossed", "given"):
         with pytest.raises(UserError, match="no training query has a part"):
@@ -213,34 +214,29 @@ def test_a_log_is_read_whatever_its_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_log_is_split_and_described(tmp_path: Path) -> None:
-    queries = mini.collection(mini.MiniParameters(queries=6_000)).train
+def test_a_log_is_split_and_described(collection: Collection, tmp_path: Path) -> None:
     file = tmp_path / "log.tsv"
-    file.write_text(queries.write_csv(separator="\t", include_header=False, quote_style="never"))
+    file.write_text(collection.train.write_csv(separator="\t", include_header=False, quote_style="never"))
     releases.write(rebuilt.draft(log.collection(file), ["topic", "length"], LSA), tmp_path / "release")
     release = open_release(tmp_path / "release")
     assert not release.test_sets and {"topic", "length"} <= release.configs.keys()
     described = describe(release.folder, file, 13)
     assert described.parts.group_by("shift").len().sort("shift").rows() == [("length", 2), ("topic", 5)]
-    assert described.parts["queries"].sum() == sum(release.table("length", s).height for s in ("train", "test")) + sum(
-        release.table("topic", s).height for s in ("train", "test")
-    )
+    tables = [release.table(shift, split) for shift in ("topic", "length") for split in ("train", "test")]
+    assert described.parts["queries"].sum() == sum(table.height for table in tables)
     assert (described.parts["examples"].str.count_matches("\n") == 9).all() and (described.parts["jaccard"] > 0).all()
     text = result_page(described)
-    assert (
-        "query topics (topic)" in text
-        and "false alarms" in text
-        and described.parts["examples"][0].split("\n")[3] in text
-    )
+    assert "query topics (topic)" in text and "false alarms" in text
+    assert described.parts["examples"][0].split("\n")[3] in text
     assert described.to_csv().count("topic,c") == 5
 
 
-def test_the_two_sample_test_sees_a_difference_and_seldom_a_false_one() -> None:
-    texts = mini.collection(mini.MiniParameters(queries=6_000)).train["text"]
+def test_the_two_sample_test_sees_a_difference_and_seldom_a_false_one(collection: Collection) -> None:
+    texts = collection.train["text"]
     assert two_sample(texts, texts.str.replace_all("a", "o"), 1)[1] < 1e-6
     rng = np.random.default_rng(5)
     halves = [np.array_split(rng.permutation(len(texts)), 2) for _ in range(20)]
-    alarms = sum(two_sample(texts.gather(one), texts.gather(two), 1)[1] < 0.05 for one, two in halves)
+    alarms = sum(two_sample(texts.gather(left), texts.gather(right), 1)[1] < 0.05 for left, right in halves)
     assert alarms <= 4  # binomial with 20 draws of 5 %: 5 or more once in 400
 
 
