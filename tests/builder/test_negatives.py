@@ -23,7 +23,7 @@ from eval_kit.errors import UserError
 from eval_kit.files.digests import table_digest
 from eval_kit.release import Release, open_release
 
-DEPTH, SAMPLE = 60, 20
+DEPTH, SAMPLE = 100, 20  # as the trainable release's
 DRAW = f"""
 import sys
 from pathlib import Path
@@ -68,30 +68,13 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+def drawn(trainable_release: Release) -> Release:
+    return trainable_release
 
 
 @pytest.fixture(scope="module")
-def first_run(bare: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Release, dict]:
-    """A release with its negatives, and Pyserini's own rankings for forty of its queries."""
-    folder = tmp_path_factory.mktemp("drawn") / "ms-marco-shift"
-    shutil.copytree(bare, folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(negatives, "SHARD", 40)
-        negatives.add(folder, negatives.NegativeParameters(DEPTH, SAMPLE), cache, threads=1)
-    from pyserini.search.lucene import LuceneSearcher
-
-    searcher = LuceneSearcher(str(next(path for path in (cache / "bm25").iterdir() if path.is_dir())))
-    searcher.set_bm25(0.9, 0.4)
-    queries = list(training_texts(open_release(bare)).items())[:40]
-    rankings = {query: [hit.docid for hit in searcher.search(text, DEPTH)] for query, text in queries}
-    return open_release(folder), rankings
-
-
-@pytest.fixture(scope="module")
-def drawn(first_run: tuple[Release, dict]) -> Release:
-    return first_run[0]
+def cache(drawn: Release) -> Path:
+    return drawn.folder.parent / "cache"
 
 
 def training_texts(release: Release) -> dict[str, str]:
@@ -121,8 +104,14 @@ def test_every_training_query_once_without_a_positive_or_a_repetition(drawn: Rel
         assert set(passage_ids) <= collection
 
 
-def test_drawn_from_what_pyserini_ranks_in_its_order(first_run: tuple[Release, dict]) -> None:
-    drawn, rankings = first_run
+def test_drawn_from_what_pyserini_ranks_in_its_order(drawn: Release, cache: Path) -> None:
+    """Pyserini's own rankings for forty of the queries."""
+    from pyserini.search.lucene import LuceneSearcher
+
+    searcher = LuceneSearcher(str(next(path for path in (cache / "bm25").iterdir() if path.is_dir())))
+    searcher.set_bm25(0.9, 0.4)
+    queries = list(training_texts(drawn).items())[:40]
+    rankings = {query: [hit.docid for hit in searcher.search(text, DEPTH)] for query, text in queries}
     table, positives = dict(drawn.table("negatives", "train").iter_rows()), relevant(drawn)
     fewer = 0
     for query_id, ranking in rankings.items():
@@ -191,8 +180,13 @@ def test_killed_and_taken_up_by_two_at_once_to_the_same_bytes(
     bare: Path, drawn: Release, cache: Path, tmp_path: Path
 ) -> None:
     folder, own = tmp_path / "ms-marco-shift", tmp_path / "cache"
-    shutil.copytree(bare, folder)
-    shutil.copytree(cache / "bm25", own / "bm25")
+    undisturbed = tmp_path / "undisturbed" / "ms-marco-shift"
+    for copy in (folder, undisturbed):
+        shutil.copytree(bare, copy)
+        shutil.copytree(cache / "bm25", copy.parent / "cache" / "bm25")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(negatives, "SHARD", 40)
+        negatives.add(undisturbed, negatives.NegativeParameters(DEPTH, SAMPLE), undisturbed.parent / "cache", threads=1)
     killed = drawing(folder, own)
     shards = kill_after(killed, own, 3)
     assert content(folder) == content(bare)
@@ -203,7 +197,7 @@ def test_killed_and_taken_up_by_two_at_once_to_the_same_bytes(
     assert {path: path.stat().st_mtime_ns for path in now if path in made} in (made, {})  # {}: it is done already
     for process in two:
         finish(process)
-    assert content(folder) == content(drawn.folder)
+    assert content(folder) == content(undisturbed) and open_release(folder).digest == drawn.digest
     assert not list(own.glob("negatives/*/shards"))
 
 

@@ -24,7 +24,8 @@ from eval_kit.documents import Column
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.files.digests import table_digest
-from eval_kit.release import MANIFEST, Release, ReleaseError, Variation, open_release
+from eval_kit.release import MANIFEST, ReleaseError, Variation, open_release
+from tests.conftest import Run
 from tests.manifests import release_digest
 
 OTHER_TEXTS = ["what is  a dog", *QUERIES["text"][1:]]
@@ -126,10 +127,6 @@ def test_one_changed_text_is_found(out: Path) -> None:
         open_release(out)
 
 
-def test_mini_release_has_no_fault(mini_release: Release) -> None:
-    assert not faults(mini_release.folder)
-
-
 # --- opening what was tampered with
 
 
@@ -214,22 +211,18 @@ def worded(texts: dict[str, str], base: str = "length.short", invalid: frozenset
     return replace(draft, tables=[*draft.tables, Table("variations", "typos", frame, BY_HAND)], variations=[variation])
 
 
-def test_verify_finds_bad_variations(tmp_path: Path) -> None:
-    for number, (draft, fault) in enumerate(
-        (
-            (worded({"1": "waht is a cat", "2": "how"}), "1 queries are not in length.short, first 2"),
-            (worded({"1": "waht is a cat", "10": " "}), "1 queries have no text, first 10"),
-            (worded({"1": "waht is a cat"}, invalid=frozenset({"10"})), "1 invalid queries have no wording, first 10"),
-        )
+def test_verify_finds_bad_variations(out: Path) -> None:
+    for draft, fault in (
+        (worded({"1": "waht is a cat", "2": "how"}), "1 queries are not in length.short, first 2"),
+        (worded({"1": "waht is a cat", "10": " "}), "1 queries have no text, first 10"),
+        (worded({"1": "waht is a cat"}, invalid=frozenset({"10"})), "1 invalid queries have no wording, first 10"),
     ):
-        releases.write(draft, out := tmp_path / str(number) / "ms-marco-shift")
+        releases.write(draft, out)
         [sentence] = faults(out).values()
         assert sentence.endswith(fault)
 
 
-def test_a_variation_of_no_test_set_is_one_sentence(
-    out: Path, tmp_path: Path, command: Callable[..., subprocess.CompletedProcess[str]]
-) -> None:
+def test_a_variation_of_no_test_set_is_one_sentence(out: Path, tmp_path: Path, command: Run) -> None:
     releases.write(worded({"1": "waht"}, base="dev"), out)
     run = tmp_path / "bm25.dev.typo.trec"
     run.write_text("1 Q0 7 1 1.0 t\n")
@@ -238,7 +231,7 @@ def test_a_variation_of_no_test_set_is_one_sentence(
     assert "variations/typos words the queries of dev, which is no test set" in done.stderr
 
 
-def test_command_line(out: Path, command: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+def test_command_line(out: Path, command: Run) -> None:
     releases.write(small_draft(), out)
     assert command("builder", "verify", out).returncode == 0
     (out / "data/length/test-00000-of-00001.parquet").write_bytes(b"")
@@ -281,12 +274,9 @@ def test_only_a_release_or_nothing_is_replaced(out: Path) -> None:
     releases.write(small_draft(), out)  # an empty folder
     new = releases.write(small_draft(texts=OTHER_TEXTS), out)  # a release
     assert open_release(out).digest == new.digest and beside(out) == {out.name}
-
-
-def test_unwritable_place(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
+    (out.parent / "file").write_text("x")
     with pytest.raises(UserError, match="cannot be written"):
-        releases.write(small_draft(), tmp_path / "file" / "ms-marco-shift")
+        releases.write(small_draft(), out.parent / "file" / "ms-marco-shift")
 
 
 FULL = OSError(errno.ENOSPC, "No space left on device")

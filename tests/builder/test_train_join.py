@@ -1,6 +1,7 @@
 """The authors' training queries, which they list by text, and a whole published release from a made-up world."""
 
 import json
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -8,9 +9,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from builder import cli, validation
 from builder import mini as planted
 from builder import release as releases
-from builder import validation
 from builder.sources import fetch, irds, published
 from builder.sources.train_join import HEADER, join_by_text
 from builder.test_sets import BUCKETS
@@ -182,7 +183,7 @@ def world(complements: bool) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("complements", [False, True])
-def test_complete_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, complements: bool) -> None:
+def test_complete_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys, complements: bool) -> None:
     files = {}
     for path, content in world(complements).items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -190,7 +191,7 @@ def test_complete_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compl
         files[path] = replace(fetch.declared()[path], git_blob=fetch.checksum(tmp_path / path, "git blob"))
     judged = [(query, f"{int(query) * 7}", 1) for query in [*TRAINING, *UNLISTED]]
     training = {**TRAINING, **UNLISTED, **UNJUDGED}
-    monkeypatch.setattr(published, "declared", lambda: files)
+    monkeypatch.setattr(published, "declared", lambda: dict(files))
     monkeypatch.setattr(validation, "COUNT", 25)
     monkeypatch.setattr(irds, "queries", lambda name: train_queries(list(training.items())))
     monkeypatch.setattr(irds, "qrels", lambda name: pl.DataFrame(judged, QRELS_SCHEMA, orient="row"))
@@ -224,6 +225,16 @@ def test_complete_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compl
     assert "25 of its queries are in resttest/train" in remarks[1]
     used = {one.id for one in release.manifest.inputs}
     assert {published.CLUSTERING, *(path for path in files if path.endswith("train-qrel.txt"))} <= used
+
+    (tmp_path / published.CLUSTERING).unlink()
+    line = ("builder", "build", "published", "--upstream", tmp_path, "--out", tmp_path / "partial")
+    monkeypatch.setattr(sys, "argv", list(map(str, line)))
+    with pytest.raises(SystemExit, match="2"):
+        cli.main()
+    output = capsys.readouterr()
+    assert output.out == "" and output.err.count("\n") == 1, "a partial release needs permission"
+    assert "cannot be obtained" in output.err and "--allow-partial" in output.err
+    assert not (tmp_path / "partial").exists()
 
 
 def test_verify_finds_a_validation_query_in_a_list(mini_release: Release, tmp_path: Path) -> None:
