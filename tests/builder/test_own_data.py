@@ -2,7 +2,6 @@
 
 import json
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,8 +25,6 @@ from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.release import Release, open_release, read_manifest
 from eval_kit.shifts import SHIFTS
-
-type Command = Callable[..., object]
 
 WORDS = ["river", "stone", "music", "bread", "garden", "winter", "engine", "doctor", "harbour", "letter"]
 WH = ("what is the {0} of {1}", "how to {0} a {1}", "who is {0} in {1} and when", "{0} {1} {2}")
@@ -103,7 +100,7 @@ def test_whole_words_leave_out_of_training_what_their_own_rule_finds(folder: Pat
 
 
 def test_crossed_hold_outs_are_audited(tmp_path: Path) -> None:
-    collection = mini.collection(mini.MiniParameters(queries=6_000))
+    collection = mini.collection(mini.MiniParameters(queries=2_000))
     numbers = collection.train.select("query_id").with_row_index("n")
     collection = replace(collection, parts=numbers.select("query_id", part=pl.format("a{}", pl.col("n") % 32)))
     parameters = rebuilt.defaults(collection).changed(["crossed.models=4"])
