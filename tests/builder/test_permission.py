@@ -40,17 +40,15 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "own-shift"
 
 
-@pytest.mark.parametrize(
-    "permitted, left_out, words",
-    [
+def test_an_unlicensed_part_needs_a_word(folder: Path) -> None:
+    judgements = "licensed/judgements.tsv"
+    for permitted, left_out, words in (
         ([], [], f"{LONG}, the source of wh, states no licence; say of each --with-permission NAME"),
-        (["licensed/judgements.tsv"], [], f"is no source without a stated licence; those that do not are {LONG}"),
+        ([judgements], [], f"is no source without a stated licence; those that do not are {LONG}"),
         ([LONG], [LONG], "is both permitted and left out"),
-    ],
-)
-def test_an_unlicensed_part_needs_a_word(folder: Path, permitted: list[str], left_out: list[str], words: str) -> None:
-    with pytest.raises(UserError, match=words), publishable(folder, read_manifest(folder), permitted, left_out):
-        pass
+    ):
+        with pytest.raises(UserError, match=words), publishable(folder, read_manifest(folder), permitted, left_out):
+            pass
 
 
 def test_with_permission_the_content_is_the_same_and_the_card_says_so(folder: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from itertools import permutations, product
 from pathlib import Path
 
 import numpy as np
@@ -52,23 +53,20 @@ def test_the_published_figures(published_release: Release) -> None:
 def test_every_pair_counted_by_hand(own: Release) -> None:
     queries = pl.concat(own.table("wh", split) for split in ("train", "test")).unique("query_id", maintain_order=True)
     others = pl.concat(own.table(shift, split) for shift in ("topic", "length") for split in ("train", "test"))
-    texts = pl.concat(one.select("query_id", "text") for one in (queries, others)).unique("query_id")
+    texts = pl.concat(rows.select("query_id", "text") for rows in (queries, others)).unique("query_id")
     vectors = embed(texts, Lsa())
-    table = similarities(own, vectors)
-    rows = table.filter((pl.col("shift") == "wh") & (pl.col("split") == "test"))
-    assert rows.select("cluster", "other").rows() == [
-        *[(one, other) for one in ("wha", "how", "who") for other in ("wha", "how", "who") if one != other],
-        *[(one, "others") for one in ("wha", "how", "who")],
-    ]
-    members = {
-        one: own.table("wh", "test").filter(pl.col("cluster") == one).sort("query_id") for one in ("wha", "how", "who")
-    }
-    members["others"] = pl.concat(members[one] for one in ("wha", "who"))
+    rows = similarities(own, vectors).filter((pl.col("shift") == "wh") & (pl.col("split") == "test"))
+    clusters = ("wha", "how", "who")
+    pairs = [*permutations(clusters, 2), *product(clusters, ["others"])]
+    assert rows.select("cluster", "other").rows() == pairs
+    test = own.table("wh", "test").sort("query_id")
+    members = {cluster: test.filter(pl.col("cluster") == cluster) for cluster in clusters}
+    members["others"] = pl.concat([members["wha"], members["who"]])
     for other in ("wha", "others"):
         row = rows.row(by_predicate=(pl.col("cluster") == "how") & (pl.col("other") == other), named=True)
-        left, right = (share(members[one]["text"]) for one in ("how", other))
-        words = {*left, *right}
-        least, most = (sum(pick(left.get(one, 0), right.get(one, 0)) for one in words) for pick in (min, max))
+        left, right = (share(members[side]["text"]) for side in ("how", other))
+        shares = [(left.get(word, 0), right.get(word, 0)) for word in {*left, *right}]
+        least, most = sum(map(min, shares)), sum(map(max, shares))
         assert row["jaccard"] == pytest.approx(least / most)
         every = vectors.of(members["how"]["query_id"]).astype(float) @ vectors.of(members[other]["query_id"]).T
         assert row["cosine"] == pytest.approx(every.mean(), abs=1e-6)
@@ -85,10 +83,10 @@ def test_a_query_without_known_words_has_no_cosine(own: Release) -> None:
         by_predicate=(pl.col("split") == "test") & (pl.col("cluster") == "who") & (pl.col("other") == "others"),
         named=True,
     )
-    unit = {one: place / np.linalg.norm(place) for one, place in zip(ids, values, strict=True) if place.any()}
+    unit = {id: value / np.linalg.norm(value) for id, value in zip(ids, values, strict=True) if value.any()}
     members = own.table("wh", "test").select("query_id", "cluster").rows()
     left, right = (
-        [unit[one] for one, name in members if name in names and one in unit] for names in (["who"], ["wha", "how"])
+        [unit[id] for id, name in members if name in names and id in unit] for names in (["who"], ["wha", "how"])
     )
     assert row["cosine"] == pytest.approx(float((np.array(left) @ np.array(right).T).mean()))
     assert row["n_other"] == len(right) + 1
@@ -96,7 +94,7 @@ def test_a_query_without_known_words_has_no_cosine(own: Release) -> None:
 
 def share(texts: pl.Series) -> dict[str, float]:
     words = [word for text in texts for word in text.lower().split()]
-    return {one: words.count(one) / len(words) for one in set(words)}
+    return {word: words.count(word) / len(words) for word in set(words)}
 
 
 def test_what_is_written(own: Release, drawn: dict[str, bytes]) -> None:
@@ -119,12 +117,6 @@ def test_the_same_bytes_from_the_command(command, own: Release, drawn: dict[str,
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[:-1] == [str(folder / "reports" / name) for name in drawn]
     assert {name: (folder / "reports" / name).read_bytes() for name in drawn} == drawn
-
-
-def test_a_release_without_clusters(command, own: Release, tmp_path: Path) -> None:
-    done = command("builder", "card", tmp_path, "--pictures", "lsa")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "has no manifest.json" in done.stderr
 
 
 def test_a_folder_that_cannot_be_written(own: Release, tmp_path: Path) -> None:
@@ -166,6 +158,6 @@ def test_a_picture_without_a_font_for_its_words_says_so(own: Release, tmp_path: 
     queries = own.table("topic", "test").with_columns(text=pl.lit("黑豹队的防守") + pl.col("cluster").cast(pl.String))
     vectors = Vectors("noise", queries["query_id"], np.random.default_rng(0).normal(size=(queries.height, 4)))
     _topics(replace(own, _read={("topic", "test"): queries}), vectors, tmp_path / "topics.png")
-    assert [str(one.message) for one in recwarn] == [
+    assert [str(warning.message) for warning in recwarn] == [
         "no installed font has the letters of the topics' words, which topics.png leaves out"
     ]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from builder import rebuilt
 from builder import release as releases
 from builder.assembly import apart
+from builder.collection import Collection
 from builder.describe import describe, two_sample
 from builder.encoders import Compute, Lsa
 from builder.parameters import for_mini
@@ -34,6 +35,11 @@ from eval_kit.words import all_spaced, spaced, words
 LSA = Lsa(dimensions=8)
 
 
+@pytest.fixture(scope="module")
+def collection() -> Collection:
+    return mini.collection(mini.MiniParameters(queries=3_000))
+
+
 def test_words_are_those_between_blanks_and_pairs_where_there_are_none() -> None:
     english = pl.Series(["What's  the\tU.S. GDP?", "naïve café", ""])
     assert all_spaced(english) is english
@@ -42,16 +48,12 @@ def test_words_are_those_between_blanks_and_pairs_where_there_are_none() -> None
     assert words("黑豹队 2015 स्थिति ภาษาไทย")[:4] == ["黑豹", "豹队", "2015", "स्थिति"]
     chinese = pl.Series(["黑豹队的防守丢了多少分", "贾里德有多少次擒杀"])
     assert 0 < weighted_jaccard(chinese[:1], chinese[1:]) < 1
-
-
-def test_lengths_of_a_script_without_spaces_and_an_even_cut() -> None:
     assert length.lengths(pl.Series(["a  b", "中国人"])).to_list() == [3, 2]
     assert length.even_cut(pl.Series(["a", "a b", "a b", "a b c", "a b c d", "a b c d e"])) == 2
 
 
-@pytest.mark.parametrize(
-    ("language", "texts"),
-    [
+def test_the_likely_language_of_texts() -> None:
+    for language, texts in (
         ("de", ["Wie viele Spiele gab es?", "Wer war das in Wien?", "Was bedeutet Wasser?"]),
         ("fr", ["Qui a gagné ?", "Combien de jeux ?", "Que veut dire eau ?"]),
         ("zh", ["什么是水?", "谁赢了比赛?", "多少分?"]),
@@ -60,10 +62,8 @@ def test_lengths_of_a_script_without_spaces_and_an_even_cut() -> None:
         ("pt", ["O que é a água?", "Quem não foi para o jogo?"]),
         (None, ["Kdo vyhrál zápas?", "Jaké je hlavní město?"]),
         (None, ["Ποια είναι η πρωτεύουσα της Ελλάδας;"]),
-    ],
-)
-def test_the_likely_language_of_texts(language: str | None, texts: list[str]) -> None:
-    assert languages.likely(pl.Series(texts)) == language
+    ):
+        assert languages.likely(pl.Series(texts)) == language, texts
 
 
 def test_own_question_words() -> None:
@@ -96,18 +96,18 @@ def test_no_passage_is_shared_where_the_sides_are_apart() -> None:
             "corpus-id": [*(f"p{i // 4}" for i in range(400)), *(f"q{i // 4}" for i in range(1, 400))],
         }
     )
-    found = apart("topic", assigned, pairs, 13)
-    passages = {
-        split: set(pairs.filter(pl.col("query-id").is_in(found.filter(split=split)["query_id"].implode()))["corpus-id"])
+    halves = apart("topic", assigned, pairs, 13)
+    train, test = (
+        pairs.join(halves.filter(split=split), left_on="query-id", right_on="query_id", how="semi")
         for split in ("train", "test")
-    }
-    assert not passages["train"] & passages["test"] and abs(found.filter(split="test").height - 80) <= 4
+    )
+    assert not set(train["corpus-id"]) & set(test["corpus-id"]) and abs(halves.filter(split="test").height - 80) <= 4
     with pytest.raises(UserError, match="400 of 400 queries are linked"):
         apart("topic", assigned, pairs.with_columns(pl.lit("p").alias("corpus-id")), 13)
 
 
-def test_length_leaves_out_training_queries_that_share_a_tested_passage(tmp_path: Path) -> None:
-    source = mini.collection(mini.MiniParameters(queries=2_000))
+def test_length_leaves_out_training_queries_that_share_a_tested_passage(collection: Collection, tmp_path: Path) -> None:
+    source = collection
     pairs = source.qrels["dev"]
     first = pairs.filter(pl.col("score") > 0)["corpus-id"][0]
     shared = pl.DataFrame([(source.train["query_id"][0], first, 1)], source.qrels["train"].schema, orient="row")
@@ -121,8 +121,7 @@ def test_length_leaves_out_training_queries_that_share_a_tested_passage(tmp_path
     assert any("training queries left out that share" in remark for remark in release.manifest.remarks)
 
 
-def test_given_parts_are_a_shift_like_the_others(tmp_path: Path) -> None:
-    collection = mini.collection(mini.MiniParameters(queries=3_000))
+def test_given_parts_are_a_shift_like_the_others(collection: Collection, tmp_path: Path) -> None:
     file = tmp_path / "parts.tsv"
     train = collection.train["query_id"].to_list()
     file.write_text("".join(f"{query}\tZürich {i % 7}\n" for i, query in enumerate(train)), encoding="utf-8")
@@ -163,8 +162,9 @@ def test_parts_that_would_share_a_name_are_numbered() -> None:
     ],
     ids=["a handful", "a giant", "tiny ones", "half without"],
 )
-def test_odd_parts_end_in_a_design_or_in_one_sentence(part: Callable[[int], str | None], outcome: str) -> None:
-    collection = mini.collection(mini.MiniParameters(queries=3_000))
+def test_odd_parts_end_in_a_design_or_in_one_sentence(
+    part: Callable[[int], str | None], outcome: str, collection: Collection
+) -> None:
     ids = collection.train["query_id"]
     parts = pl.DataFrame({"query_id": ids, "part": [part(i) for i in range(len(ids))]}).drop_nulls()
     try:
@@ -187,14 +187,9 @@ class Alike:
         return compute
 
 
-def test_vectors_that_do_not_tell_queries_apart_make_no_crossed_clusters() -> None:
-    collection = mini.collection(mini.MiniParameters(queries=3_000))
+def test_clusters_of_vectors_that_do_not_differ_and_parts_of_other_queries_are_refused(collection: Collection) -> None:
     with pytest.raises(UserError, match=r"a cluster holds 1,\d{3} of .* name a model as --encoder, or give --parts"):
         rebuilt.draft(collection, ["crossed"], Alike())
-
-
-def test_parts_of_other_queries_are_refused() -> None:
-    collection = mini.collection(mini.MiniParameters(queries=3_000))
     foreign = pl.DataFrame({"query_id": ["x"], "part": ["a"]})
     for shift in ("crossed", "given"):
         with pytest.raises(UserError, match="no training query has a part"):
@@ -213,34 +208,29 @@ def test_a_log_is_read_whatever_its_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_log_is_split_and_described(tmp_path: Path) -> None:
-    queries = mini.collection(mini.MiniParameters(queries=6_000)).train
+def test_a_log_is_split_and_described(collection: Collection, tmp_path: Path) -> None:
     file = tmp_path / "log.tsv"
-    file.write_text(queries.write_csv(separator="\t", include_header=False, quote_style="never"))
+    file.write_text(collection.train.write_csv(separator="\t", include_header=False, quote_style="never"))
     releases.write(rebuilt.draft(log.collection(file), ["topic", "length"], LSA), tmp_path / "release")
     release = open_release(tmp_path / "release")
     assert not release.test_sets and {"topic", "length"} <= release.configs.keys()
     described = describe(release.folder, file, 13)
     assert described.parts.group_by("shift").len().sort("shift").rows() == [("length", 2), ("topic", 5)]
-    assert described.parts["queries"].sum() == sum(release.table("length", s).height for s in ("train", "test")) + sum(
-        release.table("topic", s).height for s in ("train", "test")
-    )
+    tables = [release.table(shift, split) for shift in ("topic", "length") for split in ("train", "test")]
+    assert described.parts["queries"].sum() == sum(table.height for table in tables)
     assert (described.parts["examples"].str.count_matches("\n") == 9).all() and (described.parts["jaccard"] > 0).all()
     text = result_page(described)
-    assert (
-        "query topics (topic)" in text
-        and "false alarms" in text
-        and described.parts["examples"][0].split("\n")[3] in text
-    )
+    assert "query topics (topic)" in text and "false alarms" in text
+    assert described.parts["examples"][0].split("\n")[3] in text
     assert described.to_csv().count("topic,c") == 5
 
 
-def test_the_two_sample_test_sees_a_difference_and_seldom_a_false_one() -> None:
-    texts = mini.collection(mini.MiniParameters(queries=6_000)).train["text"]
+def test_the_two_sample_test_sees_a_difference_and_seldom_a_false_one(collection: Collection) -> None:
+    texts = collection.train["text"]
     assert two_sample(texts, texts.str.replace_all("a", "o"), 1)[1] < 1e-6
     rng = np.random.default_rng(5)
     halves = [np.array_split(rng.permutation(len(texts)), 2) for _ in range(20)]
-    alarms = sum(two_sample(texts.gather(one), texts.gather(two), 1)[1] < 0.05 for one, two in halves)
+    alarms = sum(two_sample(texts.gather(left), texts.gather(right), 1)[1] < 0.05 for left, right in halves)
     assert alarms <= 4  # binomial with 20 draws of 5 %: 5 or more once in 400
 
 

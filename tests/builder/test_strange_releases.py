@@ -68,18 +68,16 @@ def test_what_other_tools_load_is_checked(folder: Path) -> None:
         path.write_bytes(before)
 
 
-def test_a_table_that_is_a_pipe_is_refused(folder: Path) -> None:
+def test_a_table_that_is_a_pipe_and_many_measures_are_refused(folder: Path) -> None:
     table = next((folder / "data").rglob("*.parquet"))
     table.unlink()
     os.mkfifo(table)
     assert [check for check in verify(folder) if check.fault]
     with pytest.raises(ReleaseError):
         open_release(folder)
-
-
-def test_many_measures_are_refused(folder: Path) -> None:
-    edited(folder, lambda manifest: manifest["test_sets"][0].update(measures=[f"P@{k}" for k in range(1, 3_001)]))
-    with pytest.raises(ReleaseError, match=r"3,\d\d\d different measures, more than 100|3,000 different measures"):
+    measures = [f"P@{k}" for k in range(1, 3_001)]
+    edited(folder, lambda manifest: manifest["test_sets"][0].update(measures=measures))
+    with pytest.raises(ReleaseError, match=r"3,\d\d\d different measures, more than 100"):
         open_release(folder)
 
 
@@ -97,17 +95,18 @@ def test_texts_and_ids_that_would_become_others() -> None:
         list(tab_separated(frame.with_columns(text=pl.Series(["a", None]))))
 
 
-@pytest.mark.parametrize("format", ["trec", "beir", "pyserini"])
-def test_exports_of_strange_ids_are_refused(tmp_path: Path, format: str) -> None:
-    release = open_release(releases.write(small_draft(), tmp_path / "release") and tmp_path / "release")
+def test_exports_of_strange_ids_are_refused(folder: Path, tmp_path: Path) -> None:
+    release = open_release(folder)
     name = next(iter(release.test_sets))
     strange = release.queries(name).with_columns(query_id=pl.col("query_id") + "\n999 Q0 x")
-    object.__setattr__(release, "queries", lambda test_set: strange)
-    with pytest.raises(UserError, match="cannot be written"):
-        export(release, tmp_path / "out", format, [name])
-    object.__setattr__(release, "queries", lambda test_set: strange.with_columns(text=pl.lit(None, pl.String)))
-    with pytest.raises(UserError, match="have no text"):
-        export(release, tmp_path / "out", format, [name])
+    for format in ("trec", "beir", "pyserini"):
+        for queries, words in (
+            (strange, "cannot be written"),
+            (strange.with_columns(text=pl.lit(None, pl.String)), "have no text"),
+        ):
+            object.__setattr__(release, "queries", lambda test_set, queries=queries: queries)
+            with pytest.raises(UserError, match=words):
+                export(release, tmp_path / "out", format, [name])
     assert not list((tmp_path / "out").glob("*"))
 
 

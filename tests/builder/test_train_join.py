@@ -1,6 +1,7 @@
 """The authors' training queries, which they list by text, and a whole published release from a made-up world."""
 
 import json
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -8,9 +9,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from builder import cli, validation
 from builder import mini as planted
 from builder import release as releases
-from builder import validation
 from builder.sources import fetch, irds, published
 from builder.sources.train_join import HEADER, join_by_text
 from builder.test_sets import BUCKETS
@@ -90,26 +91,23 @@ def test_two_spellings_of_one_text(tmp_path: Path) -> None:
     rows = row("what is a café", topic=1), row(MOJIBAKE, topic=1)
     join = join_by_text(clustering(tmp_path / "agree.tsv", *rows), train_queries(TRAIN))
     assert join.members("topic", published.TOPICS).rows() == [("30", "what is a café", "c1")]
+    assert join.report == "" and "reports/" not in join.remarks[0]
     rows = row("what is a café", topic=1), row(MOJIBAKE, topic=2)
     join = join_by_text(clustering(tmp_path / "disagree.tsv", *rows), train_queries(TRAIN))
     assert join.members("topic", published.TOPICS).is_empty()
     assert join.report.count("rows disagree on the clusters") == 2
 
 
-def test_nothing_to_report(tmp_path: Path) -> None:
-    join = join_by_text(clustering(tmp_path / "good.tsv", row("how to cook")), train_queries(TRAIN))
-    assert join.report == "" and "reports/" not in join.remarks[0]
-
-
-@pytest.mark.parametrize(
-    ("line", "fault"), [("text\t1\t1", ":3: expected a text"), (row("text").replace("1", "one"), ":3: expected a text")]
-)
-def test_malformed_line(tmp_path: Path, line: str, fault: str) -> None:
-    with pytest.raises(UserError, match=fault):
-        join_by_text(clustering(tmp_path / "bad.tsv", row("good"), line), train_queries(TRAIN))
+def test_malformed_files(tmp_path: Path) -> None:
+    for line in ("text\t1\t1", row("text").replace("1", "one")):
+        with pytest.raises(UserError, match=":3: expected a text"):
+            join_by_text(clustering(tmp_path / "bad.tsv", row("good"), line), train_queries(TRAIN))
     (tmp_path / "header.tsv").write_text("query\tcluster\n")
     with pytest.raises(UserError, match=":1: expected the columns"):
         join_by_text(tmp_path / "header.tsv", train_queries(TRAIN))
+    members = pl.DataFrame({"query_id": ["1", "1", "2"], "bucket": ["b1", "b2", "b1"]})
+    with pytest.raises(UserError, match="neither buckets nor complements"):
+        published._own_bucket(members)
 
 
 # --- a world in which nothing is missing
@@ -124,7 +122,6 @@ DL = {
     "dl19": {str(2_000 + i): f"topic {i}" for i in range(6)},
     "dl20": {str(3_000 + i): f"topic {i}" for i in range(7)},
 }
-
 DL_TYPO = {str(8_000 + i): f"mistyped {i}" for i in range(3)}
 
 
@@ -154,11 +151,8 @@ def world(complements: bool) -> dict[str, str]:
                 members = {str(start + i): WH_TEXTS[cluster].format(i) for i in range(4)}
             else:
                 members = {str(4_000 + 10 * int(cluster) + i): f"topic {cluster} query {i}" for i in range(3)}
-            contents[path] = (
-                json.dumps({query: {str(int(query) * 7): 1} for query in members})
-                if name.endswith(".json")
-                else "".join(f"{query}\t{text}\n" for query, text in members.items())
-            )
+            grades = {query: {str(int(query) * 7): 1} for query in members}
+            contents[path] = json.dumps(grades) if name.endswith(".json") else queries_of(members)
         elif "/restrain_files/" in path:
             ids = list(TRAINING)[::2] if name.startswith("interpolate") else list(TRAINING)[1::2]
             contents[path] = qrels(ids, "\t")
@@ -173,10 +167,10 @@ def world(complements: bool) -> dict[str, str]:
                 contents[path] = qrels(queries[bucket::5])
         elif path.startswith(published.CHAMELEONS):
             level, size = int(name[-1]), {"Veiled": 3, "Pygmy": 2, "Lesser": 1}[name.split("_")[0]]
-            contents[path] = "".join(f"{query}\t{DEV[query]}\n" for query in dev[: level * size])
+            contents[path] = queries_of({query: DEV[query] for query in dev[: level * size]})
         elif name.startswith("topics"):
             queries = DEV if "dev" in name else DL[name.split(".")[1].split("-")[0]]
-            contents[path] = "".join(f"{query}\t{text}\r\n" for query, text in queries.items())
+            contents[path] = queries_of(queries).replace("\n", "\r\n")
         elif name.startswith("qrels.") and path.startswith(published.ANSERINI):
             contents[path] = qrels(DEV if "dev" in name else DL[name.split(".")[1].split("-")[0]])
         elif "/dl-typo/" in path:
@@ -189,7 +183,7 @@ def world(complements: bool) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("complements", [False, True])
-def test_complete_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, complements: bool) -> None:
+def test_complete_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys, complements: bool) -> None:
     files = {}
     for path, content in world(complements).items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -197,7 +191,7 @@ def test_complete_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compl
         files[path] = replace(fetch.declared()[path], git_blob=fetch.checksum(tmp_path / path, "git blob"))
     judged = [(query, f"{int(query) * 7}", 1) for query in [*TRAINING, *UNLISTED]]
     training = {**TRAINING, **UNLISTED, **UNJUDGED}
-    monkeypatch.setattr(published, "declared", lambda: files)
+    monkeypatch.setattr(published, "declared", lambda: dict(files))
     monkeypatch.setattr(validation, "COUNT", 25)
     monkeypatch.setattr(irds, "queries", lambda name: train_queries(list(training.items())))
     monkeypatch.setattr(irds, "qrels", lambda name: pl.DataFrame(judged, QRELS_SCHEMA, orient="row"))
@@ -232,22 +226,24 @@ def test_complete_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compl
     used = {one.id for one in release.manifest.inputs}
     assert {published.CLUSTERING, *(path for path in files if path.endswith("train-qrel.txt"))} <= used
 
+    (tmp_path / published.CLUSTERING).unlink()
+    line = ("builder", "build", "published", "--upstream", tmp_path, "--out", tmp_path / "partial")
+    monkeypatch.setattr(sys, "argv", list(map(str, line)))
+    with pytest.raises(SystemExit, match="2"):
+        cli.main()
+    output = capsys.readouterr()
+    assert output.out == "" and output.err.count("\n") == 1, "a partial release needs permission"
+    assert "cannot be obtained" in output.err and "--allow-partial" in output.err
+    assert not (tmp_path / "partial").exists()
+
 
 def test_verify_finds_a_validation_query_in_a_list(mini_release: Release, tmp_path: Path) -> None:
     draft = planted.draft(queries=1_500)
-    spoilt = []
-    for table in draft.tables:
-        if (table.config, table.split) == ("validation", "validation"):
-            intruder = mini_release.table("wh", "train").select("query_id", "text")[:1]
-            table = replace(table, frame=pl.concat([table.frame, intruder]))
-        spoilt.append(table)
-    releases.write(replace(draft, tables=spoilt), tmp_path / "release")
-    (fault,) = [one for one in verify(tmp_path / "release") if one.fault]
+    intruder = mini_release.table("wh", "train").select("query_id", "text")[:1]
+    [index] = [number for number, table in enumerate(draft.tables) if table.config == "validation"]
+    tables = list(draft.tables)
+    tables[index] = replace(tables[index], frame=pl.concat([tables[index].frame, intruder]))
+    releases.write(replace(draft, tables=tables), tmp_path / "release")
+    [fault] = [check for check in verify(tmp_path / "release") if check.fault]
     assert fault.what == "the validation queries are outside every shift"
     assert fault.fault.startswith("1 are in ")
-
-
-def test_train_files_that_are_neither(tmp_path: Path) -> None:
-    members = pl.DataFrame({"query_id": ["1", "1", "2"], "bucket": ["b1", "b2", "b1"]})
-    with pytest.raises(UserError, match="neither buckets nor complements"):
-        published._own_bucket(members)

@@ -44,48 +44,33 @@ def test_datasets_loads_what_sentence_transformers_and_pylate_train_on(
     trainable_release: Release, tmp_path: Path, command: Run
 ) -> None:
     """Both take a column's role from its place; PyLate skips columns of ids and tells queries by their name."""
-    files = {}
-    for name in ("sentence-transformers", "pylate"):
-        out = tmp_path / name
-        options = ("--training-set", "topic.not-c0", "--negatives", 2, "--format", name, "--out", out)
-        done = command("builder", "export", trainable_release.folder, *options, "--cache", tmp_path / "cache")
-        assert done.returncode == 0, done.stderr
-        files[name] = loaded(out / "topic.not-c0.jsonl", tmp_path)
-        count, sha256 = done.stdout.split()[1], done.stdout.split()[-1]
-        assert int(count.replace(",", "")) == len(files[name]) and len(sha256) == 64
-    rows = files["pylate"]
+    options = ("--training-set", "topic.not-c0", "--negatives", 2, "--format", "pylate", "--out", tmp_path)
+    done = command("builder", "export", trainable_release.folder, *options, "--cache", tmp_path / "cache")
+    assert done.returncode == 0, done.stderr
+    rows = loaded(tmp_path / "topic.not-c0.jsonl", tmp_path)
+    count, sha256 = done.stdout.split()[1], done.stdout.split()[-1]
+    assert int(count.replace(",", "")) == len(rows) and len(sha256) == 64
     assert rows.column_names == ["query", "positive", "negative_0", "negative_1"]
-    assert not any("_id" in name for name in rows.column_names)
-    assert [name for name in rows.column_names if "query" in name] == ["query"]
-    assert rows.to_list() == files["sentence-transformers"].to_list()
     passages = set(trainable_release.table("passages", "passages")["text"])
     assert {text for name in rows.column_names[1:] for text in rows[name]} <= passages
 
 
-def test_flag_embedding_reads_lists_of_texts(trainable_release: Release, tmp_path: Path) -> None:
-    """The same examples as the columns', as ``query``, ``pos`` and ``neg``."""
-    written = {}
-    for name in ("flag-embedding", "pylate"):
-        out = tmp_path / name
-        triplets.write(trainable_release, "topic", "c0", out, name, negatives=2, cache=tmp_path / "cache")
-        written[name] = [json.loads(line) for line in out.read_text().splitlines()]
-    assert written["flag-embedding"] == [
-        {"query": row["query"], "pos": [row["positive"]], "neg": [row["negative_0"], row["negative_1"]]}
-        for row in written["pylate"]
-    ]
-
-
-def test_colbert_reads_numbers(trainable_release: Release, tmp_path: Path) -> None:
-    """The ids of the same examples: the text of each is that of the columns."""
-    for name in ("colbert", "pylate"):
+def test_other_formats_hold_the_same_examples(trainable_release: Release, tmp_path: Path) -> None:
+    """FlagEmbedding's as lists of texts, ColBERT's as numbers of queries and passages."""
+    lines = {}
+    for name in ("sentence-transformers", "pylate", "flag-embedding", "colbert"):
         triplets.write(trainable_release, "topic", "c0", tmp_path / name, name, negatives=2, cache=tmp_path / "cache")
-    ids = [json.loads(line) for line in (tmp_path / "colbert").read_text().splitlines()]
-    rows = [json.loads(line) for line in (tmp_path / "pylate").read_text().splitlines()]
+        lines[name] = [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
+    assert lines["sentence-transformers"] == lines["pylate"]
+    assert lines["flag-embedding"] == [
+        {"query": row["query"], "pos": [row["positive"]], "neg": [row["negative_0"], row["negative_1"]]}
+        for row in lines["pylate"]
+    ]
     text = dict(trainable_release.table("passages", "passages").iter_rows())
     queries = dict(trainable_release.table("topic", "train").select("query_id", "text").iter_rows())
-    assert all(type(id) is int for line in ids for id in line)
-    for line, row in zip(ids, rows, strict=True):
-        query, *passages = map(str, line)
+    for ids, row in zip(lines["colbert"], lines["pylate"], strict=True):
+        assert all(type(id) is int for id in ids)
+        query, *passages = map(str, ids)
         assert [queries[query], *(text[passage] for passage in passages)] == list(row.values())
 
 
@@ -132,24 +117,14 @@ def test_tevatron_reads_ids_and_texts(trainable_release: Release, tmp_path: Path
     assert sha256.hexdigest() == written.sha256
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--training-set", "topics.not-c0"), "has no training set topics.not-c0; there are all.not-none, "),
-        (("--training-set", "topic.not-c9"), "has no training set topic.not-c9; there are all.not-none, "),
-        (("--test-set", "topic.c0"), "--format pylate is for training queries: name them with --training-set"),
-        ((), "--format pylate is for training queries: name them with --training-set"),
-    ],
-)
-def test_mistakes(
-    trainable_release: Release, tmp_path: Path, command: Run, options: tuple[str, ...], words: str
-) -> None:
+def test_mistakes(trainable_release: Release, mini_release: Release, tmp_path: Path, command: Run) -> None:
     out = tmp_path / "out"
-    done = command("builder", "export", trainable_release.folder, "--format", "pylate", *options, "--out", out)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and words in done.stderr and not out.exists()
-
-
-def test_a_release_without_negatives_names_the_command(mini_release: Release, tmp_path: Path, command: Run) -> None:
-    options = ("--format", "pylate", "--training-set", "topic.not-c0", "--out", tmp_path)
-    done = command("builder", "export", mini_release.folder, *options)
-    assert done.returncode == 2 and "python -m builder negatives" in done.stderr
+    for release, options, words in (
+        (trainable_release, ("--training-set", "topics.not-c0"), "has no training set topics.not-c0; there are all."),
+        (trainable_release, ("--training-set", "topic.not-c9"), "has no training set topic.not-c9; there are all."),
+        (trainable_release, ("--test-set", "topic.c0"), "is for training queries: name them with --training-set"),
+        (trainable_release, (), "is for training queries: name them with --training-set"),
+        (mini_release, ("--training-set", "topic.not-c0"), "python -m builder negatives"),
+    ):
+        done = command("builder", "export", release.folder, "--format", "pylate", *options, "--out", out)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1) and words in done.stderr and not out.exists()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
@@ -26,56 +26,53 @@ ENGLISH = ["what is the name of the river in the north of england and where is i
 """Other queries, from which the language is seen whatever the first one is."""
 
 
-def mistyped_queries(frame: pl.DataFrame, kind: str, replica: int = 1, seed: int = 13) -> pl.DataFrame:
+def mistyped(frame: pl.DataFrame, replica: int = 1, seed: int = 13) -> dict[str, list[str]]:
+    """The texts of each kind of typo."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         pairs = typos.planted("dev", frame, replica, seed)
-        return next(table.frame for made, table in pairs if (made.method, made.replica) == (kind, replica))
+        return {
+            str(variation.method): table.frame["text"].to_list()
+            for variation, table in pairs
+            if variation.replica == replica
+        }
 
 
-def mistype(text: str, kind: str, seed: int = 0) -> str:
-    return str(mistyped_queries(queries(text, *ENGLISH), kind, seed=seed)["text"][0])
+@settings(max_examples=40)
+@given(texts=st.lists(TEXTS, min_size=1, max_size=20), seed=st.integers(0, 100))
+def test_one_edit_of_one_word(texts: list[list[str]], seed: int):
+    by_kind = mistyped(queries(*map(" ".join, texts), *ENGLISH), seed=seed)
+    assert set(by_kind) == set(KINDS)
+    for kind, typed in by_kind.items():
+        for words, text in zip(texts, typed, strict=False):
+            changed = [(old, new) for old, new in zip(words, text.split(" "), strict=True) if old != new]
+            assert len(changed) <= 1
+            for old, new in changed:
+                assert len(old) >= 3 and old not in ENGLISH_STOP_WORDS
+                assert len(new) - len(old) == {"delete": -1, "insert": 1}.get(kind, 0)
+                if kind == "swap_adjacent":
+                    assert sorted(new) == sorted(old)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@given(words=TEXTS, seed=st.integers(0, 100))
-def test_one_edit_of_one_word(kind: str, words: list[str], seed: int):
-    text = " ".join(words)
-    mistyped = mistype(text, kind, seed).split(" ")
-    changed = [(old, new) for old, new in zip(words, mistyped, strict=True) if old != new]
-    assert len(changed) <= 1
-    for old, new in changed:
-        assert len(old) >= 3 and old not in ENGLISH_STOP_WORDS
-        assert len(new) - len(old) == {"delete": -1, "insert": 1}.get(kind, 0)
-        if kind == "swap_adjacent":
-            assert sorted(new) == sorted(old)
+def test_every_edit_is_drawn_and_no_other():
+    by_kind = mistyped(queries(*["the cat"] * 300, *ENGLISH))
+    keys = {f"{key}at" for key in "xvdf"} | {f"c{key}t" for key in "qwsz"} | {f"ca{key}" for key in "ryfg"}
+    for kind, possible in {"delete": {"at", "ct", "ca"}, "swap_adjacent": {"act", "cta"}, "swap_key": keys}.items():
+        assert set(by_kind[kind][:300]) == {f"the {word}" for word in possible}
 
 
-@pytest.mark.parametrize(
-    ("kind", "possible"),
-    [
-        ("delete", {"at", "ct", "ca"}),
-        ("swap_adjacent", {"act", "cta"}),
-        ("swap_key", {f"{key}at" for key in "xvdf"} | {f"c{key}t" for key in "qwsz"} | {f"ca{key}" for key in "ryfg"}),
-    ],
-)
-def test_every_edit_is_drawn_and_no_other(kind: str, possible: set[str]):
-    assert {mistype("the cat", kind, seed) for seed in range(300)} == {f"the {word}" for word in possible}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("text", ["what is the", "is ip qa?", "..."])
-def test_without_a_word_that_may_be_mistyped_the_text_stays(kind: str, text: str):
-    assert mistype(text, kind) == text
+def test_without_a_word_that_may_be_mistyped_the_text_stays():
+    texts = ["what is the", "is ip qa?", "..."]
+    assert {tuple(typed[:3]) for typed in mistyped(queries(*texts, *ENGLISH)).values()} == {tuple(texts)}
 
 
 def test_draws_depend_on_seed_replica_and_id_alone():
     frame = queries(*["rent increases in belgium"] * 50)
-    first = mistyped_queries(frame, "insert", 1, seed=1)
-    assert first.equals(mistyped_queries(frame.reverse(), "insert", 1, seed=1).reverse())
-    assert first["text"].n_unique() > 25
-    assert not first.equals(mistyped_queries(frame, "insert", 2, seed=1))
-    assert not first.equals(mistyped_queries(frame, "insert", 1, seed=2))
+    first = mistyped(frame, 1, seed=1)["insert"]
+    assert first == mistyped(frame.reverse(), 1, seed=1)["insert"][::-1]
+    assert len(set(first)) > 25
+    assert first != mistyped(frame, 2, seed=1)["insert"]
+    assert first != mistyped(frame, 1, seed=2)["insert"]
 
 
 def test_other_languages_are_typed_on_their_own_keyboards():
