@@ -82,7 +82,9 @@ test-oldest test-newest: $(READY)  ## the evaluator's tests with the oldest, or 
 	@VIRTUAL_ENV=build/$@/env $(UV) pip install --quiet -r build/$@/versions.txt $(BESIDE)
 	@BUILT_RELEASES=build/$@/releases PYTHONPATH="$(CURDIR)" OMP_NUM_THREADS=1 build/$@/env/bin/python -m pytest -n 2 --dist loadfile -m "not slow" $(or $(T),tests/eval_kit)
 
-test-all: test test-slow test-oldest test-newest  ## run all tests
+test-all: $(READY)  ## run all tests
+	@$(PYTEST) $(T)
+	@$(MAKE) --no-print-directory test-oldest test-newest
 
 lint: $(READY)  ## ruff (lint and format), mypy and the order of imports
 	@$(BIN)/ruff check .

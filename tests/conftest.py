@@ -16,7 +16,7 @@ from hypothesis import settings
 
 from eval_kit.release import Release, open_release
 
-LONGEST = ("test_shadow.py", "test_pages.py", "test_publish.py")
+LONGEST = ("test_shadow.py", "test_pages.py", "test_publish.py", "test_run.py", "test_ray.py", "test_torchrun.py")
 READ_AT_THE_START = ("HF_", "LANG", "LC_", "PYTHON")
 ROOT = Path(__file__).parent.parent
 SHARED = Path(os.environ.get("MS_MARCO_SHIFT_SHARED", ROOT.parent / "shared"))
