@@ -1,11 +1,10 @@
 """The published tables: valid, whole, and consistent as far as the papers themselves are."""
 
 import json
-from collections import Counter
+import re
 from collections.abc import Iterator
 from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -145,109 +144,76 @@ def middle(of: Interval) -> Fraction:
     return (of[0] + of[1]) / 2
 
 
-def test_there_are_tables_and_each_has_its_totals() -> None:
-    assert list(TOTALS) == IDS
-
-
 @pytest.mark.parametrize("id", IDS)
-def test_valid_and_named_as_its_file(id: str) -> None:
+def test_a_table_is_valid_whole_and_named_as_its_file(id: str) -> None:
     paper, _, number = id.partition("-")
     document = json.loads((FOLDER / f"{paper}.json").read_text(encoding="utf-8"))
     [table] = [table for table in document["tables"] if table["id"] == id]
     assert number == table["table"].lower().replace(" ", "")
     assert reference.load(id) == {**table, "paper": document["paper"]}
     validate("reference", reference.load(id))
-
-
-def test_the_schema_refuses_an_unknown_figure() -> None:
-    table = reference.load("ecir2023-table2")
-    table["cells"][0]["figure"] = "avg"
-    with pytest.raises(SchemaError, match=r"cells\[0\]\.figure"):
-        validate("reference", table)
-    assert reference.load("ecir2023-table2") != table, "a caller's changes are its own"
-
-
-@pytest.mark.parametrize("id", ["ecir2023-table9", "../reference/ecir2023-table2", ""])
-def test_an_unknown_id_is_a_key_error_that_lists_the_ids(id: str) -> None:
-    with pytest.raises(KeyError, match="ecir2023-table2"):
-        reference.load(id)
-
-
-@pytest.mark.parametrize("id", IDS)
-def test_no_cell_twice(id: str) -> None:
-    assert [found for found, times in Counter(map(key, cells(id))).items() if times > 1] == []
-
-
-@pytest.mark.parametrize("id", IDS)
-def test_totals(id: str) -> None:
-    count, total, placed = TOTALS[id]
-    found = list(map(exact, cells(id)))
-    assert len(found) == count
-    assert sum(found) == Decimal(total)
-    assert sum(place * figure for place, figure in enumerate(found, 1)) == Decimal(placed)
-
-
-@pytest.mark.parametrize("id", IDS)
-def test_values_have_the_decimals_they_say_and_lie_in_range(id: str) -> None:
+    assert len(set(map(key, cells(id)))) == len(cells(id)), "no cell twice"
+    figures = list(map(exact, cells(id)))
+    total, placed = sum(figures), sum(place * figure for place, figure in enumerate(figures, 1))
+    count, *sums = TOTALS[id]
+    assert len(figures) == count
+    assert [total, placed] == list(map(Decimal, sums))
     for cell in cells(id):
         assert exact(cell) == Decimal(str(cell["value"])), cell
         if cell["figure"] not in ("loss", "delta", "correlation") and "@" in cell["measure"]:
             assert 0 <= cell["value"] <= 1, cell
 
 
-@pytest.mark.parametrize(
-    ("id", "where", "printed"),
-    [
-        ("ecir2023-table2", {"system": "bm25", "test_set": "topic.c3"}, "0.181"),
-        ("ecir2023-table2", {"system": "monobert", "test_set": "topic.c1", "figure": "loss"}, "0.102"),
-        ("ecir2023-table3", {"system": "colbert", "test_set": "wh.wha", "figure": "in"}, "0.335"),
-        ("ecir2023-table3", {"system": "bm25", "test_set": "length.long"}, "0.185"),
-        ("arxiv2022-table2", {"training": "not-c3", "test_set": "topic.c1"}, "0.395"),
-        ("arxiv2022-table4", {"system": "colbert", "test_set": "wh.how", "figure": "loss"}, "0.317"),
-        (
-            "arxiv2022-table5",
-            {"system": "colbert", "training": "length", "test_set": "dl19", "measure": "nDCG@10"},
-            "0.710",
-        ),
-        (
-            "arxiv2022-table5",
-            {"system": "biencoder", "training": "wh", "test_set": "dev", "measure": "R@1000"},
-            "0.908",
-        ),
-        ("cikm2022-table3", {"test_set": "dl20", "measure": "overlap(rel=2)"}, "0.46"),
-        (
-            "cikm2022-table5",
-            {"training": "extrapolation", "test_set": "beir.touche-2020", "measure": "spearman(nDCG@10)"},
-            "-0.410",
-        ),
-        ("cikm2022-table6", {"system": "colbert", "training": "14k", "measure": "R@100", "figure": "delta"}, "0.07"),
-        ("cikm2022-table7", {"system": "reranker", "measure": "RR@10", "figure": "extra"}, "0.346"),
-        (
-            "cikm2022-table8",
-            {"training": "bert+distill", "test_set": "dl19+dl20", "measure": "R@100", "figure": "inter"},
-            "0.586",
-        ),
-        ("cikm2022-table9", {"training": "rand", "test_set": "dev", "figure": "extra"}, "0.606"),
-        ("cikm2021-table1", {"system": "repbert", "measure": "RR@10", "figure": "median"}, "0.1250"),
-        ("cikm2021-table2", {"system": "ance", "test_set": "dev.worst.40"}, "0.0280"),
-        ("cikm2021-table4", {"system": "ance", "test_set": "chameleons.pygmy.50", "measure": "RR@10"}, "0.0354"),
-        ("cikm2021-table5", {"test_set": "chameleons.pygmy.30"}, "1.082"),
-        ("cikm2021-table6", {"test_set": "dev"}, "5.92"),
-        ("cikm2021-table7", {"system": "deepct+wordnet"}, "0.0569"),
-        ("beir2021-table1", {"test_set": "beir.signal-1m", "measure": "document-length"}, "13.93"),
-        ("beir2021-table1", {"test_set": "beir.quora", "measure": "dev-queries"}, "5000"),
-        ("beir2021-table4", {"system": "tas-b", "measure": "Hole@10"}, "0.318"),
-        ("cikm2022-table1", {"test_set": "dev.sample", "measure": "entity-overlap(partial)"}, "0.51"),
-        ("cikm2022-table2", {"test_set": "dl20", "measure": "intent(dissimilar)"}, "0.41"),
-        ("beir2021-table2", {"system": "genq", "test_set": "beir.arguana"}, "0.493"),
-        ("beir2021-table2", {"system": "bm25+ce", "test_set": "beir.fever"}, "0.819"),
-        ("beir2021-table3", {"system": "colbert", "measure": "index-gb"}, "20"),
-        ("beir2021-table3", {"system": "bm25+ce", "measure": "latency-cpu-ms"}, "6100"),
-        ("beir2021-table9", {"system": "tas-b", "test_set": "beir.climate-fever"}, "0.534"),
-    ],
-)
-def test_cells_read_by_eye(id: str, where: dict[str, str], printed: str) -> None:
-    assert str(value(id, **where)) == printed
+def test_what_is_no_table_is_refused() -> None:
+    table = reference.load("ecir2023-table2")
+    table["cells"][0]["figure"] = "avg"
+    with pytest.raises(SchemaError, match=r"cells\[0\]\.figure"):
+        validate("reference", table)
+    assert reference.load("ecir2023-table2") != table, "a caller's changes are its own"
+    for id in ("ecir2023-table9", "../reference/ecir2023-table2", ""):
+        with pytest.raises(KeyError, match="ecir2023-table2"):
+            reference.load(id)
+
+
+READ_BY_EYE = {
+    "ecir2023-table2: bm25 topic.c3": "0.181",
+    "ecir2023-table2: monobert topic.c1 loss": "0.102",
+    "ecir2023-table3: colbert wh.wha in": "0.335",
+    "ecir2023-table3: bm25 length.long": "0.185",
+    "arxiv2022-table2: not-c3 topic.c1": "0.395",
+    "arxiv2022-table4: colbert wh.how loss": "0.317",
+    "arxiv2022-table5: colbert length dl19 nDCG@10": "0.710",
+    "arxiv2022-table5: biencoder wh dev R@1000": "0.908",
+    "cikm2022-table3: dl20 overlap(rel=2)": "0.46",
+    "cikm2022-table5: extrapolation beir.touche-2020 spearman(nDCG@10)": "-0.410",
+    "cikm2022-table6: colbert 14k R@100 delta": "0.07",
+    "cikm2022-table7: reranker RR@10 extra": "0.346",
+    "cikm2022-table8: bert+distill dl19+dl20 R@100 inter": "0.586",
+    "cikm2022-table9: rand dev extra": "0.606",
+    "cikm2021-table1: repbert RR@10 median": "0.1250",
+    "cikm2021-table2: ance dev.worst.40": "0.0280",
+    "cikm2021-table4: ance chameleons.pygmy.50 RR@10": "0.0354",
+    "cikm2021-table5: chameleons.pygmy.30": "1.082",
+    "cikm2021-table6: dev": "5.92",
+    "cikm2021-table7: deepct+wordnet": "0.0569",
+    "beir2021-table1: beir.signal-1m document-length": "13.93",
+    "beir2021-table1: beir.quora dev-queries": "5000",
+    "beir2021-table4: tas-b Hole@10": "0.318",
+    "cikm2022-table1: dev.sample entity-overlap(partial)": "0.51",
+    "cikm2022-table2: dl20 intent(dissimilar)": "0.41",
+    "beir2021-table2: genq beir.arguana": "0.493",
+    "beir2021-table2: bm25+ce beir.fever": "0.819",
+    "beir2021-table3: colbert index-gb": "20",
+    "beir2021-table3: bm25+ce latency-cpu-ms": "6100",
+    "beir2021-table9: tas-b beir.climate-fever": "0.534",
+}
+
+
+def test_cells_read_by_eye() -> None:
+    for described, printed in READ_BY_EYE.items():
+        id, *words = re.split(":? ", described)
+        [cell] = [cell for cell in cells(id) if set(words) <= set(map(str, cell.values()))]
+        assert str(exact(cell)) == printed, described
 
 
 def test_splade_matrix_gives_its_own_margins() -> None:
@@ -266,12 +232,6 @@ def test_splade_matrix_gives_its_own_margins() -> None:
         losses.append(1 - Fraction(exact(out)) / middle(average))
         # printed to three decimals: the mean of rounded cells is never further off than one half of the last
         assert abs(middle(average) - Fraction(exact(column["in"]))) <= Fraction(1, 2000), topic
-    assert [str(value(table, test_set=topic, figure="in")) for topic in TOPICS] == [
-        "0.368", "0.387", "0.312", "0.262", "0.250",
-    ]  # fmt: skip
-    assert [str(value(table, test_set=topic, figure="loss")) for topic in TOPICS] == [
-        "0.063", "0.122", "0.032", "0.064", "0.014",
-    ]  # fmt: skip
     # Exactly, from the rounded cells. Two means are ties that the paper rounds one up and one down, and two
     # losses (12.3 and 6.2 %) come from diagonals that its Table 3 prints one unit off.
     assert list(map(rounded, means)) == ["0.36800", "0.38650", "0.31225", "0.26225", "0.25050"]
@@ -288,17 +248,6 @@ def test_every_printed_loss_and_delta_follows_or_is_a_known_slip() -> None:
                 slips[(id, *key(relative)[:-1])] = (str(exact(relative)), rounded(moved))
     assert rows == 15 + 15 + 20 + 20 + 26 + 10 + 16 + 14
     assert slips == {}
-
-
-@pytest.mark.parametrize(("figure", "slip"), [("in", "0.355"), ("out", "0.328"), ("loss", "0.062")])
-def test_a_slip_in_a_row_would_show(figure: str, slip: str) -> None:
-    row = {
-        name: {"figure": name, "value": float(printed), "decimals": 3}
-        for name, printed in (("in", "0.335"), ("out", "0.318"), ("loss", "0.052"))
-    }
-    assert follows(row["in"], row["out"], row["loss"])
-    row[figure]["value"] = float(slip)
-    assert not follows(row["in"], row["out"], row["loss"])
 
 
 def test_printed_averages_follow_or_are_known_slips() -> None:
@@ -326,21 +275,6 @@ def test_printed_averages_follow_or_are_known_slips() -> None:
             exactly = middle(after) / middle(before) - 1
             slips[(table, system, "beir", "nDCG@10")] = (str(exact(printed)), rounded(exactly))
     assert slips == DO_NOT_ADD_UP
-
-
-def test_chameleons_sizes() -> None:
-    sizes = {
-        "lesser": [95, 359, 705, 1170, 1693],
-        "pygmy": [223, 615, 1154, 1763, 2473],
-        "veiled": [400, 982, 1640, 2390, 3119],
-    }
-    printed = {
-        name: [int(value("cikm2021-table3", test_set=f"chameleons.{name}.{percent}")) for percent in range(10, 60, 10)]
-        for name in sizes
-    }
-    assert printed == sizes
-    for counts in printed.values():
-        assert all(fewer < more for fewer, more in pairwise(counts))
 
 
 def test_the_later_paper_repeats_the_first_but_for_colbert() -> None:
@@ -404,20 +338,21 @@ def test_where_the_chameleons_tables_contradict_each_other() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("system", "baseline", "wins"),
-    [("bm25+ce", "bm25", 16), ("colbert", "bm25", 9), ("tas-b", "ance", 14), ("tas-b", "dpr", 17),
-     ("doct5query", "bm25", 12)],
-)  # fmt: skip
-def test_wins_that_the_beir_text_counts(system: str, baseline: str, wins: int) -> None:
+def test_wins_that_the_beir_text_counts() -> None:
     """As in the text of section 5, but for docT5query: it says 11, the table has 12."""
-    table: dict[tuple[str, str], Decimal] = {
-        (cell["system"], cell["test_set"]): exact(cell)
-        for cell in cells("beir2021-table2")
-        if cell["figure"] == "value" and cell["test_set"] != "beir.ms-marco"
-    }
+    table: dict[tuple[str, str], Decimal] = {}
+    for cell in cells("beir2021-table2"):
+        if cell["figure"] == "value" and cell["test_set"] != "beir.ms-marco":
+            table[cell["system"], cell["test_set"]] = exact(cell)
     sets = {name for _, name in table}
-    assert sum(table[system, name] > table[baseline, name] for name in sets) == wins
+    for system, baseline, wins in (
+        ("bm25+ce", "bm25", 16),
+        ("colbert", "bm25", 9),
+        ("tas-b", "ance", 14),
+        ("tas-b", "dpr", 17),
+        ("doct5query", "bm25", 12),
+    ):
+        assert sum(table[system, name] > table[baseline, name] for name in sets) == wins, (system, baseline)
 
 
 def test_a_reranker_has_the_recall_of_what_it_reranks() -> None:
@@ -429,15 +364,11 @@ def test_a_reranker_has_the_recall_of_what_it_reranks() -> None:
     }
 
 
-@pytest.mark.parametrize("id", ["cikm2022-table1", "cikm2022-table2"])
-def test_shares_of_the_annotated_queries_add_up(id: str) -> None:
-    for test_set in ("dl19", "dl20", "dev.sample"):
-        assert sum(exact(cell) for cell in cells(id) if cell["test_set"] == test_set) == 1
-
-
 def test_what_the_cikm2022_text_says_of_tables_1_and_2() -> None:
     """§3.2: more than 90 % share entities, more than 50 % an intent; of DL19 only 21 % are novel."""
     for test_set in ("dl19", "dl20", "dev.sample"):
+        for id in ("cikm2022-table1", "cikm2022-table2"):
+            assert sum(exact(cell) for cell in cells(id) if cell["test_set"] == test_set) == 1, "shares"
         assert value("cikm2022-table1", test_set=test_set, measure="entity-overlap(zero)") < Decimal("0.1")
         assert value("cikm2022-table2", test_set=test_set, measure="intent(dissimilar)") < Decimal("0.5")
     assert value("cikm2022-table2", test_set="dl19", measure="intent(dissimilar)") == Decimal("0.21")
