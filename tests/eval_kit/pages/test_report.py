@@ -165,11 +165,16 @@ def text_of(report: Path) -> str:
     return " ".join(unescape(re.sub(r"<[^>]+>", "", report.read_text())).split())
 
 
-def test_the_report_is_one_small_file_and_the_same_every_time(grid, changes, report):
-    assert result_page(Report(grid.found, changes, grid.release, grid.vectors)) == report.read_text()
+def test_the_report_is_one_small_file_the_same_every_time_and_names_release_and_runs(grid, changes, report):
+    text = report.read_text()
+    assert result_page(Report(grid.found, changes, grid.release, grid.vectors)) == text
     assert report.stat().st_size < MAX_BYTES
-    assert not re.search(r"""(?:src|href)\s*=\s*["'](?!#|data:)|url\(|@import|https?://(?!www\.w3\.org/2000/svg)""",
-                         report.read_text())  # fmt: skip
+    foreign = r"""(?:src|href)\s*=\s*["'](?!#|data:)|url\(|@import|https?://(?!www\.w3\.org/2000/svg)"""
+    assert not re.search(foreign, text)
+    assert grid.release.digest in text
+    for run in grid.found.provenance["runs"]:
+        assert run["sha256"] in text
+        assert str(Path(run["file"]).parent) not in text  # nobody else's business where the runs lay
 
 
 def test_obstinate_queries_are_of_each_systems_mean_over_its_models(grid, report):
@@ -222,14 +227,13 @@ def test_the_summary_takes_restrain_and_resttest_as_the_protocol_gives_them(grid
             assert mine["out"].mean() == pytest.approx(one["out"])
 
 
-def test_seeds_are_averaged(grid, tmp_path):
+def test_seeds_are_averaged(grid):
     wh = grid.values.filter(pl.col("shift") == "wh", pl.col("system") == "oracle")
-    again = wh.with_columns(seed=pl.lit(1, pl.Int64), value=pl.col("value") / 2)
-    twice = pl.concat([wh, again])
-    one, single = (overall(values, "wh", grid.release, "RR@10").row(0, named=True) for values in (twice, wh))
-    assert one["queries"] == single["queries"]
-    assert one["avg_in"] == pytest.approx(0.75 * single["avg_in"])
-    assert one["rel_loss"] == pytest.approx(single["rel_loss"])
+    twice = pl.concat([wh, wh.with_columns(seed=pl.lit(1, pl.Int64), value=pl.col("value") / 2)])
+    both, single = (overall(values, "wh", grid.release, "RR@10").row(0, named=True) for values in (twice, wh))
+    assert both["queries"] == single["queries"]
+    assert both["avg_in"] == pytest.approx(0.75 * single["avg_in"])
+    assert both["rel_loss"] == pytest.approx(single["rel_loss"])
 
 
 def test_the_explorer_holds_each_query_with_its_values_and_ranks(grid, report):
@@ -281,7 +285,7 @@ def test_a_report_of_a_grid_and_variations_is_one_result(grid, changes, tmp_path
         result_page(alone)
 
 
-def test_the_second_explorer_holds_both_wordings_and_both_ranks(grid, report):
+def test_the_second_explorer_holds_both_wordings_and_both_ranks(grid, changes, report):
     document = data_of(report, "wordings")
     assert document["groups"] == ["dl19 (nDCG@10)"]
     assert document["parts"] == ["dl19.typo.delete.1", "dl19.typo.insert.1"]
@@ -294,9 +298,6 @@ def test_the_second_explorer_holds_both_wordings_and_both_ranks(grid, report):
         assert row["wording"] == dict(grid.release.wordings(variation).iter_rows())[query_id]
         ranks = [1, 3] if document["systems"][row["system"]] == "oracle" and row["in"] else [0, 0]
         assert [row["in_rank"], row["out_rank"]] == ranks
-
-
-def test_the_figure_of_variations_tells_the_mean_change_by_method(changes, report):
     page = unescape(report.read_text())
     for row in changes.results.filter(measure="nDCG@10", system="oracle").iter_rows(named=True):
         change = f"{row['change']:+.4f}".replace("-", "\u2212")
@@ -311,9 +312,6 @@ def test_a_report_on_variations_alone(grid, worded, tmp_path):
     assert "Skip to the results" in text and "In − Out" not in text
     with pytest.raises(UserError, match="none of the runs is of a grid"):
         eval_kit.report(worded, tmp_path / "report.html", grid.release, vectors="bag.npy")
-
-
-def test_runs_of_a_grid_and_of_variations_are_told_apart_by_name(grid, worded):
     cells = [Path("s.topic.c0.trec"), Path("s.topic.c1.trec")]
     varied = [Path("s.topic.c0.dl19.typo.delete.1.trec"), *worded]
     of_grid, of_variations = grid_and_worded([*cells, *varied], grid.release)
@@ -321,20 +319,18 @@ def test_runs_of_a_grid_and_of_variations_are_told_apart_by_name(grid, worded):
     assert sorted(of_variations) == sorted([cells[0], *varied])
 
 
-def test_figure_3_tells_its_correlation_and_n(grid, report):
+def test_the_figures_of_similarity(grid, report):
+    """Figure 3 tells its correlation; those of r come with vectors only."""
     points = []
     for shift in ("topic", "wh"):
         losses = grid.found.results[shift].filter(pl.col("measure") == "RR@10", pl.col("system") == "oracle")
         points.append(losses.join(by_cluster(grid.release, shift, splits=("test", "train")), on="cluster"))
     both = pl.concat(points, how="diagonal")
+    assert both.height == 8
     found = correlations(both["jaccard"], both["rel_loss"], seed=0)["pearson"].estimate
     text = unescape(re.sub(r"<[^>]+>", " ", report.read_text())).replace("\u2212", "-")
     assert f"{found.value:+.3f} ({found.low:+.3f} to {found.high:+.3f})" in text
-    assert both.height == 8
     assert 'aria-label="Figure 3' in report.read_text()
-
-
-def test_figures_of_r_come_with_vectors_only(grid, report):
     plain = result_page(Report(grid.found, None, grid.release))
     for number, with_vectors in ((4, 3), (5, 3), (6, 12)):  # a panel a shift; Figure 6 also a measure and system
         assert report.read_text().count(f'aria-label="Figure {number}') == with_vectors
@@ -358,29 +354,17 @@ def test_vectors_of_one_model_a_cluster(grid):
         assert mine["r"].is_between(cuts[0], cuts[-1]).all(), "the intervals of the figures hold every query"
 
 
-def test_provenance_names_release_and_runs(grid, report):
-    text = report.read_text()
-    assert grid.release.digest in text
-    for run in grid.found.provenance["runs"]:
-        assert run["sha256"] in text
-        assert str(Path(run["file"]).parent) not in text  # nobody else's business where the runs lay
-
-
 def test_runs_that_find_nothing_and_vectors_that_tell_nothing(grid, tmp_path):
-    runs = []
-    for cluster in grid.found.clusters["wh"]:
-        runs.append(tmp_path / f"zero.wh.{cluster}.trec")
-        queries = grid.release.table("wh", "test")["query_id"].unique()
-        runs[-1].write_text("".join(f"{query} Q0 nothing 1 1.0 t\n" for query in queries))
+    runs = [tmp_path / f"zero.wh.{cluster}.trec" for cluster in grid.found.clusters["wh"]]
+    for run in runs:
+        run.write_text(plain_run(grid.release, "wh.wha", "wh.how", "wh.who"))
     found = protocols(runs, grid.release)
     needed = queries_to_encode(found, grid.release)
     alike = Vectors("alike.npy", needed["query_id"], np.ones((needed.height, 4)))
-    emit(Report(found, None, grid.release, alike), page=tmp_path / "zero.html")
-    text = (tmp_path / "zero.html").read_text()
-    assert "zero has no measurable loss of RR@10 on wh words it never saw in training." in text_of(
-        tmp_path / "zero.html"
-    )
-    assert not re.search(r"""[="'\s>](-?inf|nan)["'\s<%]""", text)
+    page = tmp_path / "zero.html"
+    emit(Report(found, None, grid.release, alike), page=page)
+    assert "zero has no measurable loss of RR@10 on wh words it never saw in training." in text_of(page)
+    assert not re.search(r"""[="'\s>](-?inf|nan)["'\s<%]""", page.read_text())
 
 
 # Its parts
@@ -404,19 +388,16 @@ def test_templates_escape_text_and_data():
         TEMPLATES.from_string("{{ vlaue }}").render(value="x")
 
 
-def test_bars_share_a_scale_and_stay_in_their_cell():
+def test_bars_share_a_scale_and_systems_differ_by_marker():
     assert span([0.1, None, 0.3, -0.05]) == (-0.05, 0.3)
     assert span([-13.0, 0.5]) == (-1.0, 0.5)
     assert span([]) == span([0.0]) == (0.0, 1.0)
     bar = loss_bar(-13.0, -20.0, -2.0, (-1.0, 0.5), harm=-1)
     assert 'class="bar harm"' in bar
-    assert all(0 <= float(x) <= 96 for x in re.findall(r'\bx[12]?="([^"]+)"', bar))
+    assert all(0 <= float(x) <= 96 for x in re.findall(r'\bx[12]?="([^"]+)"', bar)), "in their cell"
     assert "rect" not in loss_bar(None, None, None, (0.0, 1.0))
-
-
-def test_systems_differ_by_marker_and_not_by_colour_alone():
     shapes = {re.sub(r'class="swatch s\d"', "", swatch(place)) for place in range(MARKERS)}
-    assert len(shapes) == MARKERS
+    assert len(shapes) == MARKERS, "not by colour alone"
 
 
 # In the browser
@@ -494,7 +475,7 @@ def test_the_explorer_filters_and_grows(tab, report):
 
 def test_a_table_of_losses_sorts(tab, report):
     tab.open(report)
-    tab.js("[...document.querySelectorAll('details')].forEach((one) => (one.open = true))")
+    tab.js(OPEN_ALL)
     table = "table[data-sortable]"
     shown = [float(one.replace("\u2212", "-").rstrip("%")) for one in tab.texts(f"{table} td:nth-child(5)")]
     assert shown == sorted(shown, reverse=True)
@@ -508,8 +489,12 @@ def test_a_table_of_losses_sorts(tab, report):
     assert counts == sorted(counts, reverse=True)
 
 
-def test_a_legend_button_hides_its_system(tab, report):
+def test_an_evil_name_is_shown_as_text_and_a_legend_button_hides_its_system(tab, report):
     tab.open(report)
+    assert tab.js("document.querySelectorAll('[onclick]').length") == 0
+    assert tab.js("document.querySelectorAll('b').length === document.querySelectorAll('.standings b').length")
+    assert any(EVIL in text for text in tab.texts(".standings li"))
+    assert EVIL in tab.texts("th.who")
     series = "[...document.querySelector('figure').querySelectorAll('.series')]"
     shown = f"{series}.map((one) => getComputedStyle(one).display !== 'none')"
     assert tab.js(shown) == [True, True]
@@ -519,29 +504,20 @@ def test_a_legend_button_hides_its_system(tab, report):
     assert tab.js(shown) == [True, True]
 
 
-def test_an_evil_name_is_shown_as_text(tab, report):
-    tab.open(report)
-    assert tab.js("document.querySelectorAll('[onclick]').length") == 0
-    assert tab.js("document.querySelectorAll('b').length === document.querySelectorAll('.standings b').length")
-    assert any(EVIL in text for text in tab.texts(".standings li"))
-    assert EVIL in tab.texts("th.who")
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1200])
+@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1200, "dark")])
 def test_no_page_scrolls_sideways_and_text_has_contrast(tab, report, board, width, scheme):
     tab.media(prefers_color_scheme=scheme)
     tab.size(width)
     for path in (report, board):
         tab.open(path)
-        tab.js("[...document.querySelectorAll('details')].forEach((one) => (one.open = true))")
+        tab.js(OPEN_ALL)
         assert tab.js("document.documentElement.scrollWidth") == width
-        outside = tab.js(OUTSIDE)
-        assert outside == []
+        assert tab.js(OUTSIDE) == []
         assert min(tab.js(CONTRASTS)) >= 4.5
         assert tab.js(UNNAMED) == []
 
 
+OPEN_ALL = "[...document.querySelectorAll('details')].forEach((details) => (details.open = true))"
 OUTSIDE = """[...document.querySelectorAll('h1, h2, p, button, select, input, svg')].filter((one) =>
   !one.closest('.scroll') && one.checkVisibility() && one.getBoundingClientRect().right > innerWidth)
   .map((one) => one.outerHTML)"""
@@ -568,7 +544,7 @@ def test_print_shows_what_matters(tab, report):
     assert tab.texts(".controls, nav, .more") == []
     assert len(tab.texts("#explorer tbody tr")) == 30
     assert tab.js("getComputedStyle(document.querySelector('.scroll')).overflowX") == "visible"
-    tab.js("[...document.querySelectorAll('details')].forEach((one) => (one.open = true))")
+    tab.js(OPEN_ALL)
     tab.size(A4_PIXELS)
     assert tab.js("document.documentElement.scrollWidth") == A4_PIXELS
     tab.media()
@@ -674,11 +650,17 @@ def systems(tab) -> list[str]:
 
 def test_the_leaderboard_sorts_and_filters(tab, board):
     tab.open(board)
+    assert tab.js("document.querySelectorAll('[onclick]').length") == 0
+    rows = "[...document.querySelectorAll('tbody tr')].filter((row) => !row.hidden)"
+    for text, published in zip(
+        tab.texts("tbody tr"), tab.js(f"{rows}.map((row) => row.className === 'published')"), strict=True
+    ):
+        assert published == ("ECIR 2023, Table 2" in text) == ("published" in text.lower())
     assert tab.texts("[role=status]") == ["7 systems on topic, mean of all: RR@10"]
     assert systems(tab) == [EVIL, "ours", "colbert", "monobert", "splade", "biencoder", "bm25"]
     tab.click("th:nth-child(6) button")  # Rel Loss
     tab.press("Enter")
-    losses = [float(one.split("%")[0]) for one in tab.texts("tbody td:nth-child(6)") if one != "–"]
+    losses = [float(text.split("%")[0]) for text in tab.texts("tbody td:nth-child(6)") if text != "–"]
     assert losses == sorted(losses)
     assert systems(tab)[-1] == "bm25"  # it has no loss: last in either order
     tab.choose("[name=architecture]", "dense")
@@ -762,12 +744,6 @@ def test_a_system_is_ranked_by_out_whatever_else_it_has(tab, tmp_path):
     assert list(zip(systems(tab), tab.texts("tbody td:nth-child(2)"), strict=True)) == [("better", "1"), ("worse", "2")]
 
 
-def test_test_sets_that_hold_one_another_have_no_mean(tmp_path):
-    given = [entry("s", {"value": 0.1}, f"chameleons.pygmy.{percent}") for percent in (10, 20)]
-    write_leaderboard(given, tmp_path / "board.html")
-    assert 'data-set="mean of all"' not in (tmp_path / "board.html").read_text()
-
-
 def test_figures_are_sorted_from_the_best(tab, tmp_path):
     given = []
     for system, asl, rr in (("low", 10.0, 0.2), ("middle", 20.0, 0.5), ("high", 30.0, 0.4)):
@@ -815,23 +791,14 @@ def test_what_a_submission_says_of_itself_is_there_and_on_paper(tab, ranked):
     assert tab.texts("[role=status]") == ["9 systems on topic, mean of all: RR@10"]
 
 
-def test_published_figures_are_marked(tab, board):
-    tab.open(board)
-    for text, kind in zip(tab.texts("tbody tr"), tab.js(PUBLISHED), strict=True):
-        assert kind == ("ECIR 2023, Table 2" in text) == ("published" in text.lower())
-    assert tab.js("document.querySelectorAll('[onclick]').length") == 0
-
-
-PUBLISHED = (
-    "[...document.querySelectorAll('tbody tr')].filter((r) => !r.hidden).map((r) => r.className === 'published')"
-)
-
-
-def test_a_mean_needs_all_test_sets(board):
+def test_a_mean_needs_all_test_sets_and_none_that_holds_another(board, tmp_path):
     rows = re.findall(r"<tr[^>]*data-set=\"mean of all\".*?</tr>", board.read_text(), re.DOTALL)
     assert not any("partial" in row for row in rows)
     [ours] = [row for row in rows if ">ours " in row]
     assert 'data-value="0.34"' in ours.replace("0.33999999999999997", "0.34")
+    given = [entry("s", {"value": 0.1}, f"chameleons.pygmy.{percent}") for percent in (10, 20)]
+    write_leaderboard(given, tmp_path / "board.html")
+    assert 'data-set="mean of all"' not in (tmp_path / "board.html").read_text()
 
 
 def test_published_figures_are_those_of_the_tables():
