@@ -46,11 +46,8 @@ def test_mteb_evaluates_a_real_model_as_we_do(small: Release, tmp_path: Path, mo
 
     ranking = run(predictions / task.prediction_file_name)
     ours = eval_kit.score(ranking, small)
-    figures = {
-        f"{figure.test_set} {figure.measure}": figure.value
-        for figure in ours.means
-        if figure.test_set.startswith("topic.")
-    }
+    of_topic = [figure for figure in ours.means if figure.test_set.startswith("topic.")]
+    figures = {f"{figure.test_set} {figure.measure}": figure.value for figure in of_topic}
     assert {name for name in figures if name.endswith(" RR@10")} == {f"topic.c{part} RR@10" for part in range(5)}
     assert {name: value for name, value in scores.items() if " " in name} == pytest.approx(figures)
     reciprocal = ours.per_query().filter(pl.col("test_set").str.starts_with("topic."), measure="RR@10")["value"]
@@ -63,11 +60,9 @@ def test_mteb_evaluates_a_real_model_as_we_do(small: Release, tmp_path: Path, mo
     assert stored["dataset_revision"] == small.digest
     assert stored["scores"]["test"][0]["topic.c0 RR@10"] == pytest.approx(figures["topic.c0 RR@10"], abs=1e-6)
 
-    grid = {f"minilm.topic.c{part}": ranking for part in range(5)}
-    losses = eval_kit.protocol(grid, small).to_polars()
-    assert losses.filter(measure="RR@10")["avg_in"].to_list() == pytest.approx(
-        [figures[f"topic.c{part} RR@10"] for part in range(5)]
-    )
+    losses = eval_kit.protocol({f"minilm.topic.c{part}": ranking for part in range(5)}, small).to_polars()
+    inside = losses.filter(measure="RR@10")["avg_in"].to_list()
+    assert inside == pytest.approx([figures[f"topic.c{part} RR@10"] for part in range(5)])
 
 
 @pytest.mark.slow
@@ -107,7 +102,7 @@ def test_what_are_no_predictions_is_one_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "module, missing, advised",
+    ("module", "missing", "advised"),
     [
         ("mteb", "mteb.get_tasks", True),  # an MTEB of before 2
         ("mteb", "pydantic", False),  # not MTEB, which is there, is what lacks

@@ -188,15 +188,6 @@ def test_every_printed_loss_and_delta_follows_from_the_two_figures_beside_it() -
         assert follows(start, end, relative), relative
 
 
-def test_the_later_paper_repeats_the_first_but_for_colbert() -> None:
-    def differing(earlier: str, later: str) -> set[str]:
-        there = {key(cell): exact(cell) for cell in cells(later)}
-        return {cell["system"] for cell in cells(earlier) if there[key(cell)] != exact(cell)}
-
-    assert differing("arxiv2022-table3", "ecir2023-table2") == set()
-    assert differing("arxiv2022-table4", "ecir2023-table3") == {"colbert"}
-
-
 def test_wins_that_the_beir_text_counts() -> None:
     """As in the text of section 5, but for docT5query: it says 11, the table has 12."""
     table: dict[tuple[str, str], Decimal] = {}
@@ -212,56 +203,6 @@ def test_wins_that_the_beir_text_counts() -> None:
         ("doct5query", "bm25", 12),
     ):
         assert sum(table[system, name] > table[baseline, name] for name in sets) == wins, (system, baseline)
-
-
-def test_a_reranker_has_the_recall_of_what_it_reranks() -> None:
-    recall = {(cell["system"], key(cell)[2:]): exact(cell) for cell in cells("beir2021-table9")}
-    first = {name: figure for (system, name), figure in recall.items() if system == "bm25"}
-    assert first == {name: figure for (system, name), figure in recall.items() if system == "bm25+ce"}
-    assert {cell["test_set"] for cell in cells("beir2021-table9") if cell["measure"] == "R_cap@100"} == {
-        "beir.trec-covid"
-    }
-
-
-def test_what_the_cikm2022_text_says_of_tables_1_and_2() -> None:
-    """§3.2: more than 90 % share entities, more than 50 % an intent; of DL19 only 21 % are novel."""
-    for test_set in ("dl19", "dl20", "dev.sample"):
-        for id in ("cikm2022-table1", "cikm2022-table2"):
-            assert sum(exact(cell) for cell in cells(id) if cell["test_set"] == test_set) == 1, "shares"
-        assert value("cikm2022-table1", test_set=test_set, measure="entity-overlap(zero)") < Decimal("0.1")
-        assert value("cikm2022-table2", test_set=test_set, measure="intent(dissimilar)") < Decimal("0.5")
-    assert value("cikm2022-table2", test_set="dl19", measure="intent(dissimilar)") == Decimal("0.21")
-
-
-def test_annotating_the_holes_of_trec_covid() -> None:
-    """BEIR §6: the row before is Table 2's; ANCE ends 6.7 points above BM25, ColBERT gains 5.8."""
-    before, after = "beir.trec-covid", "beir.trec-covid.annotated"
-    systems = {cell["system"] for cell in cells("beir2021-table4")}
-    assert len(systems) == 9
-    for system in systems:
-        original = value("beir2021-table4", system=system, test_set=before, measure="nDCG@10")
-        assert original == value("beir2021-table2", system=system, test_set=before)
-        assert original < value("beir2021-table4", system=system, test_set=after)
-
-    def annotated(system: str) -> Decimal:
-        return value("beir2021-table4", system=system, test_set=after)
-
-    assert annotated("ance") - annotated("bm25") == Decimal("0.067")
-    assert annotated("colbert") - value("beir2021-table2", system="colbert", test_set=before) == Decimal("0.058")
-
-
-def test_what_the_beir_text_says_of_table_1() -> None:
-    """18 datasets and MS MARCO, 8 with training data; queries of 3 to 192 words, documents of 11 to 635 (§1, §3)."""
-    table: dict[str, dict[str, Decimal]] = {}
-    for cell in cells("beir2021-table1"):
-        table.setdefault(cell["measure"], {})[cell["test_set"]] = exact(cell)
-    assert set(table["documents"]) == {
-        cell["test_set"] for cell in cells("beir2021-table2") if cell["figure"] == "value"
-    }
-    assert (len(table["documents"]), len(table["train-pairs"])) == (19, 8)
-    queries, documents = table["query-length"].values(), table["document-length"].values()
-    assert (int(min(queries)), int(max(queries))) == (3, 192)
-    assert (round(min(documents)), round(max(documents))) == (11, 635)
 
 
 def test_beir_table_1_counts_nfcorpus_as_its_files_do(shared: Path) -> None:
