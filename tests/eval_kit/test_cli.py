@@ -9,6 +9,7 @@ import pytest
 
 from eval_kit import __version__
 from eval_kit.release import Release
+from tests.eval_kit.submissions import submit
 
 
 @pytest.fixture(scope="module")
@@ -18,30 +19,19 @@ def submissions(mini_release: Release, tmp_path_factory: pytest.TempPathFactory)
     judged = mini_release.qrels("dl19").filter(pl.col("relevance") >= 2)
     relevant = dict(judged.group_by("query_id").agg(pl.col("passage_id").min()).iter_rows())
     for system, place in (("first", 1), ("<b>second</b> & co", 2)):
-        one = folder / f"s{place}"
-        one.mkdir()
-        lines = [
-            f"{query} Q0 {relevant[query] if rank == place else f'x{rank}'} {rank} {9 - rank} t\n"
-            for query in mini_release.test_sets["dl19"].queries
-            for rank in (1, 2, 3)
-        ]
-        (one / "run.dl19.trec").write_text("".join(lines))
-        document = {
-            "system": system,
-            "team": "Us",
-            "architecture": "dense",
-            "training_data": ["none"],
-            "licence": "Apache-2.0",
-            "release": {"version": mini_release.version, "digest": mini_release.digest},
-            "runs": [{"file": "run.dl19.trec"}],
-        }
-        (one / "submission.json").write_text(json.dumps(document))
+        lines = []
+        for query in mini_release.test_sets["dl19"].queries:
+            ranked = [relevant[query] if rank == place else f"x{rank}" for rank in (1, 2, 3)]
+            lines += [f"{query} Q0 {passage} {rank} {9 - rank} t\n" for rank, passage in enumerate(ranked, 1)]
+        (folder / f"s{place}").mkdir()
+        (folder / f"s{place}" / "run.dl19.trec").write_text("".join(lines))
+        submit(mini_release, folder / f"s{place}", ["run.dl19.trec"], system, training_data=["none"])
     return folder
 
 
-@pytest.mark.parametrize("module", ["eval_kit", "eval_kit.cli"])
-def test_the_version(command, module: str):
-    assert command(module, "--version").stdout == f"eval_kit {__version__}\n"
+def test_the_version(command):
+    for module in ("eval_kit", "eval_kit.cli"):
+        assert command(module, "--version").stdout == f"eval_kit {__version__}\n"
 
 
 def test_check(submissions, mini_release, command, tmp_path):
@@ -61,21 +51,17 @@ def test_check(submissions, mini_release, command, tmp_path):
 
 
 def test_compare(submissions, mini_release, command, tmp_path):
-    both = (submissions / "s1", submissions / "s2", "--release", mini_release.folder)
+    both = (submissions / "s1", submissions / "s2", "--release", mini_release.folder.resolve())
     done = command("eval_kit", "compare", *both, "--json", tmp_path / "c.json")
     assert done.returncode == 0, done.stderr
     assert "<b>second</b> & co" in done.stdout
     assert json.loads((tmp_path / "c.json").read_text())
-    latex = command("eval_kit", "compare", *both, "--format", "latex").stdout
-    assert r"\&" in latex
+    assert r"\&" in command("eval_kit", "compare", *both, "--format", "latex").stdout
     rows = pl.read_csv(command("eval_kit", "compare", *both, "--format", "csv").stdout.encode(), infer_schema=False)
     assert rows.height > 0
-
-
-def test_copies_are_one_warning(submissions, mini_release, command, tmp_path):
     for name in ("a.trec", "b.trec"):
-        shutil.copy(next((submissions / "s1").glob("*.trec")), tmp_path / name)
-    done = command("eval_kit", "compare", "a.trec", "b.trec", "--release", mini_release.folder.resolve(), cwd=tmp_path)
+        shutil.copy(submissions / "s1" / "run.dl19.trec", tmp_path / name)
+    done = command("eval_kit", "compare", "a.trec", "b.trec", *both[2:], cwd=tmp_path)
     assert done.returncode == 0 and done.stderr.count("byte for byte") == 1, done.stderr
 
 
@@ -95,34 +81,26 @@ def test_leaderboard(submissions, mini_release, command, tmp_path):
 
 
 def test_a_faulty_submission_does_not_stop_the_leaderboard(submissions, mini_release, command, tmp_path):
-    shutil.copytree(submissions, tmp_path / "all")
-    shutil.copytree(submissions / "s1", tmp_path / "all" / "faulty")
-    (tmp_path / "all" / "faulty" / "run.dl19.trec").write_text("q Q0 p 1 nan t\n")
-    twice = tmp_path / "all" / "twice"
-    shutil.copytree(submissions / "s1", twice)
-    shutil.copy(twice / "run.dl19.trec", twice / "again.dl19.trec")
-    document = json.loads((twice / "submission.json").read_text())
-    document["runs"].append({"file": "again.dl19.trec"})
-    (twice / "submission.json").write_text(json.dumps(document))
-    (tmp_path / "all" / "nothing").mkdir()
-    out = tmp_path / "board.html"
-    done = command("eval_kit", "leaderboard", tmp_path / "all", "--release", mini_release.folder, "--page", out)
+    board, out, where = tmp_path / "all", tmp_path / "board.html", ("--release", mini_release.folder)
+    for name in ("s1", "faulty", "twice"):
+        shutil.copytree(submissions / "s1", board / name)
+    (board / "faulty" / "run.dl19.trec").write_text("q Q0 p 1 nan t\n")
+    shutil.copy(board / "twice" / "run.dl19.trec", board / "twice" / "again.dl19.trec")
+    submit(mini_release, board / "twice", ["run.dl19.trec", "again.dl19.trec"])
+    (board / "nothing").mkdir()
+    done = command("eval_kit", "leaderboard", board, *where, "--page", out)
     assert (done.returncode, done.stdout) == (0, f"{out}\n"), done.stderr
-    assert (
-        "left out the submission faulty: run.dl19.trec:1: " in done.stderr
-        and "'nan' is not a finite number" in done.stderr
-    )
+    assert "left out the submission faulty: run.dl19.trec:1: " in done.stderr
+    assert "'nan' is not a finite number" in done.stderr
     assert "the submission twice: run.dl19 and again.dl19 are both runs of dl19; submit one, or a grid" in done.stderr
     assert "all/nothing: is not a submission: there is no submission.json" in done.stderr
     assert {name for name in ("s1", "faulty", "twice") if f'"source">{name}' in out.read_text()} == {"s1"}
-    checked = command("eval_kit", "compare", twice, "--check", "--release", mini_release.folder)
+    checked = command("eval_kit", "compare", board / "twice", "--check", *where)
     assert checked.returncode == 2
     assert "run.dl19.trec and again.dl19.trec are both runs of dl19" in checked.stderr + checked.stdout
-    shutil.rmtree(twice)
-    (tmp_path / "all" / "nothing").rmdir()
-    shutil.rmtree(tmp_path / "all" / "s1")
-    shutil.rmtree(tmp_path / "all" / "s2")
-    done = command("eval_kit", "leaderboard", tmp_path / "all", "--release", mini_release.folder, "--page", out)
+    for name in ("s1", "twice", "nothing"):
+        shutil.rmtree(board / name)
+    done = command("eval_kit", "leaderboard", board, *where, "--page", out)
     assert done.returncode == 2 and "holds no submission without a fault" in done.stderr
 
 

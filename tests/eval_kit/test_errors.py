@@ -75,31 +75,24 @@ def test_a_closed_pipe_is_silent():
     assert process.returncode == 128 + signal.SIGPIPE
 
 
-@pytest.mark.parametrize("threads", ["0", "00", " 0", "+0", "", "many", "3000", "9" * 99])
+@pytest.mark.parametrize("threads", ["0", " 0", "", "many", "3000", "9" * 99])
 def test_threads_that_are_none(threads: str):
     status, _, err = ended("1", env={**os.environ, "POLARS_MAX_THREADS": threads})
     said = f"kit: POLARS_MAX_THREADS is '{threads[:40]}'; unset it, or set it to a number from 1 to 1,024\n"
     assert (status, err) == (2, said)
 
 
-@pytest.mark.parametrize(
-    ("redirection", "status", "said"),
-    [
-        (">&-", 2, "kit: standard output is closed; send it to a file or to /dev/null\n"),
-        ("2>&-", 2, ""),
-        (">&- 2>&-", 2, ""),
-        ("2>/dev/full", 2, ""),
-    ],
-)
-def test_closed_and_full_standard_streams(redirection: str, status: int, said: str, tmp_path: Path):
+def test_closed_and_full_standard_streams(tmp_path: Path):
     """The sentence cannot be shown on a closed stream; the status can."""
     code = "import sys; from eval_kit.errors import *\nwith reported('kit'): raise UserError('a fault')"
     command = shlex.join([sys.executable, "-c", code])
-    done = subprocess.run(f"{command} {redirection}", shell=True, capture_output=True, text=True, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (status, said)
+    closed = "kit: standard output is closed; send it to a file or to /dev/null\n"
+    for redirection, said in ((">&-", closed), ("2>&-", ""), (">&- 2>&-", ""), ("2>/dev/full", "")):
+        done = subprocess.run(f"{command} {redirection}", shell=True, capture_output=True, text=True, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (2, said), redirection
 
 
-@pytest.mark.parametrize("argument", ["a\x1b[31m", "a\u202eb", "a\nb", "a\u200bb", "a\ufeffb"])
-def test_arguments_that_would_control_the_terminal_are_refused(argument: str):
-    status, out, err = ended("print(sys.argv)", argument)
-    assert (status, out) == (2, "") and err.startswith("kit: the argument a\\") and "holds control" in err
+def test_arguments_that_would_control_the_terminal_are_refused():
+    for argument in ("a\x1b[31m", "a\u202eb", "a\nb", "a\u200bb", "a\ufeffb"):
+        status, out, err = ended("print(sys.argv)", argument)
+        assert (status, out) == (2, "") and err.startswith("kit: the argument a\\") and "holds control" in err

@@ -46,11 +46,8 @@ def test_mteb_evaluates_a_real_model_as_we_do(small: Release, tmp_path: Path, mo
 
     ranking = run(predictions / task.prediction_file_name)
     ours = eval_kit.score(ranking, small)
-    figures = {
-        f"{figure.test_set} {figure.measure}": figure.value
-        for figure in ours.means
-        if figure.test_set.startswith("topic.")
-    }
+    of_topic = [figure for figure in ours.means if figure.test_set.startswith("topic.")]
+    figures = {f"{figure.test_set} {figure.measure}": figure.value for figure in of_topic}
     assert {name for name in figures if name.endswith(" RR@10")} == {f"topic.c{part} RR@10" for part in range(5)}
     assert {name: value for name, value in scores.items() if " " in name} == pytest.approx(figures)
     reciprocal = ours.per_query().filter(pl.col("test_set").str.starts_with("topic."), measure="RR@10")["value"]
@@ -63,11 +60,9 @@ def test_mteb_evaluates_a_real_model_as_we_do(small: Release, tmp_path: Path, mo
     assert stored["dataset_revision"] == small.digest
     assert stored["scores"]["test"][0]["topic.c0 RR@10"] == pytest.approx(figures["topic.c0 RR@10"], abs=1e-6)
 
-    grid = {f"minilm.topic.c{part}": ranking for part in range(5)}
-    losses = eval_kit.protocol(grid, small).to_polars()
-    assert losses.filter(measure="RR@10")["avg_in"].to_list() == pytest.approx(
-        [figures[f"topic.c{part} RR@10"] for part in range(5)]
-    )
+    losses = eval_kit.protocol({f"minilm.topic.c{part}": ranking for part in range(5)}, small).to_polars()
+    inside = losses.filter(measure="RR@10")["avg_in"].to_list()
+    assert inside == pytest.approx([figures[f"topic.c{part} RR@10"] for part in range(5)])
 
 
 @pytest.mark.slow
@@ -77,18 +72,17 @@ def test_there_is_a_task_for_every_shift_that_has_test_sets(small: Release) -> N
     from eval_kit.mteb import tasks
 
     made = tasks(small)
-    prefix = f"ms-marco-shift-lite-{small.digest[:8]}-"
-    assert [task.metadata.name.removeprefix(prefix) for task in made] == list(
-        dict.fromkeys(test_set.shift for test_set in small.test_sets.values())
-    )
+    shifts = dict.fromkeys(test_set.shift for test_set in small.test_sets.values())
+    names = [f"ms-marco-shift-lite-{small.digest[:8]}-{shift}" for shift in shifts]
+    assert [task.metadata.name for task in made] == names
     for task in made:
         assert task.metadata.is_filled() and task.metadata.languages == ["zxx"]
         again = mteb.get_task(task.metadata.name)
         assert again.metadata == task.metadata
         again.load_data()
         task.load_data()
-        assert again.dataset["default"]["test"]["relevant_docs"] == task.dataset["default"]["test"]["relevant_docs"]
         data = task.dataset["default"]["test"]
+        assert again.dataset["default"]["test"]["relevant_docs"] == data["relevant_docs"]
         assert set(data["queries"]["id"]) >= set(data["relevant_docs"])
         assert {passage for judged in data["relevant_docs"].values() for passage in judged} <= set(data["corpus"]["id"])
         texts = pl.DataFrame({"passage_id": list(data["corpus"]["id"]), "text": list(data["corpus"]["text"])})
@@ -96,19 +90,19 @@ def test_there_is_a_task_for_every_shift_that_has_test_sets(small: Release) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("content", ["", "[]", '{"default": {}}', "[" * 10_000], ids=["empty", "list", "other", "deep"])
-def test_what_are_no_predictions_is_one_sentence(tmp_path: Path, content: str) -> None:
+def test_what_are_no_predictions_is_one_sentence(tmp_path: Path) -> None:
     from eval_kit.mteb import run
 
-    (tmp_path / "x.json").write_text(content)
-    with pytest.raises(UserError, match=r"x\.json: holds no predictions of MTEB"):
-        run(tmp_path / "x.json")
+    for content in ("", "[]", '{"default": {}}', "[" * 10_000):
+        (tmp_path / "x.json").write_text(content)
+        with pytest.raises(UserError, match=r"x\.json: holds no predictions of MTEB"):
+            run(tmp_path / "x.json")
     with pytest.raises(UserError, match=r"y\.json: cannot be read: No such file"):
         run(tmp_path / "y.json")
 
 
 @pytest.mark.parametrize(
-    "module, missing, advised",
+    ("module", "missing", "advised"),
     [
         ("mteb", "mteb.get_tasks", True),  # an MTEB of before 2
         ("mteb", "pydantic", False),  # not MTEB, which is there, is what lacks

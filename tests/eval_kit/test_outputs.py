@@ -1,11 +1,13 @@
 """No command writes over what it reads, whatever its arguments are."""
 
 import shutil
-from collections.abc import Callable
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from eval_kit import cli
 from eval_kit.errors import UserError
 from eval_kit.program import check_outputs
 from eval_kit.release import Release
@@ -34,36 +36,38 @@ CASES = [
 ]
 
 
-@pytest.fixture
-def place(mini_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shutil.copytree(mini_release.folder, tmp_path / "rel")
-    for name in ("r.trec", "b.trec", "scores.json", "scores.tsv", "board/s/run.trec", "board/s/submission.json"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("precious")
-    for name in ("d/corpus.jsonl", "d/queries.jsonl", "d/qrels/test.tsv"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("precious")
-    (tmp_path / "link.trec").symlink_to("r.trec")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MS_MARCO_SHIFT_RELEASE", "rel")
-    return tmp_path
+@pytest.fixture(scope="module")
+def place(mini_release: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder to work in; no command may change what lies in it."""
+    folder = tmp_path_factory.mktemp("place")
+    shutil.copytree(mini_release.folder, folder / "rel")
+    board = ("board/s/run.trec", "board/s/submission.json", "board/index.html")
+    dataset = ("d/corpus.jsonl", "d/queries.jsonl", "d/qrels/test.tsv")
+    for name in ("r.trec", "b.trec", "scores.json", "scores.tsv", "old.json", *board, *dataset):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("precious")
+    (folder / "link.trec").symlink_to("r.trec")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("MS_MARCO_SHIFT_RELEASE", "rel")
+        yield folder
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
 @pytest.mark.parametrize("line", CASES)
-def test_an_output_is_no_input(line: str, place: Path, command: Callable[..., object]) -> None:
-    before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+def test_an_output_is_no_input(line: str, place: Path, monkeypatch, capsys) -> None:
+    main = cli.main
     if line.startswith("builder"):
-        pytest.importorskip("builder.cli", exc_type=ImportError)
-    program, *arguments = line.split() if line.startswith("builder") else ["eval_kit", *line.split()]
-    done = command(program, *arguments, cwd=place)
-    assert done.returncode == 2 and "already reads or writes this file; name another one to write" in done.stderr
-    assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
+        main = pytest.importorskip("builder.cli", exc_type=ImportError).main
+    monkeypatch.setattr(sys, "argv", line.split() if line.startswith("builder") else ["eval_kit", *line.split()])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert "already reads or writes this file; name another one to write" in capsys.readouterr().err
 
 
 def test_what_is_no_input_may_be_replaced(place: Path) -> None:
     """A page in the folder of what it shows, a file beside the inputs, the same output as last time."""
-    for name in ("board/index.html", "old.json"):
-        (place / name).write_text("old")
     check_outputs({"submissions": Path("board"), "out": Path("board/index.html"), "release": "rel"})
     check_outputs({"runs": [Path("r.trec")], "json_file": Path("old.json"), "release": None})
     check_outputs({"runs": [Path("r.trec")], "json_file": Path("-"), "out": Path("new"), "seed": 0})

@@ -14,6 +14,7 @@ import pytest
 from eval_kit import __version__
 from eval_kit.documents import DOCUMENTS
 from eval_kit.release import Release
+from tests.eval_kit.submissions import plain_run
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"torch", "transformers", "datasets", "ir_datasets", "pyserini", "scipy", "huggingface_hub", "polars", "yaml"}
@@ -34,43 +35,25 @@ def unpacked(wheel: Path) -> Path:
     return wheel.parent / "site"
 
 
-def test_the_wheel_holds_one_package_which_reads_no_other_schemas_than_those_of_its_classes(unpacked: Path):
-    tops = {path.name for path in unpacked.iterdir() if not path.name.endswith(".dist-info")}
-    assert tops == {"eval_kit"}
-    code = "".join(path.read_text(encoding="utf-8") for path in (unpacked / "eval_kit").rglob("*.py"))
-    assert set(re.findall(r'\b(?:validate|faults_of)\("(\w+)"', code)) <= DOCUMENTS.keys()
-
-
-def test_the_wheel_is_small(wheel: Path):
+def test_the_wheel_is_one_small_package_that_holds_what_it_reads(wheel: Path, unpacked: Path):
     assert wheel.stat().st_size < 445_000
-
-
-def test_the_wheel_holds_the_published_tables(unpacked: Path):
-    assert {path.name for path in (unpacked / "eval_kit/release/published").iterdir()} == {
-        path.name for path in (ROOT / "eval_kit/release/published").glob("*.json")
-    }
-
-
-@pytest.mark.parametrize("folder", ["assets", "templates"])
-def test_the_wheel_holds_what_its_pages_need(unpacked: Path, folder: str):
-    names = {path.name for path in (ROOT / "eval_kit/pages" / folder).iterdir()}
-    assert names
-    assert {path.name for path in (unpacked / "eval_kit/pages" / folder).iterdir()} == names
+    assert {path.name for path in unpacked.iterdir() if not path.name.endswith(".dist-info")} == {"eval_kit"}
+    code = "".join(path.read_text(encoding="utf-8") for path in (unpacked / "eval_kit").rglob("*.py"))
+    assert set(re.findall(r'\b(?:validate|faults_of)\("(\w+)"', code)) <= DOCUMENTS.keys(), "schemas of its classes"
+    for folder in ("release/published", "pages/assets", "pages/templates"):
+        names = {path.name for path in (ROOT / "eval_kit" / folder).iterdir()} - {"__pycache__"}
+        assert names
+        assert {path.name for path in (unpacked / "eval_kit" / folder).iterdir()} == names
 
 
 @pytest.mark.slow
 def test_the_wheel_scores_a_run(unpacked: Path, mini_release: Release, tmp_path: Path):
     run = tmp_path / "one.trec"
-    lines = (f"{query} Q0 p 1 1.0 t\n" for query in mini_release.test_sets["dl19"].queries)
-    run.write_text("".join(lines))
+    run.write_text(plain_run(mini_release, "dl19"))
     code = "import eval_kit, sys; print(eval_kit.__file__); from eval_kit.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "score", run, "--release", mini_release.folder],
-        env={**os.environ, "PYTHONPATH": str(unpacked)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    line = [sys.executable, "-c", code, "score", run, "--release", mini_release.folder]
+    environment = {**os.environ, "PYTHONPATH": str(unpacked)}
+    done = subprocess.run(line, env=environment, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(str(unpacked))
     assert "dl19" in done.stdout
@@ -110,18 +93,12 @@ def test_the_citation_and_the_changelog_are_of_this_version():
     assert f"\n### Code {__version__}\n" in (ROOT / "CHANGELOG.md").read_text()
 
 
-def test_the_command_line_imports_nothing_heavy():
-    code = f"import sys, eval_kit.cli; print(sorted({HEAVY!r} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
-def test_scoring_needs_core_dependencies_only():
+def test_the_command_line_imports_nothing_heavy_and_scoring_needs_core_dependencies_only():
     code = (
-        "import sys\n"
+        f"import sys, eval_kit.cli; assert not {HEAVY!r} & set(sys.modules)\n"
         "for name in ('torch', 'transformers', 'datasets', 'ir_datasets', 'pyserini', 'faiss', 'scipy', 'builder'):\n"
         "    sys.modules[name] = None\n"
-        "import eval_kit.protocols.scoring, eval_kit.release, eval_kit.cli\n"
+        "import eval_kit.protocols.scoring, eval_kit.release\n"
         "from eval_kit.stats.losses import correlations, paired_t_test\n"
         "paired_t_test([1, 2, 4], [1, 1, 1]), correlations([1, 2, 4], [3, 1, 2], resamples=10)\n"
     )

@@ -17,18 +17,14 @@ from eval_kit.providers import PyTerrier
 from eval_kit.release import Release, ReleaseError
 
 ROOT = Path(__file__).parents[2]
-ENTRY_POINTS = loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
-
-
-def test_the_entry_point_leads_to_the_provider() -> None:
-    [(group, providers)] = ENTRY_POINTS.items()
-    assert group == "pyterrier.dataset_provider"
-    assert EntryPoint("shift", providers["shift"], group).load() is PyTerrier
 
 
 def test_a_tool_that_lists_everything_is_not_disturbed_without_a_release(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    [(group, providers)] = loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"].items()
+    assert group == "pyterrier.dataset_provider"
+    assert EntryPoint("shift", providers["shift"], group).load() is PyTerrier
     monkeypatch.delenv("MS_MARCO_SHIFT_RELEASE", raising=False)
     monkeypatch.chdir(tmp_path)
     assert PyTerrier().list_dataset_names() == []
@@ -63,23 +59,14 @@ def test_pyterrier_scores_a_run_as_the_kit_does(
     [wheel] = tmp_path.glob("*.whl")
     python = tmp_path / "env" / "bin" / "python"
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, tmp_path / "env"], check=True)
-    install = [
-        uv,
-        "pip",
-        "install",
-        "--quiet",
-        "--python",
-        python,
-        "python-terrier",
-        f"ms-marco-shift[irds] @ {wheel.as_uri()}",
-    ]
-    done = subprocess.run(install, capture_output=True, text=True)
+    install = (uv, "pip", "install", "--quiet", "--python", python)
+    kit = f"ms-marco-shift[irds] @ {wheel.as_uri()}"
+    done = subprocess.run([*install, "python-terrier", kit], capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"PYTERRIER NOT TESTED: it cannot be installed: {done.stderr[-500:]}")
 
-    searched = command(
-        "baselines", "search", "bm25", "--release", mini_release.folder, "--test-set", "topic.c0", "--out", tmp_path
-    )
+    what = ("--release", mini_release.folder, "--test-set", "topic.c0", "--out", tmp_path)
+    searched = command("baselines", "search", "bm25", *what)
     assert searched.returncode == 0, searched.stderr
     run = tmp_path / "bm25.trec"
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
@@ -88,10 +75,8 @@ def test_pyterrier_scores_a_run_as_the_kit_does(
     done = subprocess.run(experiment, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     row, topics, passages, names = json.loads(done.stdout.splitlines()[-1])
-    assert (
-        topics == len(mini_release.test_sets["topic.c0"].queries)
-        and passages == mini_release.table("passages", "passages").height
-    )
+    assert topics == len(mini_release.test_sets["topic.c0"].queries)
+    assert passages == mini_release.table("passages", "passages").height
     assert "topic/c0" in names and "topic/not-c0" in names
     figures = {figure.measure: figure.value for figure in score([run], mini_release).means}
     assert set(row) == {"name", "RR@10", "R@1000"}

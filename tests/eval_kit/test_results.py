@@ -61,12 +61,8 @@ def test_a_result_in_a_session_is_its_table_and_short():
     assert len(repr(many).splitlines()) == REPR_LINES + 1
     assert repr(many).endswith("to_polars() has all 1,000 rows")
     assert "<script>" not in sliced(1, "<script>")._repr_html_()
-
-
-def test_a_result_is_a_frame():
-    result = sliced(2)
-    assert isinstance(result.to_pandas(), pandas.DataFrame)
-    assert result.to_pandas().to_dict("records") == result.to_polars().to_dicts()
+    assert isinstance(few.to_pandas(), pandas.DataFrame)
+    assert few.to_pandas().to_dict("records") == few.to_polars().to_dicts()
 
 
 def test_a_release_is_one_line(published_release, mini_release):

@@ -1,6 +1,6 @@
 """Evaluators for trainers: their figures are trec_eval's on the same rankings, for all four kinds of models."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +15,7 @@ import torch
 from huggingface_hub import ModelCard
 
 from eval_kit.errors import UserError
-from eval_kit.release import Release, open_release
+from eval_kit.release import Release
 from eval_kit.sentence_transformers import PoolEvaluator, ShiftEvaluator
 from tests.tiny_checkpoints import bag_of_word_pieces, passages, texts, tiny
 
@@ -59,21 +59,19 @@ class Fixed:
         return torch.tensor(self.scores[np.ix_(queries, passages)])
 
 
-@pytest.mark.parametrize("values", [1, 3, 1000])
-def test_figures_are_trec_evals_also_where_scores_are_equal(values: int) -> None:
-    scores = np.random.default_rng(values).integers(values, size=(len(QUERIES), len(PASSAGES))).astype(np.float32)
-    run = {query: dict(zip(PASSAGES, map(float, row), strict=True)) for query, row in zip(QUERIES, scores, strict=True)}
-    metrics = pool()(Fixed(scores))
-    expected = by_trec_eval(run)
-    for name, value in expected.items():
-        assert metrics[f"{name}_RR@10"] == pytest.approx(value)
-        assert metrics[f"{name}_RR@10_low"] <= metrics[f"{name}_RR@10"] <= metrics[f"{name}_RR@10_high"]
-    assert values == 1 or expected["all"] > 0
-
-
-def test_passages_without_a_score_rank_nowhere() -> None:
+def test_figures_are_trec_evals_also_where_scores_are_equal() -> None:
+    for values in (1, 3, 1000):
+        random = np.random.default_rng(values)
+        scores = random.integers(values, size=(len(QUERIES), len(PASSAGES))).astype(np.float32)
+        run = as_run(QUERIES, PASSAGES, scores)
+        metrics = pool()(Fixed(scores))
+        expected = by_trec_eval(run)
+        for name, value in expected.items():
+            assert metrics[f"{name}_RR@10"] == pytest.approx(value)
+            assert metrics[f"{name}_RR@10_low"] <= metrics[f"{name}_RR@10"] <= metrics[f"{name}_RR@10_high"]
+        assert values == 1 or expected["all"] > 0
     nothing = np.full((len(QUERIES), len(PASSAGES)), np.nan, np.float32)
-    assert pool()(Fixed(nothing))["all_RR@10"] == 0
+    assert pool()(Fixed(nothing))["all_RR@10"] == 0, "passages without a score rank nowhere"
 
 
 @pytest.mark.slow
@@ -86,32 +84,20 @@ def test_every_kind_of_model_ranks_as_its_search_does(kind: str, tmp_path: Path)
     names = {"dense": "SentenceTransformer", "sparse": "SparseEncoder", "multivector": "MultiVectorEncoder"}
     model = getattr(sentence_transformers, names.get(kind, "CrossEncoder"))(str(tiny(kind)))
     candidates = {query: [*PASSAGES][row : row + 30] for row, query in enumerate(QUERIES)}
+    search = retriever(kind, tiny(kind), {})
     if kind == "cross":
-        pairs = [(query, passage) for query, ids in candidates.items() for passage in ids]
-        contents = [(QUERIES[query], PASSAGES[passage]) for query, passage in pairs]
-        values = retriever("cross", tiny(kind), {}).scores(contents).tolist()
-        run: dict[str, dict[str, float]] = {query: {} for query in QUERIES}
-        for (query, passage), value in zip(pairs, values, strict=True):
-            run[query][passage] = value
+        run = {}
+        for query, ids in candidates.items():
+            values = search.scores([(QUERIES[query], PASSAGES[passage]) for passage in ids])
+            run[query] = dict(zip(ids, values.tolist(), strict=True))
     else:
-        search = retriever(kind, tiny(kind), {})
         search.index(list(PASSAGES.items()), tmp_path)
-        frame = pl.DataFrame({"query_id": list(QUERIES), "text": list(QUERIES.values())})
-        run = {query: dict(hits) for query, hits in search.search(frame, tmp_path, 60)}
+        queries = pl.DataFrame({"query_id": list(QUERIES), "text": list(QUERIES.values())})
+        run = {query: dict(hits) for query, hits in search.search(queries, tmp_path, 60)}
     expected = by_trec_eval(run)
     metrics = pool(candidates=candidates)(model)
     assert expected["all"] > 0
     assert {name: metrics[f"{name}_RR@10"] for name in GROUPS} == pytest.approx(expected)
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Release:
-    from builder import mini
-    from builder import release as releases
-
-    folder = tmp_path_factory.mktemp("small") / "mini"
-    releases.write(mini.draft(queries=500), folder)
-    return open_release(folder)
 
 
 def judged_on(release: Release, shift: str) -> dict[str, dict[str, int]]:
@@ -119,91 +105,84 @@ def judged_on(release: Release, shift: str) -> dict[str, dict[str, int]]:
     return {query: {passage: int(grade) for passage, grade in judged} for query, judged in rows}
 
 
-@pytest.mark.slow
-def test_a_training_shows_each_cluster_of_the_shift(small: Release, tmp_path: Path) -> None:
-    from datasets import Dataset
-    from sentence_transformers import (
-        SentenceTransformer,
-        SentenceTransformerTrainer,
-        SentenceTransformerTrainingArguments,
-    )
-    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+def as_run(queries: Iterable[str], passages: Iterable[str], scores: np.ndarray) -> dict[str, dict[str, float]]:
+    rows = zip(queries, scores, strict=True)
+    return {query: dict(zip(passages, map(float, row), strict=True)) for query, row in rows}
 
-    passages = dict(small.table("passages", "passages").iter_rows())
-    model = SentenceTransformer(str(bag_of_word_pieces(passages.values(), tmp_path / "model")))
-    train = small.table("topic", "train").join(small.qrels("train"), on="query_id").head(32)
-    trainer = SentenceTransformerTrainer(
+
+def logged(trainer: Any, of_arguments: Any, model: Any, loss: Any, release: Release, folder: Path, **more: Any) -> dict:
+    """What a training of two steps on topic's training queries logs of its evaluator."""
+    from datasets import Dataset
+
+    passages = dict(release.table("passages", "passages").iter_rows())
+    train = release.table("topic", "train").join(release.qrels("train"), on="query_id").head(32)
+    columns = {"query": train["text"].to_list(), "passage": [passages[passage] for passage in train["passage_id"]]}
+    if "candidates" in more:
+        columns["label"] = [float(row % 2) for row in range(train.height)]
+    options = {"max_steps": 2, "eval_strategy": "steps", "eval_steps": 2, "report_to": "none", "use_cpu": True}
+    training = trainer(
         model=model,
-        args=SentenceTransformerTrainingArguments(
-            str(tmp_path / "out"), max_steps=2, eval_strategy="steps", eval_steps=2, report_to="none", use_cpu=True
-        ),
-        train_dataset=Dataset.from_dict(
-            {"query": train["text"].to_list(), "passage": [passages[passage] for passage in train["passage_id"]]}
-        ),
-        loss=MultipleNegativesRankingLoss(model),
-        evaluator=ShiftEvaluator(small, "topic"),
+        args=of_arguments(str(folder / "out"), **options),
+        train_dataset=Dataset.from_dict(columns),
+        loss=loss(model),
+        evaluator=ShiftEvaluator(release, "topic", **more),
     )
-    trainer.train()
-    [logged] = [entry for entry in trainer.state.log_history if "eval_topic_RR@10" in entry]
-    test_sets = {f"topic.{part}": small.test_sets[f"topic.{part}"].queries for part in ("c0", "c1", "c4")}
-    texts = pl.concat(small.queries(name) for name in test_sets)
+    training.train()
+    [entry] = [entry for entry in training.state.log_history if "eval_topic_RR@10" in entry]
+    return entry
+
+
+@pytest.mark.slow
+def test_a_training_shows_each_cluster_of_the_shift(trainable_release: Release, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer as Model
+    from sentence_transformers import SentenceTransformerTrainer as Trainer
+    from sentence_transformers import SentenceTransformerTrainingArguments as Arguments
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss as Loss
+
+    release = trainable_release
+    passages = dict(release.table("passages", "passages").iter_rows())
+    model = Model(str(bag_of_word_pieces(passages.values(), tmp_path / "model")))
+    entry = logged(Trainer, Arguments, model, Loss, release, tmp_path)
+    test_sets = {f"topic.{part}": release.test_sets[f"topic.{part}"].queries for part in ("c0", "c1", "c4")}
+    texts = pl.concat(release.queries(name) for name in test_sets)
     vectors = model.encode(texts["text"].to_list()), model.encode(list(passages.values()))
     scores = vectors[0] @ vectors[1].T / np.outer(*(np.linalg.norm(side, axis=1) for side in vectors))
-    run = {
-        query: dict(zip(passages, map(float, row), strict=True))
-        for query, row in zip(texts["query_id"], scores, strict=True)
-    }
-    expected = by_trec_eval(run, judged_on(small, "topic"), test_sets)
+    run = as_run(texts["query_id"], passages, scores)
+    expected = by_trec_eval(run, judged_on(release, "topic"), test_sets)
     assert min(expected.values()) > 0
-    assert {name: logged[f"eval_{name}_RR@10"] for name in test_sets} == pytest.approx(expected, abs=1e-3)
+    assert {name: entry[f"eval_{name}_RR@10"] for name in test_sets} == pytest.approx(expected, abs=1e-3)
     model.save_pretrained(str(tmp_path / "saved"))
     card = ModelCard.load(tmp_path / "saved" / "README.md")
-    assert small.digest in card.text
+    assert release.digest in card.text
     [shown] = {(result.dataset_name, result.task_type) for result in card.data.eval_results}
     assert shown == ("ms marco shift mini topic", "information-retrieval")
-    assert ShiftEvaluator(small, "wh").name == "ms-marco-shift-mini-wh"
+    assert ShiftEvaluator(release, "wh").name == "ms-marco-shift-mini-wh"
 
 
 @pytest.mark.slow
-def test_a_cross_encoders_training_shows_each_cluster_of_the_shift(small: Release, tmp_path: Path) -> None:
-    from datasets import Dataset
+def test_a_cross_encoders_training_shows_each_cluster_of_the_shift(trainable_release: Release, tmp_path: Path) -> None:
     from sentence_transformers import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
     from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
 
-    passages = dict(small.table("passages", "passages").iter_rows())
+    release = trainable_release
+    passages = dict(release.table("passages", "passages").iter_rows())
     bag_of_word_pieces(passages.values(), tmp_path / "model")
     model = CrossEncoder(str(tmp_path / "model" / "bare"), num_labels=1)
-    qrels, random = judged_on(small, "topic"), np.random.default_rng(0)
-    candidates = {
-        query: dict.fromkeys([*judged, *random.choice([*passages], 20)], 1.0) for query, judged in qrels.items()
-    }
-    train = small.table("topic", "train").join(small.qrels("train"), on="query_id").head(32)
-    trainer = CrossEncoderTrainer(
-        model=model,
-        args=CrossEncoderTrainingArguments(
-            str(tmp_path / "out"), max_steps=2, eval_strategy="steps", eval_steps=2, report_to="none", use_cpu=True
-        ),
-        train_dataset=Dataset.from_dict(
-            {
-                "query": train["text"].to_list(),
-                "passage": [passages[passage] for passage in train["passage_id"]],
-                "label": [float(row % 2) for row in range(train.height)],
-            }
-        ),
-        loss=BinaryCrossEntropyLoss(model),
-        evaluator=ShiftEvaluator(small, "topic", candidates=candidates),
-    )
-    trainer.train()
-    [logged] = [entry for entry in trainer.state.log_history if "eval_topic_RR@10" in entry]
-    queries = dict(pl.concat(small.queries(test_set.name) for test_set in small.test_sets_of("topic")).iter_rows())
+    qrels, random = judged_on(release, "topic"), np.random.default_rng(0)
+    candidates = {}
+    for query, judged in qrels.items():
+        candidates[query] = dict.fromkeys([*judged, *random.choice([*passages], 20)], 1.0)
+    trainer = (CrossEncoderTrainer, CrossEncoderTrainingArguments, model, BinaryCrossEntropyLoss)
+    entry = logged(*trainer, release, tmp_path, candidates=candidates)
+    queries = dict(pl.concat(release.queries(test_set.name) for test_set in release.test_sets_of("topic")).iter_rows())
     run = {}
     for query, ids in candidates.items():
         scores = model.predict([(queries[query], passages[passage]) for passage in ids])
         run[query] = dict(zip(ids, map(float, scores), strict=True))
-    test_sets = {test_set.name: test_set.queries for test_set in small.test_sets_of("topic")}
+    test_sets = {test_set.name: test_set.queries for test_set in release.test_sets_of("topic")}
     expected = by_trec_eval(run, qrels, test_sets)
     assert min(expected.values()) > 0
-    assert {name: logged[f"eval_{name}_RR@10"] for name in test_sets} == pytest.approx(expected)
+    assert {name: entry[f"eval_{name}_RR@10"] for name in test_sets} == pytest.approx(expected)
 
 
 def test_mistakes_are_one_sentence(mini_release: Release, published_release: Release) -> None:

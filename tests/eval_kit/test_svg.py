@@ -25,12 +25,9 @@ def test_edges_have_one_label_only_if_they_are_equal(edges: list[float]):
     assert len(set(svg.told_apart(edges))) == len(set(edges))
 
 
-def test_labels_have_the_decimals_of_the_step():
+def test_labels_have_as_few_digits_as_tell_them_apart():
     for high, last in ((1e6, "1,000,000"), (1, "1.0"), (0.3, "0.3"), (12, "10.0")):
         assert svg.labelled(svg.ticks(0, high))[-1][1] == last
-
-
-def test_edges_that_differ_are_told_apart_by_as_few_digits_as_do():
     assert svg.told_apart([0.1, 0.25]) == ["0.1", "0.25"]
     assert svg.told_apart([0.3449, 0.3481, 0.3522]) == ["0.345", "0.348", "0.352"]
     assert svg.told_apart([150.2, 161.0]) == ["150", "160"]

@@ -28,6 +28,7 @@ from eval_kit.shifts import SHIFTS
 from eval_kit.stats.losses import draws
 from eval_kit.tables.latex import to_latex
 from eval_kit.tables.table import Column, Table
+from tests.eval_kit.submissions import submit
 
 PROVENANCE = {
     "kit_version": "1",
@@ -35,6 +36,7 @@ PROVENANCE = {
     "tie_rule": "rule",
     "runs": [],
 }
+KEY = ("system", "test_set", "figure", "measure")
 NASTY = "<b>x</b> & 100% |_$#{}~^\\ [a](http://x) *`!"
 
 
@@ -79,35 +81,26 @@ def test_figures_are_those_of_scipy_and_of_a_plain_bootstrap():
     assert backwards["difference"] == pytest.approx(-rows["a", "far"]["difference"])
 
 
-def test_the_order_of_queries_does_not_matter():
-    one, two = source("one", {"a": [0.1, 0.5, 0.9]}), source("two", {"a": [0.3, 0.4, 0.2]})
-    turned = Source("two", ["two"], two.values.reverse(), two.provenance)
-    assert compare([one, turned], resamples=50).rows.equals(compare([one, two], resamples=50).rows)
-
-
-def test_equal_systems_and_single_queries_have_no_test():
+def test_equal_systems_and_single_queries_have_no_test_and_the_order_of_queries_does_not_matter():
     same = compare([source("one", {"a": [0.1, 0.5]}), source("two", {"a": [0.1, 0.5]})], resamples=50).rows[1]
     assert same["p_holm"].to_list() == [None]
     assert same["difference"].to_list() == [0.0]
     single = compare([source("one", {"a": [0.1]}), source("two", {"a": [0.5]})], resamples=50).rows[1]
     assert (single["low"][0], single["p"][0], single["queries"][0]) == (None, None, 1)
-
-
-def other(**changes):
-    return {**PROVENANCE, **changes}
+    first, second = source("one", {"a": [0.1, 0.5, 0.9]}), source("two", {"a": [0.3, 0.4, 0.2]})
+    turned = Source("two", ["two"], second.values.reverse(), second.provenance)
+    assert compare([first, turned], resamples=50).rows.equals(compare([first, second], resamples=50).rows)
 
 
 def test_what_was_not_scored_alike_is_refused():
-    base = source("base", {"a": [0.1, 0.2]})
-    release = PROVENANCE["release"]
-    two = {"a": [0.3, 0.2]}
-    cases = {
-        "different release versions, '1.0.0' and '2.0.0'": source(
-            "two", two, other(release={**release, "version": "2.0.0"})
-        ),
-        "different release digests": source("two", two, other(release={**release, "digest": "b" * 64})),
-        "different tie rules, 'rule' and 'other'": source("two", two, other(tie_rule="other")),
-        "different versions of eval_kit": source("two", two, other(kit_version="2")),
+    base, two = source("base", {"a": [0.1, 0.2]}), {"a": [0.3, 0.2]}
+    strange = {
+        "different release versions, '1.0.0' and '2.0.0'": {"release": PROVENANCE["release"] | {"version": "2.0.0"}},
+        "different release digests": {"release": PROVENANCE["release"] | {"digest": "b" * 64}},
+        "different tie rules, 'rule' and 'other'": {"tie_rule": "other"},
+        "different versions of eval_kit": {"kit_version": "2"},
+    }
+    cases = {sentence: source("two", two, PROVENANCE | changes) for sentence, changes in strange.items()} | {
         "base and two were scored with different measures on a": source("two", two, measure="RR@100"),
         "base and two were scored on different queries of a": source("two", {"a": [0.1]}),
         "two systems are called base": source("base", two),
@@ -124,25 +117,20 @@ def test_what_was_not_scored_alike_is_refused():
 
 
 def test_what_one_side_lacks_is_named():
-    found = compare(
-        [
-            source("base", {"a": [0.1, 0.2], "b": [0.1, 0.2]}),
-            source("two", {"a": [0.3, 0.1], "c": [0.1, 0.2]}, missing=1),
-        ],
-        resamples=50,
-    )
+    two = source("two", {"a": [0.3, 0.1], "c": [0.1, 0.2]}, missing=1)
+    found = compare([source("base", {"a": [0.1, 0.2], "b": [0.1, 0.2]}), two], resamples=50)
     assert found.left_out == ["base: b", "two: c"]
     assert set(found.rows["test_set"]) == {"a"}
     assert "covered by one side only: base: b; two: c" in found.to_markdown()
     assert "Missing from two: 1 queries of a" in found.to_markdown()
 
 
-def write_runs(release: Release, folder: Path, names, seed: int, sets) -> list[Path]:
+def write_runs(release: Release, folder: Path, names, seed: int, *sets: str) -> list[Path]:
     """Runs that find a relevant passage at a random rank, by name."""
     rng = np.random.default_rng(seed)
     relevant = {}
-    for one in {release.test_sets[name].qrels for name in sets}:
-        rows = release.qrels(one).filter(pl.col("relevance") > 0).sort("query_id", "passage_id")
+    for qrels in sorted({release.test_sets[name].qrels for name in sets}):
+        rows = release.qrels(qrels).filter(pl.col("relevance") > 0).sort("query_id", "passage_id")
         relevant |= dict(rows.group_by("query_id").agg(pl.col("passage_id").first()).iter_rows())
     queries = sorted({query for name in sets for query in release.test_sets[name].queries})
     paths = []
@@ -170,34 +158,32 @@ def write_scores(runs, release, path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def runs(mini_release, tmp_path_factory) -> list[Path]:
-    return write_runs(mini_release, tmp_path_factory.mktemp("runs"), ["one", "two"], 0, ["dl19", "dl20"])
+    return write_runs(mini_release, tmp_path_factory.mktemp("runs"), ["one", "two"], 0, "dl19", "dl20")
 
 
 def test_runs_and_the_documents_of_score_compare_alike(mini_release, tmp_path, runs):
-    direct = compare(load(runs, lambda: mini_release), resamples=200)
+    def compared(sources, release=never, **options):
+        return compare(load(sources, release, **options), resamples=200)
+
+    direct = compared(runs, lambda: mini_release)
     assert direct.systems == ["one", "two"]
     assert set(direct.rows["test_set"]) == {"dl19", "dl20"}
     values = score(runs, mini_release).per_query()
     for row in direct.rows.filter(pl.col("system") == "two").iter_rows(named=True):
-        here = values.filter(pl.col("test_set") == row["test_set"], pl.col("measure") == row["measure"]).sort(
-            "query_id"
-        )
-        pair = [here.filter(pl.col("run") == name)["value"].to_numpy() for name in ("two", "one")]
+        mine = values.filter(test_set=row["test_set"], measure=row["measure"]).sort("query_id")
+        pair = [mine.filter(pl.col("run") == name)["value"].to_numpy() for name in ("two", "one")]
         if row["p"] is None:
             assert np.ptp(pair[0] - pair[1]) == 0
         else:
             assert row["p"] == pytest.approx(scipy_stats.ttest_rel(*pair).pvalue)
     assert direct.rows["p"].drop_nulls().len() >= 4
     documents = [write_scores([run], mini_release, tmp_path / f"{run.stem}.json") for run in runs]
-    assert compare(load(documents, never), resamples=200).rows.equals(direct.rows)
-    assert compare(load([write_scores(runs, mini_release, tmp_path / "both.json")], never), resamples=200).rows.equals(
-        direct.rows
-    )
-    mixed = compare(load([documents[0], runs[1]], lambda: mini_release), resamples=200)
+    assert compared(documents).rows.equals(direct.rows)
+    assert compared([write_scores(runs, mini_release, tmp_path / "both.json")]).rows.equals(direct.rows)
+    mixed = compared([documents[0], runs[1]], lambda: mini_release)
     assert mixed.rows.equals(direct.rows)
     assert [run["run"] for run in mixed.provenance["runs"]] == ["one", "two"]
-    measures = ["nDCG@10"]
-    chosen = compare(load([documents[0], runs[1]], lambda: mini_release, measures=measures), resamples=200)
+    chosen = compared([documents[0], runs[1]], lambda: mini_release, measures=["nDCG@10"])
     assert chosen.rows.equals(direct.rows.filter(pl.col("measure") == "nDCG@10"))
     with pytest.raises(UserError, match=r"one\.json: has no P@5; score its runs again with --measure P@5"):
         load([documents[0], runs[1]], lambda: mini_release, measures=["P@5"])
@@ -209,116 +195,79 @@ def test_documents_whose_values_are_not_their_own(mini_release, tmp_path, runs):
     table, document = path.with_suffix(".tsv"), json.loads(path.read_text())
     good = table.read_text()
     lines = good.splitlines(keepends=True)
-    measure = document["measures"][0]["measure"]
-    last = document["measures"][-1]
-    cases = {
+    measure, last = document["measures"][0]["measure"], document["measures"][-1]
+    first, second = (line.split("\t") for line in lines[1:3])
+    twice = "\t".join([*second[:3], first[3], *second[4:]])
+    tables = {
         f"does not match the document's {measure} of one on dl19": lines[0] + "".join(lines[2:]),
         "score again": "".join([*lines[:-1], re.sub(r"[^\t]+\n$", "0.123\n", lines[-1])]),
         f"does not match the document's {measure}": "".join([lines[0], lines[2], *lines[2:]]),
-        "of one on dl19; score again": "".join([*lines[:2], _with_query_of(lines[2], lines[1]), *lines[3:]]),
+        "of one on dl19; score again": "".join([*lines[:2], twice, *lines[3:]]),
         "is not the table that --per-query writes": good.replace("query_id", "qid", 1),
         "is not the table that --per-query writes: run": good.replace(lines[1], lines[1].replace("dl19", "")),
         "is not the table": "run\n",
         "holds control characters": good.replace("one", "o\x1bne"),
     }
-    for sentence, text in cases.items():
-        table.write_text(text)
-        with pytest.raises(UserError) as error:
-            load([path], never)
-        assert sentence in str(error.value), sentence
-    table.write_text(good)
-    path.write_text(json.dumps({**document, "measures": document["measures"][:-1]}))
-    with pytest.raises(UserError, match=rf"has {re.escape(last['measure'])} of one on dl20, which scores\.json lacks"):
-        load([path], never)
-    path.write_text(json.dumps({**document, "provenance": {}}))
-    with pytest.raises(UserError, match="not a valid scores document"):
-        load([path], never)
-    path.write_text("{")
-    with pytest.raises(UserError, match="is not JSON"):
-        load([path], never)
+    lacking = f"has {last['measure']} of one on dl20, which scores.json lacks"
+    documents = {
+        lacking: json.dumps({**document, "measures": document["measures"][:-1]}),
+        "not a valid scores document": json.dumps({**document, "provenance": {}}),
+        "is not JSON": "{",
+    }
+    for file, cases, whole in ((table, tables, good), (path, documents, path.read_text())):
+        for sentence, text in cases.items():
+            file.write_text(text)
+            with pytest.raises(UserError, match=re.escape(sentence)):
+                load([path], never)
+        file.write_text(whole)
     table.unlink()
-    path.write_text(json.dumps(document))
     with pytest.raises(UserError, match=r"write them with eval_kit score --json scores\.json --per-query scores\.tsv"):
         load([path], never)
     with pytest.raises(UserError, match=r"gone\.json"):
         load([tmp_path / "gone.json", path], never)
 
 
-def _with_query_of(line: str, other: str) -> str:
-    fields, theirs = line.split("\t"), other.split("\t")
-    return "\t".join([*fields[:3], theirs[3], *fields[4:]])
-
-
-def submit(release: Release, folder: Path, system: str, files) -> Path:
-    document = {
-        "system": system,
-        "team": "t",
-        "architecture": "dense",
-        "training_data": ["MS MARCO train"],
-        "licence": "MIT",
-        "release": {"version": release.version, "digest": release.digest},
-        "runs": [{"file": file.name} for file in files],
-    }
-    (folder / "submission.json").write_text(json.dumps(document))
-    return folder
-
-
 def grid(release: Release, folder: Path, system: str, seed: int) -> Path:
     """A submission with grids of all three kinds, and a plain run of TREC DL 2019."""
     folder.mkdir()
-    files = write_runs(
-        release, folder, [f"s.wh.{part}" for part in ("wha", "how", "who")], seed, ["wh.wha", "wh.how", "wh.who"]
-    )
-    files += write_runs(release, folder, [f"s.resttest.{part}" for part in buckets(release)], seed + 1, ["dev"])
+    cells = {shift: [f"s.{shift}.{part}" for part in SHIFTS[shift].parts(release)] for shift in ("wh", "resttest")}
+    files = write_runs(release, folder, cells["wh"], seed, "wh.wha", "wh.how", "wh.who")
+    files += write_runs(release, folder, cells["resttest"], seed + 1, "dev")
     sizes = [f"s.restrain.{regime}_small" for regime in ("interpolate", "extrapolate")]
-    files += write_runs(release, folder, sizes, seed + 2, ["dl20"])
-    files += write_runs(release, folder, ["plain"], seed + 3, ["dl19"])
-    return submit(release, folder, system, files)
-
-
-def buckets(release: Release) -> list[str]:
-    return SHIFTS["resttest"].parts(release)
+    files += write_runs(release, folder, sizes, seed + 2, "dl20")
+    files += write_runs(release, folder, ["plain"], seed + 3, "dl19")
+    return submit(release, folder, [file.name for file in files], system)
 
 
 def test_submissions_are_compared_by_in_and_out(mini_release, tmp_path):
     folders = [grid(mini_release, tmp_path / name, name, seed) for name, seed in (("alpha", 10), ("beta", 20))]
     found = compare(load(folders, lambda: mini_release), resamples=100)
     assert found.systems == ["alpha", "beta"]
-    rows = {
-        (row["system"], row["test_set"], row["figure"], row["measure"]): row for row in found.rows.iter_rows(named=True)
-    }
-    figures = {(test_set, figure) for _, test_set, figure, _ in rows}
-    assert {("wh.wha", "In"), ("wh.wha", "Out"), ("dev", "In"), ("dev", "Out"), ("dl19", "")} <= figures
-    assert {("dl20", "In small"), ("dl20", "Out small")} <= figures
+    values = {row[:-1]: row[-1] for row in found.rows.select(*KEY, "value").iter_rows()}
+    assert ("dl19", "") in {(test_set, figure) for _, test_set, figure, _ in values}
     for folder in folders:
-        cells = list(folder.glob("s.*.trec"))
-        results = protocols(cells, mini_release).results
-        for row in results["wh"].iter_rows(named=True):
-            key = folder.name, f"wh.{row['cluster']}"
-            assert rows[*key, "In", row["measure"]]["value"] == pytest.approx(row["avg_in"])
-            assert rows[*key, "Out", row["measure"]]["value"] == pytest.approx(row["out"])
-        for shift, test_set, suffix in (("resttest", "dev", ""), ("restrain", "dl20", " small")):
+        results = protocols(list(folder.glob("s.*.trec")), mini_release).results
+        for shift, suffix in (("wh", ""), ("resttest", ""), ("restrain", " small")):
             for row in results[shift].iter_rows(named=True):
+                test_set = {"wh": f"wh.{row.get('cluster')}", "resttest": "dev", "restrain": "dl20"}[shift]
                 key = folder.name, test_set
-                assert rows[*key, f"In{suffix}", row["measure"]]["value"] == pytest.approx(row["avg_in"])
-                assert rows[*key, f"Out{suffix}", row["measure"]]["value"] == pytest.approx(row["out"])
+                assert values[*key, f"In{suffix}", row["measure"]] == pytest.approx(row["avg_in"])
+                assert values[*key, f"Out{suffix}", row["measure"]] == pytest.approx(row["out"])
     assert all(str(tmp_path) in run["file"] for run in found.provenance["runs"])
 
 
 def test_two_plain_runs_of_one_test_set_in_a_submission(mini_release, tmp_path):
-    files = write_runs(mini_release, tmp_path, ["x", "y"], 0, ["dl19"])
+    files = write_runs(mini_release, tmp_path, ["x", "y"], 0, "dl19")
     with pytest.raises(UserError, match="two of its runs cover dl19"):
-        load([submit(mini_release, tmp_path, "s", files)], lambda: mini_release)
+        load([submit(mini_release, tmp_path, [file.name for file in files])], lambda: mini_release)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def nasty():
     rng = np.random.default_rng(3)
     values = rng.random(30)
-    return compare(
-        [source(f"{NASTY}1", {"a": values}), source(f"{NASTY}2\n", {"a": values + 0.1 + rng.normal(0, 0.01, 30)})],
-        resamples=100,
-    )
+    better = values + 0.1 + rng.normal(0, 0.01, 30)
+    return compare([source(f"{NASTY}1", {"a": values}), source(f"{NASTY}2\n", {"a": better})], resamples=100)
 
 
 def test_markdown_and_the_html_made_of_it_show_names_as_they_are(nasty):
@@ -335,25 +284,21 @@ def test_markdown_and_the_html_made_of_it_show_names_as_they_are(nasty):
     assert re.search(r"\+0\.\d{4} \[\+0\.\d{4}, \+0\.\d{4}\] \|$", lines[2])
 
 
-@pytest.mark.parametrize(
-    ("text", "latex"),
-    [
+def test_latex_sets_signed_numbers_alone_as_mathematics():
+    for text, latex in (
         ("-4.3% to 5.3%", r"$-4.3\%$ to 5.3\%"),
         ("+0.01 [-0.02, +0.03]", "$+0.01$ {[}$-0.02$, $+0.03${]}"),
         ("-1,234.5", "$-1,234.5$"),
         ("1e-05", "1e-05"),
         ("-", "-"),
-    ],
-)
-def test_latex_sets_signed_numbers_alone_as_mathematics(text, latex):
-    assert f"\n{latex} \\\\\n" in to_latex(Table([Column("n", "number")], [[[text]]]))
+    ):
+        assert f"\n{latex} \\\\\n" in to_latex(Table([Column("n", "number")], [[[text]]]))
 
 
 def test_latex_is_balanced_and_escaped(nasty):
     text = nasty.to_latex()
     body = [line for line in text.splitlines() if not line.startswith("%")]
-    assert body[0] == r"\begin{tabular}{llrrrr}"
-    assert body[-1] == r"\end{tabular}"
+    assert (body[0], body[-1]) == (r"\begin{tabular}{llrrrr}", r"\end{tabular}")
     header = body[2]
     assert header.endswith(r" \\")
     assert len(re.findall(r"(?<!\\)&", header)) == 5
@@ -361,16 +306,8 @@ def test_latex_is_balanced_and_escaped(nasty):
         assert not re.search(rf"(?<!\\){re.escape(special)}", header.replace(r"$\Delta$", "")), special
     plain = re.sub(r"\\[{}]", "", header)
     assert plain.count("{") == plain.count("}")
-    commands = set(re.findall(r"\\([A-Za-z]+)", header))
-    assert commands == {
-        "textless",
-        "textgreater",
-        "textbar",
-        "textasciitilde",
-        "textasciicircum",
-        "textbackslash",
-        "Delta",
-    }
+    signs = ["less", "greater", "bar", "asciitilde", "asciicircum", "backslash"]
+    assert set(re.findall(r"\\([A-Za-z]+)", header)) == {"Delta", *(f"text{sign}" for sign in signs)}
     assert "<" not in header
     assert "\n2" not in text
 
@@ -383,14 +320,11 @@ def test_csv_gives_a_spreadsheet_no_formula_and_a_terminal_no_control():
     assert rows == [["system", "value"], *([name, "-1.5"] for name in shown)]
 
 
-def test_csv_holds_every_number_and_the_names_as_they_are(nasty):
+def test_csv_and_the_screen_show_names_as_they_are(nasty):
     rows = list(csv.DictReader(io.StringIO(nasty.to_csv(), newline="")))
     assert [row["system"] for row in rows] == [f"{NASTY}1", f"{NASTY}2\\n"], "controls are written out"
     assert float(rows[1]["difference"]) == nasty.rows["difference"][1]
     assert rows[0]["difference"] == ""
-
-
-def test_the_screen_shows_names_as_they_are(nasty):
     console = Console(width=250)
     with console.capture() as capture:
         nasty.show(console)
@@ -402,16 +336,9 @@ def test_the_screen_shows_names_as_they_are(nasty):
 
 def test_what_is_not_significant_is_marked():
     rng = np.random.default_rng(0)
-    noise = rng.normal(0, 0.1, 40)
-    values = rng.random(40)
-    found = compare(
-        [
-            source("a", {"t": values}),
-            source("b", {"t": values + noise - noise.mean()}),
-            source("c", {"t": values + 0.1 + noise}),
-        ],
-        resamples=100,
-    )
+    noise, values = rng.normal(0, 0.1, 40), rng.random(40)
+    systems = {"a": values, "b": values + noise - noise.mean(), "c": values + 0.1 + noise}
+    found = compare([source(name, {"t": column}) for name, column in systems.items()], resamples=100)
     row = found.to_markdown().splitlines()[2].split(" | ")
     assert row[5].endswith("°")
     assert not row[7].endswith("° |")
@@ -425,10 +352,10 @@ def test_runs_of_one_system_on_several_tracks_are_one_system(shared, published_r
             (tmp_path / f"{system}.{year}.res").symlink_to(original)
     for names in (("dl19.trec", "dl20.trec"), ("2019.res", "2020.res")):
         paths = [tmp_path / f"{system}.{name}" for system in ("tas-b", "bm25") for name in names]
-        found = compare(load(paths, lambda: published_release))
+        found = compare(load(paths, lambda: published_release), resamples=20)
         assert found.systems == ["tas-b", "bm25"]
         assert not found.left_out
         assert {"dl19", "dl20"} <= set(found.rows["test_set"])
         assert len(found.provenance["runs"]) == 4
     alike = [tmp_path / "bm25.dl19.trec", tmp_path / "bm25.2019.res"]  # on one track: two systems
-    assert compare(load(alike, lambda: published_release)).systems == ["bm25.dl19", "bm25.2019"]
+    assert compare(load(alike, lambda: published_release), resamples=20).systems == ["bm25.dl19", "bm25.2019"]

@@ -18,7 +18,7 @@ from eval_kit.runs import writer
 
 hub_server = pytest.importorskip("hub_server", exc_type=ImportError)
 parse_eval_result_entries = pytest.importorskip("huggingface_hub", minversion="2.4").parse_eval_result_entries
-type Run = Callable[..., subprocess.CompletedProcess[str]]
+type Done = subprocess.CompletedProcess[str]
 
 DATASET, MODEL = "org/ms-marco-shift", "org/splade"
 
@@ -42,16 +42,10 @@ def test_tasks_are_out_and_rel_loss_of_each_shift_and_its_test_sets(mini_release
     ids = [task["id"] for task in tasks]
     shifts = ("topic", "wh", "length", "resttest", "restrain")
     losses = [f"{shift}_{figure}" for shift in shifts for figure in ("out", "rel_loss")]
-    clusters = [f"topic_c{number}" for number in range(5)] + [
-        "wh_wha",
-        "wh_how",
-        "wh_who",
-        "length_short",
-        "length_long",
-    ]
+    clusters = [f"topic_c{number}" for number in range(5)]
+    clusters += ["wh_wha", "wh_how", "wh_who", "length_short", "length_long"]
     assert sorted(ids) == sorted([*losses, *clusters, "dev", "dl19", "dl20"]) and len(ids) == len(set(ids))
-    for task in tasks:
-        assert mini_release.table(task["config"], task["split"]).height
+    assert all(mini_release.table(task["config"], task["split"]).height for task in tasks)
     assert {"id": "topic_rel_loss", "config": "topic", "split": "test"} in tasks
 
 
@@ -65,13 +59,11 @@ def test_a_shift_is_the_mean_of_its_parts_by_its_main_measure(tmp_path: Path) ->
         row("dense", "c1", "RR@10", 0.4, 0.2),
     ]
     path = written(tmp_path / "protocol.json", protocol(*rows))
-    results = hub_results.read(path, "splade")
-    assert [(one.task, one.value) for one in results.values] == [
-        ("topic_out", pytest.approx(0.25)),
-        ("topic_rel_loss", pytest.approx(0.20)),
-    ]
-    assert results.values[1].notes == "Rel Loss of RR@10, mean of 2 parts; trained on the test queries: no"
-    assert [one.task for one in hub_results.read(path, "dense").values] == ["topic_out"], "no loss where In is 0"
+    out, loss = hub_results.read(path, "splade").values
+    assert (out.task, out.value) == ("topic_out", pytest.approx(0.25))
+    assert (loss.task, loss.value) == ("topic_rel_loss", pytest.approx(0.20))
+    assert loss.notes == "Rel Loss of RR@10, mean of 2 parts; trained on the test queries: no"
+    assert [result.task for result in hub_results.read(path, "dense").values] == ["topic_out"], "no loss: In is 0"
 
 
 def test_scores_give_the_first_measure_of_each_test_set(mini_release: Release, tmp_path: Path) -> None:
@@ -90,52 +82,51 @@ def test_scores_give_the_first_measure_of_each_test_set(mini_release: Release, t
 NO_NUMBER = {"run": "r", "test_set": "dev", "measure": "RR@10", "queries": 1, "trained_on": "no", "value": "high"}
 
 
-@pytest.mark.parametrize(
-    ("document", "system", "words"),
-    [
-        ([], None, "is not what --json of eval_kit protocol, score, run or"),
-        ({"measures": [NO_NUMBER]}, None, "is not what --json of eval_kit protocol, score, run or"),
-        (
-            {"protocols": {"topic": [{}]}, "provenance": {}},
-            None,
-            "is not what --json of eval_kit protocol, score, run or",
-        ),
-        (protocol(row("a", "c0", "RR@10", 1, 0), row("b", "c0", "RR@10", 1, 0)), None, "there are a, b"),
+def test_mistakes(tmp_path: Path) -> None:
+    two = protocol(row("a", "c0", "RR@10", 1, 0), row("b", "c0", "RR@10", 1, 0))
+    no_results = "is not what --json of eval_kit protocol, score, run or"
+    for document, system, words in (
+        ([], None, no_results),
+        ({"measures": [NO_NUMBER]}, None, no_results),
+        ({"protocols": {"topic": [{}]}, "provenance": {}}, None, no_results),
+        (two, None, "there are a, b"),
         (protocol(row("a", "c0", "RR@10", 1, 0)), "c", "there are a"),
-    ],
-)
-def test_mistakes(tmp_path: Path, document: object, system: str | None, words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        hub_results.read(written(tmp_path / "results.json", document), system)
+    ):
+        with pytest.raises(UserError, match=words):
+            hub_results.read(written(tmp_path / "results.json", document), system)
 
 
 @pytest.fixture
 def hub(mini_release: Release) -> Iterator[Any]:
     """A Hub with the release's manifest as v1.0.0, and a model repository."""
     server = hub_server.Hub()
-    for name, files in (
-        (DATASET, {"manifest.json": (mini_release.folder / "manifest.json").read_bytes()}),
-        (MODEL, {}),
-    ):
+    manifest = hub_server.Blob((mini_release.folder / "manifest.json").read_bytes(), False)
+    for name, blobs in ((DATASET, {"manifest.json": manifest}), (MODEL, {})):
         repository = server.repositories[name] = hub_server.Repository()
-        blobs = {path: hub_server.Blob(content, False) for path, content in files.items()}
         repository.tags["v1.0.0"] = repository.commit("initial commit", blobs).oid
     yield server
     server.stop()
 
 
-@pytest.mark.slow
-def test_publishing_to_a_model_repository(hub: Any, mini_release: Release, tmp_path: Path, command: Run) -> None:
-    losses = [row("splade", "c0", "RR@10", 0.30, 0.10), row("splade", "c1", "RR@10", 0.20, 0.30)]
-    path = written(tmp_path / "protocol.json", protocol(*losses, digest=mini_release.digest))
+@pytest.fixture
+def publish(hub: Any, tmp_path: Path, command: Callable[..., Done]) -> Callable[..., Done]:
+    """Run ``publish-result`` on a file, with options and variables of its environment."""
     names = ("--repo-id", MODEL, "--dataset", DATASET)
     variables = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "NO_PROXY": "127.0.0.1"}
-    token = {"HF_TOKEN": hub_server.TOKEN}
 
-    def publish(file: Path, *options: str, **own: str) -> subprocess.CompletedProcess[str]:
+    def run(file: Path, *options: str, **own: str) -> Done:
         return command("eval_kit", "publish-result", file, *names, *options, **variables, **own)
 
-    model = hub.repositories[MODEL]
+    return run
+
+
+@pytest.mark.slow
+def test_publishing_to_a_model_repository(
+    hub: Any, mini_release: Release, tmp_path: Path, publish: Callable[..., Done]
+) -> None:
+    losses = [row("splade", "c0", "RR@10", 0.30, 0.10), row("splade", "c1", "RR@10", 0.20, 0.30)]
+    path = written(tmp_path / "protocol.json", protocol(*losses, digest=mini_release.digest))
+    token, model = {"HF_TOKEN": hub_server.TOKEN}, hub.repositories[MODEL]
     planned = publish(path, "--dry-run")
     assert planned.returncode == 0, planned.stderr
     assert planned.stdout.startswith(f"{MODEL}: would write .eval_results/ms-marco-shift.yaml: 2 results of splade")
@@ -145,80 +136,65 @@ def test_publishing_to_a_model_repository(hub: Any, mini_release: Release, tmp_p
     text = model.commits[model.head].tree[hub_results.FILE].content.decode()
     assert planned.stdout.partition("\n")[2] == text
     entries = parse_eval_result_entries(yaml.safe_load(text))
-    assert [(entry.dataset_id, entry.task_id) for entry in entries] == [
-        (DATASET, "topic_out"),
-        (DATASET, "topic_rel_loss"),
-    ]
-    assert {entry.dataset_revision for entry in entries} == {hub.repositories[DATASET].head}
+    assert [entry.task_id for entry in entries] == ["topic_out", "topic_rel_loss"]
+    assert {(entry.dataset_id, entry.dataset_revision) for entry in entries} == {
+        (DATASET, hub.repositories[DATASET].head)
+    }
     assert "nothing to do" in publish(path, **token).stdout and len(model.commits) == 2
 
-    run = tmp_path / "splade.trec"
-    writer.write(((query, "1", 1, 1.0) for query in mini_release.test_sets["dl19"].queries), run, "splade")
-    scores = written(tmp_path / "scores.json", score([run], mini_release).as_json())
-    assert publish(scores, "--source", "https://example.org/runs", **token).returncode == 0
+    runs = [tmp_path / "splade.trec", tmp_path / "bm25.trec"]
+    for passage, run in enumerate(runs):
+        writer.write(((query, str(passage), 1, 1.0) for query in mini_release.test_sets["dl19"].queries), run, run.stem)
+    scores = written(tmp_path / "scores.json", score(runs[:1], mini_release).as_json())
+    source = ("--source", "https://example.org/runs")
+    assert publish(scores, *source, **token).returncode == 0
     entries = parse_eval_result_entries(yaml.safe_load(model.commits[model.head].tree[hub_results.FILE].content))
     assert [entry.task_id for entry in entries] == ["dl19", "topic_out", "topic_rel_loss"]
     assert entries[0].source_url == "https://example.org/runs"
-
-    pivot = tmp_path / "bm25.trec"
-    writer.write(((query, "2", 1, 1.0) for query in mini_release.test_sets["dl19"].queries), pivot, "bm25")
-    compared = written(tmp_path / "compared.json", api.compare([pivot, run], mini_release).as_json())
-    assert "name one of its systems with --system; there are bm25, splade" in publish(compared, **token).stderr
-    assert (
-        "are published already; nothing to do"
-        in publish(compared, "--system", "splade", "--source", "https://example.org/runs", **token).stdout
-    )
+    compared = written(tmp_path / "compared.json", api.compare(runs, mini_release).as_json())
+    again = publish(compared, "--system", "splade", *source, **token)
+    assert "are published already; nothing to do" in again.stdout
 
     before = model.head
     other = written(tmp_path / "other.json", protocol(*losses, digest="1" * 64))
     hub.accounts["hf_reader"] = set()
     for file, own, words in (
+        (compared, token, "name one of its systems with --system; there are "),
         (other, token, "v1.0.0 differs in content from the release that was scored; nothing was changed"),
-        (path, token, "nothing to do"),
         (scores, {"HF_TOKEN": "hf_reader"}, "the token may not do that"),
         (scores, {"HF_TOKEN": ""}, "there is no token to publish with"),
     ):
         refused = publish(file, **own)
-        assert words in refused.stderr + refused.stdout and refused.stderr.count("\n") <= 1
+        assert words in refused.stderr and refused.stderr.count("\n") == 1, refused.stderr
     assert model.head == before
 
 
 @pytest.mark.slow
 def test_hostile_yaml_in_a_model_repository_is_one_sentence(
-    hub: Any, mini_release: Release, tmp_path: Path, command: Run
+    hub: Any, mini_release: Release, tmp_path: Path, publish: Callable[..., Done]
 ) -> None:
+    """Of what any YAML is refused for, test_ir_metadata has all cases."""
     results = written(tmp_path / "protocol.json", protocol(row("a", "c0", "RR@10", 1, 0), digest=mini_release.digest))
-    variables = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "NO_PROXY": "127.0.0.1"}
     model = hub.repositories[MODEL]
     for content, words in (
         (b"- &a [x, x]\n- &b [*a, *a]\n", "ms-marco-shift.yaml:2: has an alias"),
-        (b"[" * 100_000, "ms-marco-shift.yaml:1: is nested more than 64 deep"),
         (b"#" * (2 << 20), "is larger than 1,048,576 bytes"),
         (b"- \xff", "is not UTF-8 text"),
         (b"- !!python/object/apply:os.getpid []", "its content is not a list of results; nothing was changed"),
         (b"- {dataset: {id: a, task_id: b}, date: 2026-99-99}", "its content is not a list of results"),
-        (b"- 1", "its content is not a list of results"),
     ):
         head = model.commit("odd", {hub_results.FILE: hub_server.Blob(content, False)}).oid
-        names = ("--repo-id", MODEL, "--dataset", DATASET, "--dry-run")
-        refused = command("eval_kit", "publish-result", results, *names, **variables)
+        refused = publish(results, "--dry-run")
         assert refused.returncode == 2 and words in refused.stderr, (refused.stdout, refused.stderr)
         assert refused.stderr.count("\n") == 1 and model.head == head
 
 
 def test_in_and_out_of_submissions_are_no_figure_of_a_test_set(tmp_path: Path) -> None:
+    same = {"system": "a", "measure": "RR@10", "queries": 4, "trained_on": "no"}
     rows = [
-        {
-            "system": "a",
-            "test_set": name,
-            "figure": figure,
-            "measure": "RR@10",
-            "queries": 4,
-            "value": value,
-            "trained_on": "no",
-        }
+        {**same, "test_set": name, "figure": figure, "value": value}
         for name, figure, value in (("topic.c0", "Out", 0.7), ("topic.c1", "In", 0.8), ("dev", "", 0.5))
     ]
     document = {"comparison": rows, "provenance": {"release": {"version": "1.0.0", "digest": "0" * 64}}}
     results = hub_results.read(written(tmp_path / "compare.json", document))
-    assert [(one.task, one.value) for one in results.values] == [("dev", 0.5)]
+    assert [(result.task, result.value) for result in results.values] == [("dev", 0.5)]

@@ -12,6 +12,7 @@ from eval_kit.exchange.entries import entries
 from eval_kit.exchange.submission import open_submission, validate
 from eval_kit.files import strict_yaml
 from eval_kit.release import Release
+from tests.eval_kit.submissions import plain_run, submit
 
 LONGEVAL = """
 tag: Baseline-Dense  # the name of the system
@@ -49,8 +50,7 @@ def submission(mini_release: Release, tmp_path: Path) -> Path:
     (folder / ".tirex-tracker" / "notebook.ipynb").write_text("{}")
     (folder / "index-ir-metadata.yml").write_text("tag: x")
     (folder / "ir-metadata.yml").write_text(LONGEVAL)
-    queries = mini_release.test_sets["dl19"].queries
-    (folder / "run.txt").write_text("".join(f"{query} Q0 p 1 1.0 t\n" for query in queries))
+    (folder / "run.txt").write_text(plain_run(mini_release, "dl19"))
     return folder
 
 
@@ -79,32 +79,27 @@ def test_each_field_has_its_place(submission, mini_release):
 def test_it_may_lie_beside_a_submission_of_our_own_which_then_counts(submission, mini_release):
     (submission / "index-ir-metadata.yml").unlink()
     (submission / ".tirex-tracker" / "notebook.ipynb").unlink()
-    document = {
-        "system": "own", "team": "t", "architecture": "dense", "training_data": ["none"], "licence": "MIT",
-        "release": {"version": mini_release.version, "digest": mini_release.digest}, "runs": [{"file": "run.txt"}],
-    }  # fmt: skip
-    (submission / "submission.json").write_text(json.dumps(document))
+    submit(mini_release, submission, ["run.txt"], "own")
     assert validate(submission, mini_release) == []
     assert open_submission(submission, mini_release).document.system == "own"
 
 
-@pytest.mark.parametrize(
-    ("changes", "architecture"),
-    [
+def test_the_architecture_follows_from_the_stages(submission, mini_release):
+    for changes, architecture in (
         ({}, "dense"),
         ({"lexical: no": "lexical: yes"}, "hybrid"),
         ({"dense_neural_model: yes": "dense_neural_model: false"}, "other"),
         ({"dense_neural_model: yes": "", "sparse_neural_model: no": "sparse_neural_model: true"}, "sparse"),
         ({"  - name: Num": "    name: Num", "dense_neural_model: yes": "", "lexical: no": "lexical: on"}, "lexical"),
-    ],
-)  # fmt: skip
-def test_the_architecture_follows_from_the_stages(submission, mini_release, changes, architecture):
-    text = LONGEVAL
-    for old, new in changes.items():
-        text = text.replace(old, new)
-    (submission / "ir-metadata.yml").write_text(f"ir_metadata.start\n{text}ir_metadata.end\n")
-    with pytest.warns(UserWarning, match="does not say"):
-        assert open_submission(submission, mini_release).document.architecture == architecture
+    ):
+        text = LONGEVAL
+        for old, new in changes.items():
+            text = text.replace(old, new)
+        (submission / "ir-metadata.yml").write_text(f"ir_metadata.start\n{text}ir_metadata.end\n")
+        with pytest.warns(UserWarning, match="does not say"):
+            assert open_submission(submission, mini_release).document.architecture == architecture
+    (submission / "run.txt").unlink()
+    assert validate(submission, mini_release) == ["ir-metadata.yml: there is no run beside it"]
 
 
 @pytest.mark.parametrize(
@@ -133,12 +128,7 @@ def test_faults(submission, mini_release, old, new, fault):
     assert fault in str(raised.value)
 
 
-def test_a_folder_without_a_run(submission, mini_release):
-    (submission / "run.txt").unlink()
-    assert validate(submission, mini_release) == ["ir-metadata.yml: there is no run beside it"]
-
-
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(st.text(st.sampled_from("ab:-[]{}&*!#|>'\"\n\t ,?\x00\ud7ff1"), max_size=60) | st.text(max_size=60))
 def test_any_text_is_read_or_refused_in_a_sentence(tmp_path_factory, text):
     path = tmp_path_factory.getbasetemp() / "any.yml"

@@ -11,6 +11,7 @@ import pytest
 
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
+from tests.eval_kit.submissions import plain_run
 
 KILLED = """
 import os, signal, sys
@@ -97,12 +98,7 @@ def test_a_block_that_fails_leaves_the_old_folder_and_nothing_beside_it(tmp_path
         assert path.exists() is existing and names(tmp_path) <= {"folder"}
         path.mkdir(exist_ok=True)
         (path / "a").write_text("old")
-
-
-def test_reading_restores_nothing_where_nothing_is_missing(tmp_path: Path):
-    """And writes nothing: a release may lie where nobody may write."""
-    (tmp_path / "folder").mkdir()
-    atomic.restore(tmp_path / "folder")
+    atomic.restore(path)  # writes nothing where nothing is missing: a release may lie where nobody may write
     atomic.restore(tmp_path / "absent")
     assert names(tmp_path) == {"folder"}
 
@@ -126,16 +122,9 @@ def test_a_file_is_old_or_new_wherever_its_writer_is_killed(tmp_path: Path):
 def test_what_somebody_else_named_so_is_left_alone(tmp_path: Path):
     """Whatever stands beside an output: only folders with our mark are ours. A pipe as the mark would be waited for."""
     ours = f"{'a' * 32}.part"
-    for name in (
-        ".folder.old",
-        ".folder.new",
-        ".folder",
-        f".folder.{ours}",
-        ".folder.part",
-        f".folder.{'g' * 32}.part",
-    ):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "precious").write_text("precious")
+    for name in (".old", ".new", "", f".{ours}", ".part", f".{'g' * 32}.part"):
+        (tmp_path / f".folder{name}").mkdir()
+        (tmp_path / f".folder{name}" / "precious").write_text("precious")
     (tmp_path / f".folder.{ours}" / "old" / "folder").mkdir(parents=True)
     (tmp_path / f".file.{ours}").write_text("precious")
     (tmp_path / f".pipe.{ours}").mkdir()
@@ -182,20 +171,18 @@ main()
 
 def test_without_what_only_unix_has(mini_release, tmp_path: Path):
     """No fcntl, no SIGHUP, folders that cannot be opened, links that nobody may make, and lines that end as there."""
-    queries = mini_release.test_sets["dl19"].queries
-    run = tmp_path / "run.trec"
-    run.write_bytes(b"".join(b"%s Q0 p1 1 8.5 tag\r\n" % query.encode() for query in queries))
+    run, out = tmp_path / "run.trec", tmp_path / "scores.json"
+    run.write_bytes(plain_run(mini_release, "dl19").replace("\n", "\r\n").encode())
     environment = os.environ | {"PYTHONPATH": str(Path(atomic.__file__).parents[2])}
-    arguments = [run, mini_release.folder, tmp_path / "scores.json"]
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_UNIX, *arguments], env=environment, capture_output=True, text=True
-    )
+    line = [sys.executable, "-c", WITHOUT_UNIX, run, mini_release.folder, out]
+    done = subprocess.run(line, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "scores.json").read_text())["provenance"]["runs"][0]["lines"] == len(queries)
+    [source] = json.loads(out.read_text())["provenance"]["runs"]
+    assert source["lines"] == len(mini_release.test_sets["dl19"].queries)
     assert names(tmp_path) == {"run.trec", "scores.json", "scores.json.folder"}
 
 
-def test_a_file_that_is_being_written_is_left_alone(tmp_path: Path):
+def test_a_file_that_is_being_written_is_left_alone_and_is_as_any_other(tmp_path: Path):
     path = tmp_path / "file"
     with atomic.whole(path) as first:
         first.write_text("first")
@@ -203,13 +190,11 @@ def test_a_file_that_is_being_written_is_left_alone(tmp_path: Path):
             second.write_text("second")
         assert path.read_text() == "second"
     assert path.read_text() == "first" and names(tmp_path) == {"file"}
-
-
-def test_a_file_has_the_permissions_of_any_other(tmp_path: Path):
-    atomic.write_text(tmp_path / "ours", "text")
     (tmp_path / "other").write_text("text")
-    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("ours", "other")]
-    assert modes[0] == modes[1]
+    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE((tmp_path / "other").stat().st_mode)
+    for name in ("a" * 255, "😀" * 63):  # as long as a file system takes, with text that UTF-8 cannot hold
+        atomic.write_text(tmp_path / name, "\udcff")
+        assert (tmp_path / name).read_text() == r"\udcff"
 
 
 def test_what_cannot_be_written_is_one_sentence(tmp_path: Path):
@@ -235,9 +220,3 @@ def test_a_link_is_followed_and_a_device_or_pipe_written_to(tmp_path: Path):
     atomic.write_text(Path(os.devnull), "away")
     assert Path(os.devnull).is_char_device()
     assert names(tmp_path) == {"inner", "link", "pipe"} and names(tmp_path / "inner") == {"target"}
-
-
-def test_names_as_long_as_a_file_system_takes_and_text_that_utf8_cannot_hold(tmp_path: Path):
-    for name in ("a" * 255, "😀" * 63):
-        atomic.write_text(tmp_path / name, "\udcff")
-        assert (tmp_path / name).read_text() == r"\udcff"

@@ -13,17 +13,13 @@ from eval_kit.release import open_release
 from eval_kit.search.passages import passages
 
 
-def test_its_splits_are_test_sets(shared: Path) -> None:
+def test_its_splits_are_test_sets_and_figures_are_those_of_ir_measures(shared: Path) -> None:
     release = open_release(shared / "beir/nfcorpus")
     assert {name: len(each.queries) for name, each in release.test_sets.items()} == {"dev": 324, "test": 323}
     assert release.queries("test").null_count().row(0) == (0, 0)
-    assert sum(1 for _ in passages(release)) == 3_633
     assert "beir" in repr(release) and "dev, test, train" in release._repr_html_()
-
-
-def test_figures_are_those_of_ir_measures(shared: Path, tmp_path: Path) -> None:
-    release = open_release(shared / "beir/nfcorpus")
     ids = [passage for passage, _ in passages(release)]
+    assert len(ids) == 3_633
     run = {
         query: {ids[(7 * number + 13 * rank) % len(ids)]: 200.0 - rank for rank in range(150)}
         for number, query in enumerate(release.test_sets["test"].queries)

@@ -9,20 +9,13 @@ import pytest
 
 from eval_kit.files.digests import file_sha256
 from eval_kit.release import PartialRelease, Release, ReleaseError, open_release, read_manifest
+from tests.eval_kit.submissions import plain_run
 from tests.manifests import release_digest
 
 
 @pytest.fixture
 def copy(mini_release: Release, tmp_path: Path) -> Path:
     return Path(shutil.copytree(mini_release.folder, tmp_path / "ms-marco-shift"))
-
-
-def test_nothing_there(tmp_path: Path):
-    with pytest.raises(ReleaseError, match="there is no such folder; name a release folder"):
-        open_release(tmp_path / "nowhere")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(ReleaseError, match=r"not a release, it has no manifest\.json"):
-        open_release(tmp_path / "empty")
 
 
 def test_the_default_is_the_environment_then_the_folder_here(copy: Path, tmp_path: Path, monkeypatch):
@@ -33,24 +26,29 @@ def test_the_default_is_the_environment_then_the_folder_here(copy: Path, tmp_pat
     assert open_release().folder == copy
     with pytest.raises(ReleaseError, match="a folder has no revision 'v1'"):
         open_release(copy, revision="v1")
+    with pytest.raises(ReleaseError, match="there is no such folder; name a release folder"):
+        open_release(tmp_path / "nowhere")
+    with pytest.raises(ReleaseError, match=r"not a release, it has no manifest\.json"):
+        open_release(tmp_path)
 
 
 def test_a_partial_release_says_so_where_it_matters_and_once(published_release: Release, tmp_path: Path, command):
     release = open_release(published_release.folder)
     release.queries("dl19")
-    with pytest.raises(ReleaseError, match="is a partial release: it lacks qrels/train: ir_datasets msmarco-passage"):
-        release.table("qrels", "train")
-    with pytest.raises(ReleaseError, match="it lacks topic/train, wh/train and length/train: naver/ms-marco-shift/TR"):
-        release.table("wh", "train")
-    with pytest.raises(ReleaseError, match=f"^{published_release.folder}: holds no wh/dev; it holds "):
-        release.table("wh", "dev")
+    for config, split, sentence in (
+        ("qrels", "train", "is a partial release: it lacks qrels/train: ir_datasets msmarco-passage"),
+        ("wh", "train", "it lacks topic/train, wh/train and length/train: naver/ms-marco-shift/TR"),
+        ("wh", "dev", f"^{published_release.folder}: holds no wh/dev; it holds "),
+    ):
+        with pytest.raises(ReleaseError, match=sentence):
+            release.table(config, split)
     with pytest.warns(PartialRelease) as warned:
         for _ in range(2):
             texts = release.table("restrain", "extrapolate_14k")["text"]
     assert len(warned) == 1 and "it lacks text of 12,720 of 13,763 queries of restrain" in str(warned[0].message)
     assert texts.null_count() == 12_720
     run = tmp_path / "run.trec"
-    run.write_text("".join(f"{query} Q0 1 1 1 t\n" for query in published_release.test_sets["dl19"].queries))
+    run.write_text(plain_run(published_release, "dl19"))
     done = command("eval_kit", "score", run, "--release", published_release.folder, "--json", "-")
     assert "partial" not in done.stderr
     assert json.loads(done.stdout)["provenance"]["release"]["missing"] == published_release.missing
@@ -60,21 +58,23 @@ def test_a_partial_release_says_so_where_it_matters_and_once(published_release: 
 def test_a_changed_table_is_refused_by_name(copy: Path, mini_release: Release, command):
     path = copy / "data/wh/test-00000-of-00001.parquet"
     frame = pl.read_parquet(path)
-    frame.with_columns(pl.col("text").str.replace("a", "b")).write_parquet(path)
-    with pytest.raises(ReleaseError, match="table wh/test is not what the manifest says: its content digest differs"):
-        open_release(copy)
-    frame.write_parquet(path, compression="lz4")  # other bytes, same content
-    assert open_release(copy).digest == mini_release.digest
-    frame.head(5).write_parquet(path)
-    with pytest.raises(ReleaseError, match="table wh/test has 5 rows, the manifest says"):
-        open_release(copy)
-    frame.with_columns(pl.col("query_id").cast(pl.Int64)).write_parquet(path)
-    with pytest.raises(ReleaseError, match="has the columns"):
-        open_release(copy)
-    for stranger in (pl.lit(9, pl.Int64), pl.lit("why")):
-        frame.with_columns(stranger.alias("cluster")).write_parquet(path)
-        with pytest.raises(ReleaseError, match="holds a label that the manifest does not name"):
+    assert set(frame["cluster"]) == {"wha", "how", "who"}  # what any reader of parquet finds
+    label = "holds a label that the manifest does not name"
+    for changed, sentence in (
+        (frame.with_columns(pl.col("text").str.replace("a", "b")), "is not what the manifest says: its content digest"),
+        (frame.head(5), "table wh/test has 5 rows, the manifest says"),
+        (frame.with_columns(pl.col("query_id").cast(pl.Int64)), "has the columns"),
+        (frame.with_columns(pl.lit(9, pl.Int64).alias("cluster")), label),
+        (frame.with_columns(pl.lit("why").alias("cluster")), label),
+    ):
+        changed.write_parquet(path)
+        with pytest.raises(ReleaseError, match=sentence):
             open_release(copy)
+    numbers = {"wha": 0, "how": 1, "who": 2}  # as the files of releases before this one hold them
+    for same in (frame, frame.with_columns(pl.col("cluster").replace_strict(numbers).cast(pl.Int64))):
+        same.write_parquet(path, compression="lz4")  # other bytes, same content
+        assert open_release(copy).digest == mini_release.digest
+        assert open_release(copy).table("wh", "test").equals(mini_release.table("wh", "test"))
     path.write_bytes(b"not parquet")
     with pytest.raises(ReleaseError, match="not a readable parquet file"):
         open_release(copy)
@@ -104,29 +104,26 @@ def swapped(folder: Path, config: str, split: str, change) -> dict:
     return edited(folder, lambda manifest: listed(manifest, config, split).update(sha256=file_sha256(path)))
 
 
-def test_a_swapped_table_is_never_scored_though_its_file_digest_was_edited_to_fit(copy: Path, command):
-    split = json.loads((copy / "manifest.json").read_text())["test_sets"][0]["qrels"]
-    queries = pl.read_parquet(copy / f"data/qrels/{split}-00000-of-00001.parquet")["query-id"].unique()
-    digest = json.loads((copy / "manifest.json").read_text())["digest"]
-    manifest = swapped(copy, "qrels", split, lambda frame: frame.with_columns(pl.col("corpus-id").reverse()))
-    assert manifest["digest"] == digest, "the digests of files are not in the digest of the release"
+def test_a_swapped_table_is_never_scored_though_its_file_digest_was_edited_to_fit(
+    copy: Path, mini_release: Release, command
+):
+    test_set = next(iter(mini_release.test_sets.values()))
+    manifest = swapped(copy, "qrels", test_set.qrels, lambda frame: frame.with_columns(pl.col("corpus-id").reverse()))
+    assert manifest["digest"] == mini_release.digest, "the digests of files are not in the digest of the release"
     run = copy.parent / "run.trec"
-    run.write_text("".join(f"{query} Q0 p 1 1.0 t\n" for query in queries))
+    run.write_text(plain_run(mini_release, test_set.name))
     done = command("eval_kit", "score", run, "--release", copy)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (
-        f"eval_kit: {copy}: table qrels/{split} is not what the manifest says: its content digest differs\n"
-    )
+    sentence = f"table qrels/{test_set.qrels} is not what the manifest says: its content digest differs"
+    assert done.stderr == f"eval_kit: {copy}: {sentence}\n"
 
 
-@pytest.mark.parametrize(
-    ("field", "value"), [("kind", "published"), ("version", "7.7.7"), ("collection", "msmarco-passage")]
-)
-def test_what_is_printed_beside_a_figure_is_covered_by_the_digest(copy: Path, field: str, value: str):
+def test_what_is_printed_beside_a_figure_is_covered_by_the_digest(copy: Path):
     manifest = json.loads((copy / "manifest.json").read_text())
-    (copy / "manifest.json").write_text(json.dumps(manifest | {field: value}))
-    with pytest.raises(ReleaseError, match="its digest is not that of the tables it lists; it was edited"):
-        open_release(copy)
+    for change in ({"kind": "published"}, {"version": "7.7.7"}, {"collection": "msmarco-passage"}):
+        (copy / "manifest.json").write_text(json.dumps(manifest | change))
+        with pytest.raises(ReleaseError, match="its digest is not that of the tables it lists; it was edited"):
+            open_release(copy)
 
 
 def deep(levels: int) -> dict:
@@ -154,24 +151,24 @@ def deep(levels: int) -> dict:
         (lambda m: m["tables"][0]["rule"].update(parameters=deep(100)), "nested more than 64 deep"),
     ],
 )
-def test_a_manifest_that_scoring_could_not_use_is_refused_when_it_is_opened(copy: Path, change, sentence: str):
-    manifest = json.loads((copy / "manifest.json").read_text())
+def test_a_manifest_that_scoring_could_not_use_is_refused(mini_release: Release, tmp_path: Path, change, sentence: str):
+    manifest = mini_release.manifest.as_json()
     change(manifest)
-    (copy / "manifest.json").write_text(json.dumps(manifest))
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(ReleaseError, match=sentence):
-        read_manifest(copy)
+        read_manifest(tmp_path)
 
 
-def test_a_table_with_more_rows_than_the_manifest_says_is_not_read(copy: Path, monkeypatch):
-    swapped(copy, "wh", "test", lambda frame: pl.concat([frame] * 3))
-    opened = open_release(copy)
-    monkeypatch.setattr("eval_kit.release.manifest.table_digest", None)  # which needs the rows
-    with pytest.raises(ReleaseError, match="table wh/test has"):
-        opened.table("wh", "test")
-
-
-def test_a_table_that_unpacks_beyond_any_text_is_refused(copy: Path):
-    swapped(copy, "wh", "test", lambda frame: frame.with_columns(text=pl.lit("a" * (1 << 20))))
+def test_a_table_that_holds_more_than_it_may_is_not_read(copy: Path, monkeypatch):
+    """More rows than the manifest says, or more text than any."""
+    with monkeypatch.context() as patch:
+        swapped(copy, "wh", "test", lambda frame: pl.concat([frame] * 3))
+        opened = open_release(copy)
+        patch.setattr("eval_kit.release.manifest.table_digest", None)  # which needs the rows
+        with pytest.raises(ReleaseError, match="table wh/test has"):
+            opened.table("wh", "test")
+    texts = pl.lit("a" * (1 << 20))
+    swapped(copy, "wh", "test", lambda frame: frame.head(frame.height // 3).with_columns(text=texts))
     with pytest.raises(ReleaseError, match="unpacks to more than 100 times its size"):
         open_release(copy).table("wh", "test")
 
@@ -185,14 +182,3 @@ def test_tables_and_test_sets(mini_release: Release):
         set(mini_release.test_sets[f"chameleons.{name}.30"].queries) for name in ("lesser", "pygmy", "veiled")
     )
     assert lesser < pygmy < veiled < set(mini_release.test_sets["dev"].queries)
-
-
-def test_labels_stored_as_numbers_are_read_as_their_names(copy: Path, mini_release: Release) -> None:
-    """As the files of releases before this one hold them."""
-    path = copy / "data/wh/test-00000-of-00001.parquet"
-    frame = pl.read_parquet(path)
-    assert set(frame["cluster"]) == {"wha", "how", "who"}  # what any reader of parquet finds
-    frame.with_columns(pl.col("cluster").replace_strict({"wha": 0, "how": 1, "who": 2}).cast(pl.Int64)).write_parquet(
-        path
-    )
-    assert open_release(copy).table("wh", "test").equals(mini_release.table("wh", "test"))

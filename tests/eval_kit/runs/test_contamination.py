@@ -30,45 +30,47 @@ from eval_kit.runs.contamination import (
     training_set_id,
 )
 from eval_kit.shifts import SHIFTS
+from tests.eval_kit.submissions import submit
 
 NOT_SEEN, NOT_DECLARED, SEEN = "no", "unknown", "yes"
 
 
-@pytest.mark.parametrize("source", ["msmarco-passage/train", "MS MARCO train", "MS-MARCO passage, triples.train.small"])
-def test_msmarcos_training_queries_are_topics_and_whs_tests(published_release: Release, source: str):
-    verdicts = {
-        name: trained_on([source], each, published_release) for name, each in published_release.test_sets.items()
-    }
-    seen = {name for name, verdict in verdicts.items() if verdict == SEEN}
-    assert seen == {name for name in verdicts if name.startswith(("topic.", "wh."))}
-    assert set(verdicts.values()) == {SEEN, NOT_SEEN}
+def test_msmarcos_training_queries_are_topics_and_whs_tests(published_release: Release):
+    test_sets = published_release.test_sets
+    for source in ("msmarco-passage/train", "MS MARCO train", "MS-MARCO passage, triples.train.small"):
+        verdicts = {name: trained_on([source], test_sets[name], published_release) for name in test_sets}
+        assert verdicts == {name: SEEN if name.startswith(("topic.", "wh.")) else NOT_SEEN for name in test_sets}
+    for source in ("MSMARCOv2", "NanoMSMARCORetrieval", "MSMARCO-train"):  # in MTEB's way
+        assert trained_on([source], test_sets["topic.c0"], published_release) == SEEN
+    dev = TestSet("dev", "dev", ("AP",), published_release.table("resttest", "dev")["query_id"], "dev")
+    assert trained_on(["msmarco-passage/train"], dev, published_release) == NOT_SEEN, "a test set outside the shifts"
 
 
-@pytest.mark.parametrize(
-    ("sources", "test_set", "expected"),
-    [
+def test_a_declared_source_decides(published_release: Release):
+    dev_small, dl19 = "msmarco-passage/dev/small", "msmarco-passage/trec-dl-2019/judged"
+    restrain = "msmarco-passage/shift/restrain/interpolate-200k"
+    for sources, test_set, expected in (
         (None, "topic.c0", NOT_DECLARED),
         (None, "dl19", NOT_DECLARED),
         ([], "topic.c0", NOT_SEEN),
         (["none"], "topic.c0", NOT_SEEN),
         (["Natural Questions", "TriviaQA"], "topic.c0", NOT_SEEN),
         (["Natural Questions", "MS MARCO"], "topic.c0", SEEN),
-        (["msmarco-passage/dev/small"], "topic.c0", NOT_SEEN),
-        (["msmarco-passage/dev/small"], "length.short", SEEN),
-        (["msmarco-passage/dev/small"], "chameleons.lesser.10", SEEN),
-        (["msmarco-passage/trec-dl-2019/judged"], "dl19", SEEN),
-        (["msmarco-passage/trec-dl-2019/judged"], "dl20", NOT_SEEN),
+        ([dev_small], "topic.c0", NOT_SEEN),
+        ([dev_small], "length.short", SEEN),
+        ([dev_small], "chameleons.lesser.10", SEEN),
+        ([dl19], "dl19", SEEN),
+        ([dl19], "dl20", NOT_SEEN),
         (["MS MARCO train and dev"], "dev", SEEN),
         (["MS MARCO train and dev"], "wh.how", SEEN),
         (["msmarco-passage/shift/topic/not-c0"], "topic.c1", NOT_SEEN),
-        (["msmarco-passage/shift/restrain/interpolate-200k"], "topic.c0", SEEN),
-        (["msmarco-passage/shift/restrain/interpolate-200k"], "dl19", NOT_SEEN),
+        ([restrain], "topic.c0", SEEN),
+        ([restrain], "dl19", NOT_SEEN),
         (["msmarco-passage/shift/wh/not-how"], "topic.c0", NOT_DECLARED),  # this partial release lacks wh/train
         (["msmarco-passage/shift/nothing"], "topic.c0", NOT_DECLARED),
-    ],
-)
-def test_a_declared_source_decides(published_release: Release, sources, test_set: str, expected: str):
-    assert trained_on(sources, published_release.test_sets[test_set], published_release) == expected
+    ):
+        verdict = trained_on(sources, published_release.test_sets[test_set], published_release)
+        assert verdict == expected, (sources, test_set)
 
 
 def test_training_sets_that_a_source_names_are_compared_by_query_ids(mini_release: Release):
@@ -81,14 +83,11 @@ def test_training_sets_that_a_source_names_are_compared_by_query_ids(mini_releas
             training = set(shift.training(mini_release, part).queries["query_id"])
             for each in mini_release.test_sets.values():
                 verdict = trained_on([training_set_id(mini_release, shift.name, part)], each, mini_release)
-                assert (verdict == SEEN) == bool(training & each.query_ids), (shift.name, part, each.name)
-                assert verdict != NOT_DECLARED
-
-
-def test_sources_of_a_collection_of_ones_own_are_known_by_its_name_alone(mini_release: Release):
-    topic = mini_release.test_sets["topic.c0"]
-    assert trained_on(["ms-marco-shift-mini/train"], topic, mini_release) == SEEN
-    assert trained_on(["mini, train"], topic, mini_release) == NOT_DECLARED
+                expected = SEEN if training & each.query_ids else NOT_SEEN
+                assert verdict == expected, (shift.name, part, each.name)
+    # the sources of a collection of one's own are known by its name alone
+    for source, expected in (("ms-marco-shift-mini/train", SEEN), ("mini, train", NOT_DECLARED)):
+        assert trained_on([source], mini_release.test_sets["topic.c0"], mini_release) == expected
 
 
 def drawn_from_training(release: Release) -> pl.Series:
@@ -113,15 +112,14 @@ def runs(mini_release: Release, tmp_path_factory: pytest.TempPathFactory) -> dic
     return paths
 
 
-@pytest.fixture(scope="module")
-def grid(mini_release: Release, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+@pytest.fixture
+def grid(mini_release: Release, tmp_path: Path) -> list[Path]:
     """Runs of two grids on topic; one model of the grid ``leaky`` was trained on everything."""
-    folder = tmp_path_factory.mktemp("grid")
     queries = drawn_from_training(mini_release)
     paths = []
     for system in ("clean", "leaky"):
         for part in SHIFTS["topic"].parts(mini_release):
-            paths.append(write_run(folder / f"{system}.topic.{part}.trec", queries))
+            paths.append(write_run(tmp_path / f"{system}.topic.{part}.trec", queries))
             whole = system == "leaky" and part == "c3"
             own = training_set_id(mini_release, "topic", part)
             declare(paths[-1], ["ms-marco-shift-mini/train"] if whole else [own])
@@ -148,21 +146,15 @@ def test_scores_say_it_in_json_tables_and_frames(runs, mini_release: Release):
     assert f"{MARK} trained on queries that it is scored on" in text
     assert "training data unknown" in text
     assert f"no{MARK}" not in text
-
-
-def test_scores_in_python_find_the_declaration_of_a_file(runs, mini_release: Release):
-    figures = api.score({"renamed": runs[SEEN]}, mini_release).means
-    assert {figure.trained_on for figure in figures} == {SEEN}
     in_memory = {query: {"p1": 1.0} for query in drawn_from_training(mini_release)}
-    assert {figure.trained_on for figure in api.score(in_memory, mini_release).means} == {NOT_DECLARED}
+    for run, verdict in (({"renamed": runs[SEEN]}, SEEN), (in_memory, NOT_DECLARED)):  # in Python
+        assert {figure.trained_on for figure in api.score(run, mini_release).means} == {verdict}
 
 
 def test_a_comparison_says_it(runs, mini_release: Release, tmp_path: Path):
     comparison = compare(load([runs[NOT_SEEN], runs[SEEN]], lambda: mini_release), resamples=20)
-    assert {row["system"]: row["trained_on"] for row in comparison.as_json()["comparison"]} == {
-        SEEN: SEEN,
-        NOT_SEEN: NOT_SEEN,
-    }
+    verdicts = {row["system"]: row["trained_on"] for row in comparison.as_json()["comparison"]}
+    assert verdicts == {SEEN: SEEN, NOT_SEEN: NOT_SEEN}
     assert MARK in printed(comparison.show)
     assert MARK in comparison.to_markdown()
     assert r"$^\dagger$" in comparison.to_latex()
@@ -173,7 +165,7 @@ def test_a_comparison_says_it(runs, mini_release: Release, tmp_path: Path):
     assert of_document(tmp_path / "s.json").values["trained_on"].unique().to_list() == [SEEN]
 
 
-def test_a_protocol_and_its_report_say_it(grid, mini_release: Release, tmp_path: Path):
+def test_a_protocol_and_its_report_say_it(grid, mini_release: Release):
     results = protocols(grid, mini_release)
     rows = results.as_json()["protocols"]["topic"]
     assert {row["system"]: row["trained_on"] for row in rows} == {"clean": NOT_SEEN, "leaky": SEEN}
@@ -184,43 +176,26 @@ def test_a_protocol_and_its_report_say_it(grid, mini_release: Release, tmp_path:
     page = result_page(Report(results, None, mini_release))
     assert f'">{MARK} trained on queries that it is scored on' in page
     for run in grid:
-        declaration(run).rename(tmp_path / run.name)
-    try:
-        unknown = protocols(grid, mini_release)
-        assert set(unknown.results["topic"]["trained_on"]) == {NOT_DECLARED}
-        assert "training data unknown" in printed(unknown.show)
-    finally:
-        for run in grid:
-            (tmp_path / run.name).rename(declaration(run))
+        declaration(run).unlink()
+    unknown = protocols(grid, mini_release)
+    assert set(unknown.results["topic"]["trained_on"]) == {NOT_DECLARED}
+    assert "training data unknown" in printed(unknown.show)
 
 
 def test_a_leaderboard_goes_by_what_submissions_declare(runs, mini_release: Release, tmp_path: Path):
+    verdicts, folders = {"seen": SEEN, "unseen": NOT_SEEN}, []
     for system, source in (("seen", "ms-marco-shift-mini/train"), ("unseen", "none")):
-        folder = tmp_path / "submissions" / system
-        folder.mkdir(parents=True)
-        (folder / "run.trec").write_bytes(runs[NOT_DECLARED].read_bytes())
-        document = {
-            "system": system,
-            "team": "t",
-            "architecture": "dense",
-            "training_data": [source],
-            "licence": "MIT",
-            "release": {"version": mini_release.version, "digest": mini_release.digest},
-            "runs": [{"file": "run.trec"}],
-        }
-        (folder / "submission.json").write_text(json.dumps(document))
+        folders.append(tmp_path / "submissions" / system)
+        folders[-1].mkdir(parents=True)
+        (folders[-1] / "run.trec").write_bytes(runs[NOT_DECLARED].read_bytes())
+        submit(mini_release, folders[-1], ["run.trec"], system, training_data=[source])
     board = entries(tmp_path / "submissions", mini_release)
-    assert {entry.system: entry.trained_on for entry in board} == {"seen": SEEN, "unseen": NOT_SEEN}
+    assert {entry.system: entry.trained_on for entry in board} == verdicts
     write_leaderboard(board, tmp_path / "board.html")
     page = (tmp_path / "board.html").read_text(encoding="utf-8")
     assert page.count("<td>yes</td>") == page.count("<td>no</td>") > 0
-    comparison = compare(
-        load([tmp_path / "submissions" / name for name in ("seen", "unseen")], lambda: mini_release), resamples=20
-    )
-    assert {row["system"]: row["trained_on"] for row in comparison.rows.iter_rows(named=True)} == {
-        "seen": SEEN,
-        "unseen": NOT_SEEN,
-    }
+    comparison = compare(load(folders, lambda: mini_release), resamples=20)
+    assert dict(comparison.rows.select("system", "trained_on").iter_rows()) == verdicts
 
 
 def test_a_declaration_is_read_strictly_and_replaced_whole(tmp_path: Path):
@@ -237,14 +212,8 @@ def test_a_declaration_is_read_strictly_and_replaced_whole(tmp_path: Path):
     assert training_beside(run) == Training(None, 32)
 
 
-def test_a_test_set_outside_the_shifts_can_be_judged(published_release: Release):
-    of_dev = TestSet("dev", "dev", ("AP",), published_release.table("resttest", "dev")["query_id"], "dev")
-    assert trained_on(["msmarco-passage/train"], of_dev, published_release) == NOT_SEEN
-
-
-@pytest.mark.parametrize(
-    ("collection", "source", "expected"),
-    [
+def test_the_name_of_a_folder_is_a_word_of_the_source(tmp_path: Path):
+    for collection, source, expected in (
         ("nfcorpus", "beir/nfcorpus/test", SEEN),
         ("nfcorpus", "beir/nfcorpus/train", NOT_SEEN),
         ("nfcorpus", "NanoNFCorpusRetrieval test", SEEN),
@@ -261,17 +230,9 @@ def test_a_test_set_outside_the_shifts_can_be_judged(published_release: Release)
         ("msmarco", "ms-marco test", SEEN),
         ("passage", "wikipedia test", NOT_DECLARED),
         ("---", "wikipedia test", NOT_DECLARED),
-    ],
-)
-def test_the_name_of_a_folder_is_a_word_of_the_source(tmp_path: Path, collection: str, source: str, expected: str):
-    folder = tmp_path / collection
-    (folder / "qrels").mkdir(parents=True)
-    (folder / "queries.jsonl").write_text('{"_id": "q", "text": "t"}\n')
-    (folder / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq\tp\t1\n")
-    release = open_release(folder)
-    assert trained_on([source], release.test_sets["test"], release) == expected
-
-
-@pytest.mark.parametrize("source", ["MSMARCOv2", "NanoMSMARCORetrieval", "MSMARCO-train"])
-def test_names_in_mtebs_way_are_names_of_ms_marco(published_release: Release, source: str):
-    assert trained_on([source], published_release.test_sets["topic.c0"], published_release) == SEEN
+    ):
+        (tmp_path / collection / "qrels").mkdir(parents=True, exist_ok=True)
+        (tmp_path / collection / "queries.jsonl").write_text('{"_id": "q", "text": "t"}\n')
+        (tmp_path / collection / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq\tp\t1\n")
+        release = open_release(tmp_path / collection)
+        assert trained_on([source], release.test_sets["test"], release) == expected, (collection, source)

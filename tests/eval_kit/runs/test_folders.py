@@ -8,6 +8,7 @@ import eval_kit
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.runs import folders
+from tests.eval_kit.submissions import plain_run
 
 
 @pytest.fixture
@@ -15,12 +16,8 @@ def runs(mini_release: Release, tmp_path: Path) -> Path:
     """Two runs of dl19, one with its declaration, and what is no run."""
     folder = tmp_path / "runs"
     folder.mkdir()
-    judged = mini_release.qrels("dl19").filter(relevance=2).group_by("query_id").agg("passage_id")
-    lines = dict(judged.iter_rows())
     for name in ("b.dl19.trec", "a.dl19.trec"):
-        queries = mini_release.test_sets["dl19"].queries
-        text = (f"{query} Q0 {lines.get(query, ['x'])[0]} 1 1.0 t\n" for query in queries)
-        (folder / name).write_text("".join(text))
+        (folder / name).write_text(plain_run(mini_release, "dl19"))
     (folder / "a.dl19.training.json").write_text('{"training_data": []}')
     (folder / "notes.txt").write_text("not a run")
     return folder
@@ -29,10 +26,12 @@ def runs(mini_release: Release, tmp_path: Path) -> Path:
 def test_scores_are_those_of_its_files(runs: Path, mini_release: Release, command) -> None:
     files = [runs / "a.dl19.trec", runs / "b.dl19.trec"]
     named = eval_kit.score(files, mini_release).to_polars()
-    for given in (runs, str(runs), [runs], [runs / "a.dl19.trec", runs / "b.dl19.trec"]):
+    for given in (runs, str(runs), [runs]):
         assert eval_kit.score(given, mini_release).to_polars().equals(named)
     outputs = [command("eval_kit", "score", *of, "--release", mini_release.folder) for of in ([runs], files)]
     assert outputs[0].returncode == 0 and outputs[0].stdout == outputs[1].stdout
+    done = command("eval_kit", "score", runs, "--release", mini_release.folder, "--json", files[0])
+    assert done.returncode == 2 and "name another one to write" in done.stderr
 
 
 def test_files_that_may_be_runs_are_named(runs: Path, mini_release: Release) -> None:
@@ -42,11 +41,6 @@ def test_files_that_may_be_runs_are_named(runs: Path, mini_release: Release) -> 
     (runs / "d.tsv").touch()
     with pytest.warns(UserWarning, match="runs: without c.dl19.run.gz and 1 more, as runs in a folder end in .trec"):
         folders.opened([runs])
-
-
-def test_an_output_among_the_runs_is_refused(runs: Path, mini_release: Release, command) -> None:
-    done = command("eval_kit", "score", runs, "--release", mini_release.folder, "--json", runs / "a.dl19.trec")
-    assert done.returncode == 2 and "name another one to write" in done.stderr
 
 
 def test_a_folder_without_runs_is_a_sentence(tmp_path: Path, mini_release: Release) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import random
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import polars as pl
@@ -74,7 +75,7 @@ def sorted_out(run):
     return places, queries
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     run=pairs,
     order=orders,
@@ -111,28 +112,22 @@ def test_the_order_of_lines_never_matters(ranked_in_pieces):
             assert other.queries.sort("query_id").equals(first.queries.sort("query_id"))
 
 
-def test_nothing_judged_and_no_cutoffs(path):
-    path.write_text("q Q0 p 1 2 t\nq Q0 r 2 2 t\n")
-    ranked = rank_judged(path, pl.DataFrame(schema={"query_id": pl.String, "passage_id": pl.String}))
-    assert ranked.judged.is_empty()
-    assert ranked.queries.rows() == [("q", 2)]
-
-
 def test_an_ms_marco_run_is_ranked_by_its_ranks(ranked_in_pieces):
     lines = [("q", "a", 7), ("q", "z", 3), ("q", "b", 1_000), ("r", "a", 0)]
     ranked = ranked_in_pieces(lines, 1, [("q", "a"), ("q", "b"), ("r", "a")], columns=3)
     assert sorted(ranked.judged.rows()) == [("q", "a", 2, 2, 2), ("q", "b", 3, 3, 3), ("r", "a", 1, 1, 1)]
 
 
-@pytest.mark.parametrize(
-    ("ranks", "contradictions"), [((1, 2, 3), 0), ((0, 0, 0), 0), ((2, 1, 3), 0), ((1, 3, 2), 1), ((3, 2, 1), 1)]
-)
-def test_ranks_that_contradict_the_scores_are_counted(path, ranks, contradictions):
-    """Scores 5, 5 and 2: the first two are tied, so only the last one's rank can be wrong."""
-    first, second, last = ranks
-    path.write_text(f"r Q0 p 1 9 t\nq Q0 a {first} 5 t\nq Q0 b {second} 5 t\nq Q0 c {last} 2 t\n")
+def test_ranks_that_contradict_the_scores_are_counted(path):
+    """Scores 5, 5 and 2: the first two are tied, so only the last one's rank can be wrong. Nothing is judged."""
     judged = pl.DataFrame(schema={"query_id": pl.String, "passage_id": pl.String})
-    assert rank_judged(path, judged).contradictions == contradictions
+    for numbers, contradictions in (((1, 2, 3), 0), ((0, 0, 0), 0), ((2, 1, 3), 0), ((1, 3, 2), 1), ((3, 2, 1), 1)):
+        first, second, last = numbers
+        path.write_text(f"r Q0 p 1 9 t\nq Q0 a {first} 5 t\nq Q0 b {second} 5 t\nq Q0 c {last} 2 t\n")
+        ranked = rank_judged(path, judged)
+        assert ranked.contradictions == contradictions, numbers
+        assert ranked.judged.is_empty()
+        assert sorted(ranked.queries.rows()) == [("q", 3), ("r", 1)]
 
 
 def repeats(path, lines, place, name):
@@ -147,7 +142,17 @@ def repeats(path, lines, place, name):
     return "; ".join(found[:SHOWN_FAULTS]) + more
 
 
-@settings(max_examples=75, deadline=None)
+def is_refused_for_repeats(ranked_in_pieces, path, lines, piece_bytes, columns):
+    """By the message of its repeated passages, or of its repeated ranks if it has three columns."""
+    expected = repeats(path, lines, *((1, "passage") if columns == 6 else (2, "rank")))
+    try:
+        ranked_in_pieces(lines, piece_bytes, [], columns=columns)
+    except RunError as refused:
+        return str(refused) == expected
+    return not expected
+
+
+@settings(max_examples=40, deadline=None)
 @given(
     lines=st.lists(
         st.tuples(st.sampled_from(QUERIES), st.sampled_from(PASSAGES), st.just(1.0)), min_size=1, max_size=30
@@ -158,16 +163,10 @@ def repeats(path, lines, place, name):
 @example([("q", "a", 1.0), ("9", "a", 1.0), ("q", "b", 1.0), ("q", "a", 2.0)], False, 1)
 def test_passages_that_come_twice_are_named_with_their_lines(ranked_in_pieces, path, lines, grouped, piece_bytes):
     lines = sorted(lines, key=lambda line: line[0]) if grouped else lines
-    expected = repeats(path, lines, 1, "passage")
-    try:
-        ranked_in_pieces(lines, piece_bytes, [])
-    except RunError as refused:
-        assert str(refused) == expected
-    else:
-        assert not expected
+    assert is_refused_for_repeats(ranked_in_pieces, path, lines, piece_bytes, 6)
 
 
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     ranked=st.lists(st.tuples(st.sampled_from(QUERIES), st.integers(0, 12)), min_size=1, max_size=20),
     grouped=st.booleans(),
@@ -177,20 +176,13 @@ def test_ranks_that_come_twice_are_named_with_their_lines(ranked_in_pieces, path
     ranked = sorted(ranked) if grouped else ranked
     lines = [(query, f"p{number}", rank) for number, (query, rank) in enumerate(ranked)]
     lines += [("zz", "p1", 1), ("zz", "p2", 2)]  # without a first rank they would look like scores
-    expected = repeats(path, lines, 2, "rank")
-    try:
-        ranked_in_pieces(lines, piece_bytes, [], columns=3)
-    except RunError as refused:
-        assert str(refused) == expected
-    else:
-        assert not expected
+    assert is_refused_for_repeats(ranked_in_pieces, path, lines, piece_bytes, 3)
 
 
-@pytest.mark.parametrize("piece_bytes", [1, 1 << 20])
-@pytest.mark.parametrize("bad", [1, 2, 5])
-def test_a_faulty_line_is_told_before_a_passage_that_comes_twice(ranked_in_pieces, path, bad, piece_bytes):
-    lines = [("q", one, 1.0) for one in ("a", "b", "c", "a")] + [("r", "a", 1.0), ("s", "a", 1.0)]
-    lines[bad] = (*lines[bad][:2], float("nan"))
-    with pytest.raises(RunError) as refused:
-        ranked_in_pieces(lines, piece_bytes, [])
-    assert str(refused.value) == f"{path}:{bad + 1}: the score 'nan' is not a finite number"
+def test_a_faulty_line_is_told_before_a_passage_that_comes_twice(ranked_in_pieces, path):
+    for bad, piece_bytes in product((1, 2, 5), (1, 1 << 20)):
+        lines = [("q", passage, 1.0) for passage in ("a", "b", "c", "a")] + [("r", "a", 1.0), ("s", "a", 1.0)]
+        lines[bad] = (*lines[bad][:2], float("nan"))
+        with pytest.raises(RunError) as refused:
+            ranked_in_pieces(lines, piece_bytes, [])
+        assert str(refused.value) == f"{path}:{bad + 1}: the score 'nan' is not a finite number"

@@ -9,6 +9,7 @@ import random
 import re
 import sys
 import time
+from itertools import product
 from pathlib import Path
 
 import polars as pl
@@ -21,7 +22,6 @@ from eval_kit.cli import main
 from eval_kit.files.faults import SHOWN_FAULTS, RunError
 from eval_kit.protocols.scoring import score
 from eval_kit.release import Release
-from eval_kit.runs import writer
 from eval_kit.runs.reader import HIGHEST_RANK, LONGEST_FIELD, LONGEST_LINE, read_pieces
 
 GOOD = b"q Q0 p 1 1.5 tag"
@@ -88,36 +88,25 @@ BAD_LINES = {
 }
 
 
-@pytest.mark.parametrize("last_newline", [b"\n", b""])
-@pytest.mark.parametrize("number", [1, 66, 129])
 @pytest.mark.parametrize("name", BAD_LINES)
-def test_a_bad_line_is_refused_where_it_stands(name, number, last_newline, lines, mini_release, tmp_path):
-    if (name, number) in {("duplicate", 1), ("3 columns among 6", 1), ("carriage return", 1)}:
-        return  # the lines after it would be at fault
-    if (name, number, last_newline) == ("blank line", 129, b""):
-        return  # no line at all
+def test_a_bad_line_is_refused_where_it_stands(name, lines, mini_release, tmp_path, refusal):
     change, what = BAD_LINES[name]
     path = tmp_path / "bad.trec"
-    path.write_bytes(
-        b"\n".join(line if i != number else change(line) for i, line in enumerate(lines, 1)) + last_newline
-    )
-    with pytest.raises(RunError) as refused:
-        list(read_pieces(path)) if name not in ("unknown query", "duplicate") else score([path], mini_release)
-    message = str(refused.value)
-    assert message.startswith(f"{path}:{number}: ")
-    if not (number == 1 and "expected 6" in what):  # the first line decides the layout
-        assert what in message
-
-
-@pytest.mark.parametrize("name", BAD_LINES)
-def test_a_bad_line_ends_the_command(name, lines, tmp_path, refusal):
-    change, what = BAD_LINES[name]
-    path = tmp_path / "bad.trec"
-    path.write_bytes(b"".join((change(line) if i == 66 else line) + b"\n" for i, line in enumerate(lines, 1)))
-    message = refusal(path)
-    assert message.startswith(f"{path}:66: ")
-    assert what in message
-    assert message.count(str(path)) == 1
+    for number, last_newline in product((1, 66, 129), (b"\n", b"")):
+        if number == 1 and name in {"duplicate", "3 columns among 6", "carriage return"}:
+            continue  # the lines after it would be at fault
+        if (name, number, last_newline) == ("blank line", 129, b""):
+            continue  # no line at all
+        bad = [*lines[: number - 1], change(lines[number - 1]), *lines[number:]]
+        path.write_bytes(b"\n".join(bad) + last_newline)
+        with pytest.raises(RunError) as refused:
+            list(read_pieces(path)) if name not in ("unknown query", "duplicate") else score([path], mini_release)
+        message = str(refused.value)
+        assert message.startswith(f"{path}:{number}: ")
+        assert what in message or (number == 1 and "expected 6" in what), "the first line decides the layout"
+        if number == 66:
+            assert refusal(path) == message
+            assert message.count(str(path)) == 1
 
 
 def columns(*places: int):
@@ -142,13 +131,7 @@ BAD_FILES = {
         101,
         "ends unlike the first line, which ends as on Windows",
     ),
-    "Windows line ends later": (
-        lambda text: (
-            b"\n".join(text.split(b"\n", 100)[:100]) + b"\n" + text.split(b"\n", 100)[100].replace(b"\n", b"\r\n")
-        ),
-        101,
-        "holds a carriage return",
-    ),
+    "Windows line ends later": (lambda text: text + text.replace(b"\n", b"\r\n"), 130, "holds a carriage return"),
     "old Mac line ends": (lambda text: text.replace(b"\n", b"\r"), 1, "holds a carriage return"),
     "commas": (lambda text: text.replace(b" ", b","), 1, "columns are separated by blanks or tabs"),
     "semicolons": (lambda text: text.replace(b" ", b";"), 1, "columns are separated by blanks or tabs"),
@@ -171,16 +154,8 @@ BAD_FILES = {
     "xz": (lzma.compress, 1, "the file is packed by xz;"),
     "zip": (lambda text: b"PK\x03\x04\x14\0" + text, 1, "the file is packed by zip;"),
     "lz4": (lambda text: b"\x04\x22\x4d\x18\x68\x40\0" + text, 1, "the file is packed by lz4;"),
-    "MS MARCO, a passage twice": (
-        lambda text: columns(0, 2, 3)(text).replace(b"p3 3", b"p2 3", 1),
-        3,
-        "passage p2 appears twice for query",
-    ),
-    "MS MARCO, a rank twice": (
-        lambda text: columns(0, 2, 3)(text).replace(b"p3 3", b"p3 2", 1),
-        3,
-        "rank 2 appears twice for query",
-    ),
+    "MS MARCO, a passage twice": (lambda text: b"q p 1\nq p2 2\nq p2 3\n", 3, "passage p2 appears twice for query q"),
+    "MS MARCO, a rank twice": (lambda text: b"q p 1\nq p2 2\nq p3 2\n", 3, "rank 2 appears twice for query q"),
     "truncated gzip": (lambda text: gzip.compress(text)[:-20], 1, "truncated or damaged"),
     "gzip without its end": (lambda text: gzip.compress(text)[:-8], 130, "truncated or damaged"),
     "gzip with a wrong checksum": (lambda text: gzip.compress(text)[:-8] + bytes(8), 130, "truncated or damaged"),
@@ -241,30 +216,20 @@ def test_an_unreadable_file_is_refused(tmp_path, refusal):
     assert refusal(path) == f"{path}: cannot be read: Permission denied"
 
 
-@pytest.mark.parametrize("name", ["score b'nan'", "unknown query", "duplicate"])
-def test_a_refusal_of_the_real_command(name, lines, mini_release, tmp_path, command):
-    change, what = BAD_LINES[name]
-    path, json_file = tmp_path / "bad.trec", tmp_path / "scores.json"
-    path.write_bytes(b"".join((change(line) if i == 66 else line) + b"\n" for i, line in enumerate(lines, 1)))
-    done = command("eval_kit", "score", path, "--release", mini_release.folder, "--json", json_file)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert re.fullmatch(rf"eval_kit: {re.escape(str(path))}:66: [^\n]*{re.escape(what)}[^\n]*\n", done.stderr)
-    assert not json_file.exists()
-
-
 @pytest.mark.parametrize("piece_bytes", [1, 50, 1_000, 1 << 20])
-@pytest.mark.parametrize("faults", [1, 5, 6, 40])
-def test_the_first_faults_in_words_and_the_rest_as_a_count(faults, piece_bytes, lines, tmp_path):
-    bad = sorted(random.Random(faults).sample(range(2, 130), faults))
+def test_the_first_faults_in_words_and_the_rest_as_a_count(piece_bytes, lines, tmp_path):
     path = tmp_path / "bad.trec"
-    path.write_bytes(b"\n".join(column(4, b"x%d" % i)(line) if i in bad else line for i, line in enumerate(lines, 1)))
-    frames = []
-    with pytest.raises(RunError) as refused:
-        frames.extend(read_pieces(path, piece_bytes))
-    expected = [f"{path}:{number}: the score 'x{number}' is not a finite number" for number in bad[:SHOWN_FAULTS]]
-    assert str(refused.value) == "; ".join(expected) + (f"; and {faults - 5} more" if faults > 5 else "")
-    if piece_bytes == 1:  # every line its own piece: what came before the first fault is all there is
-        assert sum(frame.height for frame in frames) == bad[0] - 1
+    for faults in (1, 5, 6, 40):
+        bad = sorted(random.Random(faults).sample(range(2, 130), faults))
+        rows = [column(4, b"x%d" % i)(line) if i in bad else line for i, line in enumerate(lines, 1)]
+        path.write_bytes(b"\n".join(rows))
+        frames = []
+        with pytest.raises(RunError) as refused:
+            frames.extend(read_pieces(path, piece_bytes))
+        expected = [f"{path}:{number}: the score 'x{number}' is not a finite number" for number in bad[:SHOWN_FAULTS]]
+        assert str(refused.value) == "; ".join(expected) + (f"; and {faults - 5} more" if faults > 5 else "")
+        if piece_bytes == 1:  # every line its own piece: what came before the first fault is all there is
+            assert sum(frame.height for frame in frames) == bad[0] - 1
 
 
 def zstd_frames(text: bytes) -> bytes:
@@ -296,30 +261,18 @@ ACCEPTED = {
 }
 
 
-@pytest.mark.parametrize("piece_bytes", [1, 8, 60, 1 << 20])
 @pytest.mark.parametrize("name", ACCEPTED)
-def test_another_spelling_is_the_same_run(name, piece_bytes, lines, tmp_path):
+def test_another_spelling_is_the_same_run(name, lines, tmp_path):
     path = tmp_path / "run.trec"
     few = lines[:60]
     path.write_bytes(ACCEPTED[name](b"\n".join(few) + b"\n"))
-    fields = [line.decode().split() for line in few]
-    frame = pl.concat(read_pieces(path, piece_bytes))
-    assert frame["query_id"].to_list() == [one[0] for one in fields]
-    assert frame["passage_id"].to_list() == [one[2] for one in fields]
-    places = [-float(one[3]) if "MS MARCO" in name else float(one[4]) for one in fields]
-    assert frame["score"].to_list() == places
-
-
-def test_another_spelling_gives_the_same_scores(lines, mini_release, tmp_path):
-    paths = []
-    for name, change in ACCEPTED.items():
-        paths.append(tmp_path / name)
-        paths[-1].write_bytes(change(b"\n".join(lines) + b"\n"))
-    figures = score(paths, mini_release).means
-    found = {(one.run, one.test_set, one.measure): one.value for one in figures}
-    assert {one.run for one in figures} == set(ACCEPTED)
-    for run, test_set, measure in found:
-        assert found[run, test_set, measure] == found["tabs", test_set, measure], run
+    rows = []
+    for line in few:
+        query, _, passage, rank, value, _ = line.decode().split()
+        rows.append((query, passage, -float(rank) if "MS MARCO" in name else float(value)))
+    for piece_bytes in (1, 8, 60, 1 << 20):
+        frame = pl.concat(read_pieces(path, piece_bytes))
+        assert frame.select("query_id", "passage_id", "score").rows() == rows, piece_bytes
 
 
 NASTY = [
@@ -379,7 +332,7 @@ def scratch(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("scratch") / "run"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(text=texts(), piece_bytes=st.sampled_from([1, 30, 1 << 20]))
 @example(text=GOOD + b"\n\t", piece_bytes=1 << 20)
 @example(text=GOOD + b"\n" + UTF8_MARK + GOOD + b"\n", piece_bytes=1)
@@ -387,6 +340,7 @@ def scratch(tmp_path_factory) -> Path:
 @example(text=GOOD.replace(b"1 1", b"0" * 25 + b"99999999999 1"), piece_bytes=1)
 @example(text=GOOD.replace(b"p", b"p\x0b") + b"\n", piece_bytes=1)
 @example(text=b"x^1 Q0 p1 1 2.5 t", piece_bytes=1)
+@example(text=b"x\x01 Q0 p1 1 2.5 t", piece_bytes=1)
 @example(text=GOOD + b"\n" + ZSTD_MAGIC + GOOD, piece_bytes=1)
 @example(text=GOOD + b" more", piece_bytes=1)
 @example(text=ZSTD_MAGIC + b" p 1\nq p\n", piece_bytes=1)
@@ -421,51 +375,17 @@ def test_a_run_is_accepted_if_and_only_if_no_line_is_faulty(scratch, text, piece
         assert rows == expected
 
 
-@pytest.mark.parametrize("start", ["x^1", "x\x01"])
-def test_text_that_begins_like_a_compressed_file_is_text(scratch, start):
-    scratch.write_text(f"{start} Q0 p1 1 2.5 t\n")
-    assert pl.concat(read_pieces(scratch)).rows() == [(start, "p1", 2.5, 1)]
-
-
-def test_a_line_that_begins_like_a_compressed_file_is_refused_by_its_number(scratch):
-    scratch.write_bytes(GOOD + b"\n" + ZSTD_MAGIC + GOOD + b"\n")
-    with pytest.raises(RunError, match=":2: is not UTF-8 text"):
-        list(read_pieces(scratch, piece_bytes=1))
-
-
-def test_a_run_is_never_overwritten_by_its_scores(mini_release, lines, tmp_path, command):
-    path = tmp_path / "good.trec"
-    path.write_bytes(b"\n".join(lines) + b"\n")
-    same = tmp_path / "x"
-    for options, name in (
-        (("--json", path), path),
-        (("--per-query", tmp_path / "." / "good.trec"), path),
-        (("--json", same, "--per-query", same), same),
-    ):
-        done = command("eval_kit", "score", path, "--release", mini_release.folder, *options)
-        assert done.returncode == 2
-        assert done.stderr.startswith(f"eval_kit: {name}: this command already reads or writes this file")
-        assert path.read_bytes() == b"\n".join(lines) + b"\n"
-        assert not same.exists()
-
-
-def test_a_tag_with_blanks_is_one_column(tmp_path):
-    writer.write([("q1", "p1", 1, 2.5)], tmp_path / "run.trec", "my folder (v2)")
-    assert (tmp_path / "run.trec").read_text() == "q1 Q0 p1 1 2.5 my-folder-(v2)\n"
-
-
 @pytest.mark.parametrize("packing", [bytes, gzip.compress, zstandard.ZstdCompressor().compress])
 @pytest.mark.parametrize("blanks", [b" ", b"\t"])
-@pytest.mark.parametrize("length", [LONGEST_LINE, LONGEST_LINE + 1])
-def test_a_line_across_two_pieces_is_read_whole_or_refused(tmp_path, packing, blanks, length):
+def test_a_line_across_two_pieces_is_read_whole_or_refused(tmp_path, packing, blanks):
     """Blanks are the case: a line that ends in them is valid wherever it is cut."""
-    rows = [b"q Q0 p%d %d %f t" % (rank, rank, -rank) for rank in range(4_000)]
-    rows[2_000] += blanks * (length - len(rows[2_000]))
     path = tmp_path / "run.trec"
-    path.write_bytes(packing(b"\n".join(rows) + b"\n"))
-    for piece_bytes in (1, 50_000, 60_000, 70_000, 100_000, 1 << 20):
+    for length, piece_bytes in product((LONGEST_LINE, LONGEST_LINE + 1), (1, 4_000, 5_000, 6_000, 70_000, 1 << 20)):
+        rows = [b"q Q0 p%d %d %f t" % (rank, rank, -rank) for rank in range(400)]
+        rows[200] += blanks * (length - len(rows[200]))
+        path.write_bytes(packing(b"\n".join(rows) + b"\n"))
         if length > LONGEST_LINE:
-            with pytest.raises(RunError, match=r"run.trec:2001: the line is longer than 65,536 bytes"):
+            with pytest.raises(RunError, match=r"run.trec:201: the line is longer than 65,536 bytes"):
                 list(read_pieces(path, piece_bytes))
         else:
             assert pl.concat(read_pieces(path, piece_bytes)).height == len(rows)

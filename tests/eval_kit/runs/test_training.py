@@ -2,7 +2,6 @@
 
 import bz2
 import gzip
-import json
 import shutil
 from pathlib import Path
 
@@ -13,41 +12,38 @@ from eval_kit.release import Release
 from eval_kit.runs import training
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "queries", "passages"),
-    [
+def test_files(tmp_path: Path) -> None:
+    tevatron = '{"query_id": "7", "query": "q", "positive_passages": [{"docid": "3", "text": "p"}]}\n'
+    for name, text, queries, passages in (
         ("t.tsv", "1\thow tall\n2\thow wide\n3\thow tall\n", ["how tall", "how wide"], []),
         ("t.tsv", "how tall\ttall it is\tno\nhow tall\tvery\tno\n", ["how tall"], ["tall it is", "very"]),
         ("t.jsonl", '{"anchor": "wie hoch", "positive": "so hoch"}\n', ["wie hoch"], ["so hoch"]),
         ("t.jsonl", '{"query": "北京", "pos": ["在", "人口"], "neg": ["x"]}\n', ["北京"], ["在", "人口"]),
-        (
-            "t.jsonl",
-            '{"query_id": "7", "query": "q", "positive_passages": [{"docid": "3", "text": "p"}]}\n',
-            ["q"],
-            ["p"],
-        ),
+        ("t.jsonl", tevatron, ["q"], ["p"]),
         ("t.jsonl", '{"query": "alone"}\n', ["alone"], []),
-    ],
-)
-def test_files(tmp_path: Path, name: str, text: str, queries: list[str], passages: list[str]) -> None:
-    (tmp_path / name).write_text(text)
-    known = training.read(tmp_path / name)
-    assert known.queries["text"].to_list() == queries
-    assert known.passage_texts.to_list() == passages and known.passage_ids.is_empty()
+    ):
+        (tmp_path / name).write_text(text)
+        known = training.read(tmp_path / name)
+        assert known.queries["text"].to_list() == queries
+        assert known.passage_texts.to_list() == passages and known.passage_ids.is_empty()
 
 
-def test_folders(mini_release: Release, shared: Path) -> None:
+def test_folders(mini_release: Release, shared: Path, tmp_path: Path) -> None:
     known = training.read(mini_release.folder)
     assert set(mini_release.table("topic", "train")["query_id"]) <= set(known.queries["query_id"])
     assert set(known.passage_ids) <= set(mini_release.qrels("train")["passage_id"])
     known = training.read(shared / "beir/nfcorpus")
     assert known.queries.height == 2_590 and len(known.passage_ids)
+    without = shutil.ignore_patterns("corpus.jsonl", "train.tsv")
+    shutil.copytree(shared / "beir/nfcorpus", tmp_path / "nfcorpus", ignore=without)
+    with pytest.raises(UserError, match="has no train split"):
+        training.read(tmp_path / "nfcorpus")
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "sentence"),
-    [
-        ("t.tsv", "1\thow tall\nhow wide\n", r"t\.tsv:2: expected id and text, or query, relevant and other passage"),
+def test_mistakes(tmp_path: Path) -> None:
+    columns = "expected id and text, or query, relevant and other passage"
+    for name, text, sentence in (
+        ("t.tsv", "1\thow tall\nhow wide\n", rf"t\.tsv:2: {columns}"),
         ("t.tsv", "\ufeff1\thow tall\n", r"t\.tsv:1: holds a byte-order mark"),
         ("t.jsonl", '\ufeff{"query": "q"}\n', r"t\.jsonl:1: holds a byte-order mark"),
         ("t.tsv", "1\t \n", r"t\.tsv:1: expected id and text"),
@@ -56,24 +52,12 @@ def test_folders(mini_release: Release, shared: Path) -> None:
         ("t.jsonl", '{"query": 3}\n', r"t\.jsonl:1: expected"),
         ("t.jsonl", '{"query": "q", "positive": [3]}\n', r"t\.jsonl:1: expected"),
         ("t.jsonl", '{"query": "q", "positive_passages": [{"docid": "3"}]}\n', r"t\.jsonl:1: expected"),
-        ("t.jsonl", json.dumps({"query": " "}) + "\n", r"t\.jsonl:1: expected"),
-    ],
-)
-def test_mistakes(tmp_path: Path, name: str, text: str, sentence: str) -> None:
-    (tmp_path / name).write_text(text)
-    with pytest.raises(UserError, match=sentence):
-        training.read(tmp_path / name)
-
-
-@pytest.mark.parametrize(("pack", "program"), [(gzip.compress, "gzip"), (bz2.compress, "bzip2")])
-def test_packed_queries(tmp_path: Path, pack, program: str) -> None:
-    (tmp_path / "t.tsv.gz").write_bytes(pack(b"1\thow tall\n"))
-    with pytest.raises(UserError, match=rf"t\.tsv\.gz: is packed by {program}; unpack it$"):
-        training.read(tmp_path / "t.tsv.gz")
-
-
-def test_a_collection_without_training_queries(shared: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "nfcorpus"
-    shutil.copytree(shared / "beir/nfcorpus", folder, ignore=shutil.ignore_patterns("corpus.jsonl", "train.tsv"))
-    with pytest.raises(UserError, match="has no train split"):
-        training.read(folder)
+        ("t.jsonl", '{"query": " "}\n', r"t\.jsonl:1: expected"),
+    ):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(UserError, match=sentence):
+            training.read(tmp_path / name)
+    for pack, program in ((gzip.compress, "gzip"), (bz2.compress, "bzip2")):
+        (tmp_path / "t.tsv.gz").write_bytes(pack(b"1\thow tall\n"))
+        with pytest.raises(UserError, match=rf"t\.tsv\.gz: is packed by {program}; unpack it$"):
+            training.read(tmp_path / "t.tsv.gz")

@@ -31,36 +31,28 @@ def test_names(mini_release: Release):
     assert original_of(named[4], named) is named[3], "the run of the base alone comes first"
 
 
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        (
-            ["bm25", "x", "bm25.dl19.typo.delete.1"],
-            r"x.trec: its name does not say which variation it is of; .* x\.dl19\.typo\.delete\.1\.trec",
-        ),
-        (["bm25", "bm25.dl19.typo.delete.2"], "bm25.trec: its name does not say which variation it is of"),
+def test_names_that_could_mean_two_things(mini_release: Release):
+    unknown = "its name does not say which variation it is of"
+    for names, message in (
+        (["bm25", "x", "bm25.dl19.typo.delete.1"], rf"x.trec: {unknown}; .* x\.dl19\.typo\.delete\.1\.trec"),
+        (["bm25", "bm25.dl19.typo.delete.2"], f"bm25.trec: {unknown}"),
         (["bm25", "bm25.dl19.typo.delete.1", "sub/bm25"], "a second run of bm25"),
         (
             ["a.dl19", "a.dl19.typo.delete.1", "a.dl19.dl19.typo.insert.1"],
-            r"a.dl19.trec: could be of the original queries of a or of a.dl19; rename the runs of one of them",
+            "a.dl19.trec: could be of the original queries of a or of a.dl19; rename the runs of one of them",
         ),
-    ],
-)
-def test_names_that_could_mean_two_things(names: list[str], message: str, mini_release: Release):
-    with pytest.raises(UserError, match=message):
-        worded(runs(*names), mini_release)
+    ):
+        with pytest.raises(UserError, match=message):
+            worded(runs(*names), mini_release)
 
 
 def test_a_cell_of_a_grid_is_the_original_of_its_variations(mini_release: Release):
     cell, varied = worded(runs("s.topic.c0", "s.topic.c0.dl19.typo.delete.1"), mini_release)
     assert cell.system == varied.system == "s.topic.c0"
     assert original_of(varied, [cell, varied]) is cell
-
-
-def test_no_original_to_compare_with(mini_release: Release):
-    (run,) = worded(runs("bm25.dl19.typo.delete.1"), mini_release)
+    (alone,) = worded(runs("bm25.dl19.typo.delete.1"), mini_release)
     with pytest.raises(UserError, match=r"expected bm25\.dl19\.trec or bm25\.trec"):
-        original_of(run, [run])
+        original_of(alone, [alone])
 
 
 @pytest.fixture(scope="module")
@@ -98,18 +90,16 @@ def test_a_run_that_ignores_the_wording_loses_nothing(planted: dict[str, Path], 
             assert (row["change"], row["rel_loss"], row["hurt"]) == (0, 0, 0)
         else:
             assert row["rel_loss"] > 0.9 and row["hurt"] > 0.9
+    for text in (result.to_markdown(), result.to_latex(), result.to_csv()):
+        assert "typo.delete" in text.replace("\\", "") and "steady" in text
 
 
 def test_runs_in_memory(planted: dict[str, Path], mini_release: Release):
     """The function that Python exports takes runs by name, and gives what files of these names give."""
-    names = ("exact.dl19", "exact.dl19.typo.delete.1")
-    by_name = {}
+    by_name, names = {}, ("exact.dl19", "exact.dl19.typo.delete.1")
     for name in names:
-        ranked: dict[str, dict[str, float]] = {}
-        for line in planted[name].read_text().splitlines():
-            query, _, passage, _, score, _ = line.split()
-            ranked.setdefault(query, {})[passage] = float(score)
-        by_name[name] = ranked
+        lines = map(str.split, planted[name].read_text().splitlines())
+        by_name[name] = {query: {passage: float(score)} for query, _, passage, _, score, _ in lines}
     of_files = variations([planted[name] for name in names], mini_release)
     assert eval_kit.variations(by_name, mini_release).results.equals(of_files.results)
 
@@ -125,21 +115,11 @@ def test_a_run_of_another_wording_or_test_set(planted: dict[str, Path], mini_rel
         variations([planted["steady.dl19"], planted["steady.dl19.typo.delete.1"]], mini_release, pivot="bm25")
 
 
-@pytest.mark.parametrize("format", ["markdown", "latex", "csv"])
-def test_formats(format: str, planted: dict[str, Path], mini_release: Release):
-    chosen = [path for name, path in planted.items() if name.endswith(("dl19", "delete.1"))]
-    text = getattr(variations(chosen, mini_release, pivot="exact"), f"to_{format}")()
-    assert "typo.delete" in text.replace("\\", "") and "steady" in text
-
-
 def test_the_command(planted: dict[str, Path], mini_release: Release, command):
     chosen = [path for name, path in planted.items() if name.endswith(("dl19", "delete.1"))]
     done = command("eval_kit", "variations", *chosen, "--release", mini_release.folder, "--pivot", "exact")
     assert done.returncode == 0, done.stderr
     assert "typo.delete" in done.stdout and "steady" in done.stdout and "ΔRI" in done.stdout
-
-
-def test_runs_without_a_variation(planted: dict[str, Path], mini_release: Release, command):
     lacking = command("eval_kit", "variations", planted["exact.dl19"], "--release", mini_release.folder)
     assert (lacking.returncode, lacking.stderr.count("\n")) == (2, 1)
     assert "its name does not say which variation it is of" in lacking.stderr
