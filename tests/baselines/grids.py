@@ -1,8 +1,7 @@
 """Data that neural systems can train on and search in no time; waiting for processes."""
 
-import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -22,19 +21,6 @@ def until(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.005)
-
-
-def beir_folder(
-    folder: Path, passages: Iterable[Mapping[str, str]], queries: Mapping[str, str], relevant: Iterable[tuple[str, str]]
-) -> Path:
-    """A folder as BEIR's: rows of ``_id`` and texts, queries by id, and the judged pairs of query and passage."""
-    (folder / "qrels").mkdir(parents=True)
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in passages))
-    rows = [{"_id": query, "text": text} for query, text in queries.items()]
-    (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    judged = [f"{query}\t{passage}\t1\n" for query, passage in relevant]
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(judged))
-    return folder
 
 
 def small_release(folder: Path) -> Release:

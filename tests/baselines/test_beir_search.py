@@ -13,7 +13,7 @@ from baselines.efficiency import efficiency
 from eval_kit.errors import UserError
 from eval_kit.files.beir import judged_queries
 from eval_kit.models.cross import Cross
-from tests.baselines.grids import beir_folder
+from tests.beir_folders import beir_folder
 
 PASSAGES = {"p1": "a red apple", "p2": "a green pear", "p3": "blue plums and apples", "p4": "nothing at all"}
 QUERIES = {"q1": "red apple", "q2": "green pear", "q3": "zebra"}

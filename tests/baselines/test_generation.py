@@ -20,7 +20,7 @@ from builder.sources import beir
 from eval_kit.errors import UserError
 from eval_kit.files.beir import judged_queries, read_corpus, read_documents, read_fields, read_qrels
 from eval_kit.release import open_release
-from tests.baselines.grids import beir_folder
+from tests.beir_folders import beir_folder
 
 pytestmark = pytest.mark.slow
 

@@ -23,7 +23,7 @@ from eval_kit.search import bm25, lucene
 from eval_kit.search.passages import of_file
 from eval_kit.search.passages import passages as passages_of
 from eval_kit.search.retriever import lines
-from tests.baselines.grids import beir_folder
+from tests.beir_folders import beir_folder
 
 QUERIES = {f"q{number}": text for number, text in enumerate(texts(9, 1, 6))}
 

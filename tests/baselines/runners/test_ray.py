@@ -26,8 +26,9 @@ from baselines.training.queries import passage_texts
 from eval_kit.models.dense import Dense
 from eval_kit.release import Release
 from eval_kit.search import shards
-from tests.baselines.grids import beir_folder, small_release, until
+from tests.baselines.grids import small_release, until
 from tests.baselines.tiny_cells import tiny_options
+from tests.beir_folders import beir_folder
 
 pytestmark = pytest.mark.slow
 

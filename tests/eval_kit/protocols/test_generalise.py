@@ -12,6 +12,7 @@ from eval_kit import generalise
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.stats import parts
+from tests.beir_folders import beir_folder
 
 PARTS = 14
 
@@ -115,17 +116,13 @@ def test_a_side_without_parts_has_no_level(runs: list[Path], published_release: 
 
 def test_by_default_the_main_test_set_is_divided(tmp_path: Path) -> None:
     """A folder in BEIR's format has test, or a split of another name, and no dev."""
+    texts = {f"q{number}": f"word{number}" for number in range(12)}
+    passages = [{"_id": query.replace("q", "p"), "text": text} for query, text in texts.items()]
+    run = tmp_path / "run.trec"
+    run.write_text("".join(f"{query} Q0 {query.replace('q', 'p')} 1 1 run\n" for query in texts))
+    part = {query: query.removeprefix("q") for query in texts}
     for split in ("test", "validation"):
-        folder = tmp_path / split
-        lines = {"corpus.jsonl": "p", "queries.jsonl": "q"}
-        (folder / "qrels").mkdir(parents=True)
-        for name, letter in lines.items():
-            texts = [json.dumps({"_id": f"{letter}{number}", "text": f"word{number}"}) for number in range(12)]
-            (folder / name).write_text("\n".join(texts) + "\n")
-        judged = [f"q{number}\tp{number}\t1" for number in range(12)]
-        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]) + "\n")
-        run = tmp_path / f"{split}.trec"
-        run.write_text("".join(f"q{number} Q0 p{number} 1 1 run\n" for number in range(12)))
-        part = {f"q{number}": str(number) for number in range(12)}
+        judged = [(query, query.replace("q", "p")) for query in texts]
+        folder = beir_folder(tmp_path / split, passages, texts, judged, split)
         result = generalise(run, run, folder, parts=part, far=["0", "1"])
         assert result.to_polars()["verdict"].to_list() == ["cannot tell"]
