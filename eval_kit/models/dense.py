@@ -106,7 +106,8 @@ class Dense(Encoder):
         if self.pooling in bare.FORMS:
             plain = bare.Bare(model, self.pooling, self.tokenizer or model, self._revision_of(model), self.device)
             return to_precision(plain, self.encode_precision)
-        return self._prepared(pooled(model, self.pooling, self._revision_of(model), self.device))
+        trust = self.trust_remote_code
+        return self._prepared(pooled(model, self.pooling, self._revision_of(model), self.device, trust))
 
     def _warn_of_prompts(self, name: str, model: Any) -> None:
         """Say so where a model has prompts, but under no name by which sentence-transformers would use them."""

@@ -73,16 +73,17 @@ def _index(documents: Iterable[dict[str, str]], folder: Path, options: list[str]
     documents = iter(documents)
     first = list(islice(documents, languages.SAMPLE))
     language = language or _language(document["contents"] for document in first)
-    is_paired = language in languages.PAIRED
-    if language != ENGLISH and not is_paired:
+    documents = chain(first, documents)
+    if language in languages.PAIRED:
+        documents = map(_paired, documents)
+    elif language != ENGLISH:
         options = [*options, "-language", language]
     # Anserini demands an input, though documents come by addRawDocuments
     arguments = ["-input", "", "-collection", "JsonCollection", "-index", str(folder), *options]
     indexer = autoclass("io.anserini.index.SimpleIndexer")(arguments)
     count = 0
-    for batch in batched(chain(first, documents), INDEX_BATCH):
-        as_read = map(_paired, batch) if is_paired else batch
-        indexer.addRawDocuments(list(map(json.dumps, as_read)))
+    for batch in batched(documents, INDEX_BATCH):
+        indexer.addRawDocuments(list(map(json.dumps, batch)))
         count += sum(bool(document["contents"].strip()) for document in batch)  # Anserini leaves out empty ones
     indexer.close()
     if (stored_count := lucene.documents(folder)) < count:

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -22,11 +23,10 @@ class OwnModel(BertModel):
 """
 
 
-@pytest.fixture
-def with_code(tmp_path: Path) -> Path:
-    """A dense encoder of a type that transformers does not know, as many on the Hub are."""
-    model = tmp_path / "own"
-    shutil.copytree(tiny("dense"), model)
+def with_code(name: str, folder: Path) -> Path:
+    """A tiny checkpoint of a type that transformers does not know, as many on the Hub are."""
+    model = folder / "own"
+    shutil.copytree(tiny(name), model)
     (model / "own_code.py").write_text(CODE)
     path = model / "config.json"
     names = {"AutoConfig": "own_code.OwnConfig", "AutoModel": "own_code.OwnModel"}
@@ -34,12 +34,14 @@ def with_code(tmp_path: Path) -> Path:
     return model
 
 
-def test_the_code_of_a_model_runs_where_its_user_says_so(with_code: Path) -> None:
+@pytest.mark.parametrize(("name", "options"), [("dense", {}), ("bert", {"pooling": "cls"})])
+def test_the_code_of_a_model_runs_where_its_user_says_so(name: str, options: dict[str, Any], tmp_path: Path) -> None:
+    model = with_code(name, tmp_path)
     with pytest.raises(UserError, match=r"own: .* code of its own, .*--option trust_remote_code=true$"):
-        opened(str(with_code))[0].encode_queries(["alpha beta"])  # type: ignore[attr-defined]
-    vectors = [
         opened(str(model), options)[0].encode_queries(["alpha beta"])  # type: ignore[attr-defined]
-        for model, options in ((with_code, {"trust_remote_code": True}), (tiny("dense"), {}))
+    vectors = [
+        opened(str(source), given)[0].encode_queries(["alpha beta"])  # type: ignore[attr-defined]
+        for source, given in ((model, options | {"trust_remote_code": True}), (tiny(name), options))
     ]
     torch.testing.assert_close(*vectors)
 
