@@ -149,7 +149,7 @@ def test_a_disk_that_fills_leaves_nothing_half_installed(
 def test_processes_at_once_download_it_once(server: Server, tmp_path: Path) -> None:
     dataset = served(server, "scifact")
     server.slow = 0.5
-    with multiprocessing.get_context("fork").Pool(3) as pool:
+    with multiprocessing.get_context("spawn").Pool(3) as pool:
         folders = pool.starmap(install, [(dataset, tmp_path)] * 3)
     assert folders == [tmp_path / "scifact"] * 3 and len(server.requests) == 1
 

@@ -84,7 +84,7 @@ def test_refusals_are_named_and_wrong_bytes_are_not_kept(server: Server, tmp_pat
 
 def test_two_processes_one_cache(server: Server, tmp_path: Path) -> None:
     server.slow = 0.5
-    with multiprocessing.get_context("fork").Pool(2) as pool:
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
         first, second = pool.starmap(download, [(source(server), tmp_path)] * 2)
     assert [first] == [second] == files(tmp_path) and first.read_bytes() == CONTENT
     assert server.requests == [None], "the second waited, and found it"
