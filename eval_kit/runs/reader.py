@@ -7,7 +7,6 @@ that it does not accept goes to a slow line-by-line check, whose only job is to 
 import math
 import re
 import zlib
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -22,7 +21,7 @@ from eval_kit.files.faults import Faults, RunError
 from eval_kit.files.opening import MOST_GROWTH, SMALL_BYTES, open_file
 from eval_kit.files.text import packed_by
 
-PIECE_BYTES = 4 << 20
+PIECE_BYTES = 8 << 20
 PACKED_BYTES = 128 << 10
 """Packed bytes to read at once."""
 UNPACKED_TOGETHER = 4 << 10
@@ -30,7 +29,6 @@ UNPACKED_TOGETHER = 4 << 10
 LONGEST_FIELD = 8 << 10
 """Bytes; the longest ids, web addresses, have two thousand."""
 LONGEST_LINE = 64 << 10
-THREADS = 2  # polars parses each piece with threads; more would only hold more pieces
 HIGHEST_RANK = 10_000_000
 
 TREC = "query Q0 passage rank score tag"
@@ -107,17 +105,18 @@ def read_pieces(path: Path, piece_bytes: int = PIECE_BYTES, feed: Feed | None = 
 
 
 def _ahead[Item, Result](function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[tuple[Item, Result]]:
-    """Each item with its result, in order, while threads work on the next ones."""
-    with ThreadPoolExecutor(THREADS) as pool:
-        waiting: deque[tuple[Item, Future[Result]]] = deque()
+    """Each item with its result, in order, while a thread works on the next one.
+
+    More threads would only hold more pieces, as polars parses each with several.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        waiting: tuple[Item, Future[Result]] | None = None
         for item in items:
-            waiting.append((item, pool.submit(function, item)))
-            if len(waiting) > THREADS:
-                future, result = waiting.popleft()
-                yield future, result.result()
-        while waiting:
-            future, result = waiting.popleft()
-            yield future, result.result()
+            before, waiting = waiting, (item, pool.submit(function, item))
+            if before:
+                yield before[0], before[1].result()
+        if waiting:
+            yield waiting[0], waiting[1].result()
 
 
 def first_tag(path: Path) -> str:
