@@ -24,12 +24,14 @@ def read_utf8(path: Path, most: int = LARGEST_DOCUMENT) -> str:
     """The text of a document, line ends as they are.
 
     Raises:
-        UserError: it cannot be read, has more than ``most`` bytes, or (with the line) is not UTF-8.
+        UserError: it cannot be read, has more than ``most`` bytes, is packed, or (with the line) has a byte-order mark
+            or is not UTF-8.
     """
     with open_file(path) as file:
         content = file.read(most + 1)
     if len(content) > most:
         raise UserError(f"{path}: is larger than {most:,} bytes")
+    _refuse_start(path, content)
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -40,6 +42,13 @@ def read_utf8(path: Path, most: int = LARGEST_DOCUMENT) -> str:
 def packed_by(start: bytes) -> str:
     """The program that packed a file, by how it starts; empty for plain text."""
     return next((name for magic, name in _PACKED.items() if start.startswith(magic)), "")
+
+
+def _refuse_start(path: Path, start: bytes) -> None:
+    if program := packed_by(start):
+        raise UserError(f"{path}: is packed by {program}; unpack it")
+    if start.startswith(BOM_UTF8):
+        raise UserError(f"{path}:1: holds a byte-order mark; save the file as plain UTF-8")
 
 
 def read_lines(path: Path, hint: str = "") -> Iterator[tuple[int, str]]:
@@ -57,10 +66,8 @@ def read_lines(path: Path, hint: str = "") -> Iterator[tuple[int, str]]:
     with open_file(path, hint) as file:
         while line := file.readline(LONGEST_LINE + 1):
             number += 1
-            if number == 1 and (program := packed_by(line)):
-                raise UserError(f"{path}: is packed by {program}; unpack it")
-            if number == 1 and line.startswith(BOM_UTF8):
-                raise UserError(f"{path}:1: holds a byte-order mark; save the file as plain UTF-8")
+            if number == 1:
+                _refuse_start(path, line)
             if len(line) > LONGEST_LINE:
                 raise UserError(f"{path}:{number}: the line is longer than {LONGEST_LINE:,} bytes")
             try:

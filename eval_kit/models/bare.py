@@ -30,14 +30,17 @@ _MARKER_TOKENS = 4
 class Plain:
     """A plain transformer and its tokenizer, moved and asked for its device like a model of sentence-transformers."""
 
-    def __init__(self, model: str, tokenizer: str, revision: str | None, device: str | None) -> None:
+    def __init__(
+        self, model: str, tokenizer: str, revision: str | None, device: str | None, trust_remote_code: bool
+    ) -> None:
         from transformers import AutoModel, AutoTokenizer
 
         with checkpoint.loading(model):
             of_model = checkpoint.pinned(model, revision)
             of_tokenizer = of_model if tokenizer == model else checkpoint.pinned(tokenizer)
-            self._tokenizer = AutoTokenizer.from_pretrained(tokenizer, **of_tokenizer)
-            self._model = AutoModel.from_pretrained(model, **of_model).eval()
+            trust = {"trust_remote_code": trust_remote_code}
+            self._tokenizer = AutoTokenizer.from_pretrained(tokenizer, **of_tokenizer, **trust)
+            self._model = AutoModel.from_pretrained(model, **of_model, **trust).eval()
         checkpoint.check_tokenizer(tokenizer, self._tokenizer)
         self.to(device_of(device))
 
@@ -55,8 +58,8 @@ class Plain:
 class Bare(Plain):
     """A BERT model with the input and pooling of one of ``FORMS``."""
 
-    def __init__(self, model: str, form: str, tokenizer: str, revision: str | None, device: str | None) -> None:
-        super().__init__(model, tokenizer, revision, device)
+    def __init__(self, form: str, *plain: Any) -> None:
+        super().__init__(*plain)
         self._form = form
 
     def encode(self, texts: Sequence[str], role: str, batch_size: int, length: int | None = None) -> "Tensor":

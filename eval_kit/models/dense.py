@@ -83,8 +83,6 @@ class Dense(Encoder):
         self, queries: dense.Vectors, encodings: shards.Shards, index: Any, depth: int
     ) -> Iterator[list[tuple[str, float]]]:
         """The passages of greatest inner product."""
-        if queries.shape[1] != (width := encodings.array("vectors").shape[1]):
-            raise UserError(f"{self.query_model}: gives queries {queries.shape[1]} numbers, and {self.model} {width}")
         return dense.exact(queries, encodings, depth)
 
     @property
@@ -103,11 +101,10 @@ class Dense(Encoder):
             encoder = super()._load(model)
             self._warn_of_prompts(model, encoder)
             return encoder
+        how = self._revision_of(model), self.device, self.trust_remote_code
         if self.pooling in bare.FORMS:
-            plain = bare.Bare(model, self.pooling, self.tokenizer or model, self._revision_of(model), self.device)
-            return to_precision(plain, self.encode_precision)
-        trust = self.trust_remote_code
-        return self._prepared(pooled(model, self.pooling, self._revision_of(model), self.device, trust))
+            return to_precision(bare.Bare(self.pooling, model, self.tokenizer or model, *how), self.encode_precision)
+        return self._prepared(pooled(model, self.pooling, *how))
 
     def _warn_of_prompts(self, name: str, model: Any) -> None:
         """Say so where a model has prompts, but under no name by which sentence-transformers would use them."""

@@ -64,10 +64,7 @@ class Own:
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """The passages of greatest inner product for each query."""
         batches = [self._encoded(self._queries, texts) for texts in batched(queries["text"].to_list(), AT_ONCE)]
-        vectors, encodings = np.concatenate(batches), shards.read(folder)
-        if vectors.shape[1] != (width := encodings.array("vectors").shape[1]):
-            raise UserError(f"{self.name}: gives queries {vectors.shape[1]} numbers, and passages {width}")
-        hits = dense.exact(vectors, encodings, depth)
+        hits = dense.exact(np.concatenate(batches), shards.read(folder), depth)
         yield from zip(queries["query_id"].to_list(), hits, strict=True)
 
     def _method(self, model: Any, role: str) -> Callable[[Sequence[Any]], Any]:

@@ -58,7 +58,8 @@ class Sparse(Encoder):
     def _load(self, model: str) -> Any:
         if self.form is None:
             return greatest_first(super()._load(model))
-        return to_precision(Sparta(model, self.revision, self.device, self.passage_length), self.encode_precision)
+        plain = Sparta(self.passage_length, model, model, self.revision, self.device, self.trust_remote_code)
+        return to_precision(plain, self.encode_precision)
 
     def _encode_in(self, size: int, texts: Sequence[shards.Content], role: str) -> Any:
         """A scipy CSR matrix (n, terms) of float32; a batch is as wide as the vocabulary until it is made sparse."""

@@ -22,8 +22,8 @@ LENGTH = 500
 class Sparta(Plain):
     """A model with the two encoding methods that :class:`eval_kit.models.sparse.Sparse` calls."""
 
-    def __init__(self, model: str, revision: str | None, device: str | None, passage_length: int | None) -> None:
-        super().__init__(model, model, revision, device)
+    def __init__(self, passage_length: int | None, *plain: Any) -> None:
+        super().__init__(*plain)
         self._length = passage_length or LENGTH
 
     def to(self, where: Any) -> Self:

@@ -7,6 +7,7 @@ blocks fit; else from the disk with ``faiss.knn``.
 import numpy as np
 from numpy.typing import NDArray
 
+from eval_kit.errors import UserError
 from eval_kit.search import resident
 from eval_kit.search.shards import Shards
 from eval_kit.search.topk import Ranking, TopK, device_of
@@ -24,9 +25,14 @@ def exact(queries: Vectors, shards: Shards, depth: int, device: str | None = Non
 
     The shards have the array ``vectors``. The device is for the matrix products in torch; None takes the GPU where
     there is one, else ``faiss.knn``.
+
+    Raises:
+        UserError: the passages have vectors of another width.
     """
     import torch
 
+    if queries.shape[1] != (width := shards.array("vectors").shape[1]):
+        raise UserError(f"the model of the queries gives {queries.shape[1]} numbers, and that of the passages {width}")
     device_name = device_of(device)
     by_faiss = device is None and device_name.type == "cpu"
     rank = torch.from_numpy(shards.rank).to(device_name)

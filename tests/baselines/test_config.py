@@ -21,9 +21,8 @@ from tests.conftest import ROOT
 
 BM25 = {"depth": 100}
 FLOPS = {"passage_flops": 0, "query_flops": 0}
-TRAINED = {
+ENDLESS = {
     "backbone": "distilbert/distilbert-base-uncased",
-    "steps": 10,
     "batch_size": 8,
     "learning_rate": 1e-3,
     "warmup": 0.1,
@@ -31,6 +30,7 @@ TRAINED = {
     "checkpoint_every": 5,
     "depth": 100,
 }
+TRAINED = {**ENDLESS, "steps": 10}
 
 
 FIVE = {"bm25", "biencoder", "splade", "colbert", "monobert"}
@@ -74,6 +74,7 @@ def test_the_papers_configs_are_as_the_papers_say() -> None:
             "biencoder.backbone: 'heads' is a required",
         ),
         ({"biencoder": {**TRAINED, "epochs": 2}}, "so many steps or so many epochs: name one"),
+        ({"biencoder": ENDLESS}, "so many steps or so many epochs: name one"),
         ({"biencoder": {**TRAINED, "query_length": None}}, "None is not of type 'integer'"),
         ({"biencoder": {**TRAINED, "teacher": "x"}}, "distillation"),
         ({"biencoder": {**TRAINED, "mine_depth": 9}}, "'mine_every' is a dependency of 'mine_depth'"),

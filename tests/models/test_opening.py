@@ -34,13 +34,16 @@ def with_code(name: str, folder: Path) -> Path:
     return model
 
 
-@pytest.mark.parametrize(("name", "options"), [("dense", {}), ("bert", {"pooling": "cls"})])
+PLAIN = ({"pooling": "cls"}, {"pooling": "tct-colbert"}, {"pooling": "repbert"}, {"form": "sparta"})
+
+
+@pytest.mark.parametrize(("name", "options"), [("dense", {}), *(("bert", options) for options in PLAIN)])
 def test_the_code_of_a_model_runs_where_its_user_says_so(name: str, options: dict[str, Any], tmp_path: Path) -> None:
     model = with_code(name, tmp_path)
     with pytest.raises(UserError, match=r"own: .* code of its own, .*--option trust_remote_code=true$"):
         opened(str(model), options)[0].encode_queries(["alpha beta"])  # type: ignore[attr-defined]
     vectors = [
-        opened(str(source), given)[0].encode_queries(["alpha beta"])  # type: ignore[attr-defined]
+        opened(str(source), given)[0].encode_passages(["alpha beta"])  # type: ignore[attr-defined]
         for source, given in ((model, options | {"trust_remote_code": True}), (tiny(name), options))
     ]
     torch.testing.assert_close(*vectors)

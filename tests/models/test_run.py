@@ -86,7 +86,7 @@ def test_a_model_of_ones_own_is_searched(
     assert values["mine.model"] > 0.05
     for name, sentence in (
         ("mine:wrong", "mine:wrong: encode gave (1, 1), not a row for each of"),
-        ("mine:uneven", "mine:uneven: gives queries 3 numbers, and passages 4"),
+        ("mine:uneven", "the model of the queries gives 3 numbers, and that of the passages 4"),
         ("mine:nothing", "mine:nothing: cannot be imported: AttributeError"),
         ("nowhere:model", "nowhere:model: cannot be imported: ModuleNotFoundError"),
     ):
