@@ -75,8 +75,11 @@ def projected(
     plan = config.read(name)
     shifts = list(ECIR) if plan.shifts is None else [shift for shift in plan.shifts if shift in CELLS]
     shifts += [CONTROL.name] * plan.control
-    cells, queries = sum(CELLS[shift] for shift in shifts), sum(CELLS[shift] * TEST_QUERIES[shift] for shift in shifts)
-    pairs = sum(CELLS[shift] * PAIRS.get(shift, training_queries) for shift in shifts)
+    cells = queries = pairs = 0
+    for shift in shifts:
+        cells += CELLS[shift]
+        queries += CELLS[shift] * TEST_QUERIES[shift]
+        pairs += CELLS[shift] * PAIRS.get(shift, training_queries)
     hours: dict[str, Draws] = {}
 
     def rate(part: str, what: str) -> Draws:
@@ -103,7 +106,8 @@ def projected(
             tokens = cells * passages * TOKENS * options.dimensions * 2 / 1e9
             disk = _draws(ALWAYS_ASSUMED["disk_gb_per_second"], "disk")
             parts["disk"] = tokens * (2 + PLAID_SHARE) / disk  # written, read by the build, which writes the index
-        hours |= {f"{system}: {part}": seconds / 3_600 for part, seconds in parts.items()}
+        for part, seconds in parts.items():
+            hours[f"{system}: {part}"] = seconds / 3_600
     return hours
 
 

@@ -56,20 +56,18 @@ def blocks(passages: int, queries: int) -> Iterator[tuple[pl.DataFrame, pl.DataF
         first, last = np.searchsorted(answering, [start, start + len(texts)])
         rows = answering[first:last]
         query_texts = [" ".join(rng.choice(texts[row - start].split(), QUERY_WORDS)) for row in rows]
-        ids = [str(number) for number in range(start, start + len(texts))]
-        numbers = {"query_id": range(first, last), "text": query_texts, "passage_id": rows}
-        columns = {name: pl.Series(map(str, column), dtype=pl.String) for name, column in numbers.items()}
-        yield pl.DataFrame({"passage_id": ids, "text": texts}), pl.DataFrame(columns)
+        ids = list(map(str, range(start, start + len(texts))))
+        of_queries = {"query_id": range(first, last), "text": query_texts, "passage_id": rows}
+        yield pl.DataFrame({"passage_id": ids, "text": texts}), pl.DataFrame(of_queries).cast(pl.String)
 
 
 def _texts(rng: np.random.Generator, count: int, word_pieces: Pieces) -> list[str]:
     texts, cumulative = word_pieces
     mean = np.log(WORD_PIECES) - SPREAD**2 / 2
     lengths = np.clip(rng.lognormal(mean, SPREAD, count), SHORTEST, LONGEST).astype(int)
-    numbers = np.searchsorted(cumulative, rng.random(lengths.sum()) * cumulative[-1]).tolist()
-    ends = np.cumsum(lengths).tolist()
-    parts = zip([0, *ends[:-1]], ends, strict=True)
-    return ["".join([texts[number] for number in numbers[first:last]]).strip() for first, last in parts]
+    numbers = np.searchsorted(cumulative, rng.random(lengths.sum()) * cumulative[-1])
+    words = np.array(texts, object)[numbers]
+    return ["".join(part).strip() for part in np.split(words, np.cumsum(lengths)[:-1])]
 
 
 def _zipf(count: int) -> np.ndarray:
