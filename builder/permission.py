@@ -39,8 +39,8 @@ def publishable(
             sources = f"those that do not are {', '.join(tables)}" if tables else "all that it holds is licensed"
             why = "is both permitted and left out" if name in tables else "is no source without a stated licence"
             raise UserError(f"{folder}: {name} {why}; {sources}")
-    if unclear := [name for name in tables if name not in permitted and name not in left_out]:
-        configs = ", ".join(dict.fromkeys(config for config, _ in tables[unclear[0]]))
+    if unclear := sorted(tables.keys() - {*permitted, *left_out}):
+        configs = ", ".join(sorted(dict(tables[unclear[0]])))
         more = f", and so do {', '.join(unclear[1:])}" if unclear[1:] else ""
         raise UserError(
             f"{folder}: {unclear[0]}, the source of {configs}, states no licence{more}; say of each "
@@ -49,7 +49,7 @@ def publishable(
     if not tables:
         yield folder
         return
-    reduced_manifest = _without(manifest, {name: tables[name] for name in left_out})
+    reduced_manifest = _without(manifest, tables, left_out)
     if not reduced_manifest.test_sets:
         raise UserError(f"{folder}: without {', '.join(left_out)} no test set is left")
     said = [f"{name} states no licence; its authors permit the publication, the publisher says" for name in permitted]
@@ -72,9 +72,12 @@ def _tables_by_source(manifest: Manifest) -> dict[str, set[Key]]:
     return dict(sorted(tables.items()))
 
 
-def _without(manifest: Manifest, left_out: Mapping[str, set[Key]]) -> Manifest:
+def _without(manifest: Manifest, tables_by_source: Mapping[str, set[Key]], left_out: Collection[str]) -> Manifest:
     """The manifest without some sources' tables, and without what rests on these."""
-    removed_tables = set().union(*left_out.values())
+    removed_tables, missing = set[Key](), [*manifest.missing]
+    for name in dict.fromkeys(left_out):
+        removed_tables |= tables_by_source[name]
+        missing.append(Lack(f"the parts of {name}", "it states no licence; the publisher left it out"))
     test_sets = [entry for entry in manifest.test_sets if not {entry.table, ("qrels", entry.qrels)} & removed_tables]
     bases = {entry.name for entry in test_sets}
     variations = []
@@ -85,7 +88,6 @@ def _without(manifest: Manifest, left_out: Mapping[str, set[Key]]) -> Manifest:
             removed_tables.add((VARIATIONS, entry.split))
     tables = [table for table in manifest.tables if table.key not in removed_tables]
     files = {file for table in tables for file in table.rule.inputs}
-    missing = [Lack(f"the parts of {name}", "it states no licence; the publisher left it out") for name in left_out]
     return with_digest(
         replace(
             manifest,
@@ -93,6 +95,6 @@ def _without(manifest: Manifest, left_out: Mapping[str, set[Key]]) -> Manifest:
             test_sets=test_sets,
             variations=variations,
             inputs=[record for record in manifest.inputs if record.id in files],
-            missing=[*manifest.missing, *missing],
+            missing=missing,
         )
     )

@@ -51,6 +51,15 @@ def test_an_unlicensed_part_needs_a_word(folder: Path) -> None:
             pass
 
 
+def test_the_parts_of_an_unlicensed_source_are_named_in_the_same_order_at_every_run(folder: Path) -> None:
+    manifest = read_manifest(folder)
+    tables = [structs.replace(manifest.tables[-1], config=name) for name in ("wh", "length", "topic", "given")]
+    of_one_source = structs.replace(manifest, tables=tables)
+    words = f"{LONG}, the source of given, length, topic, wh, states"
+    with pytest.raises(UserError, match=words), publishable(folder, of_one_source, [], []):
+        pass
+
+
 def test_with_permission_the_content_is_the_same_and_the_card_says_so(folder: Path) -> None:
     with publishable(folder, read_manifest(folder), [LONG], []) as whole:
         check_folder(whole, "v1.0.0", allow_partial=False)
@@ -61,13 +70,13 @@ def test_with_permission_the_content_is_the_same_and_the_card_says_so(folder: Pa
 
 
 def test_left_out_is_out_of_tables_test_sets_and_sources_and_listed_as_missing(folder: Path) -> None:
-    with publishable(folder, read_manifest(folder), [], [LONG]) as part:
+    with publishable(folder, read_manifest(folder), [], [LONG, LONG]) as part:
         check_folder(part, "v1.0.0", allow_partial=True)
         release = open_release(part)
         assert list(release.test_sets) == ["length.short"] and "wh" not in release.configs
         assert release.digest != read_manifest(folder).digest
         assert release.manifest.inputs == [] and not (part / "reports").exists()
-        assert f"> - the parts of {LONG}:" in (part / "README.md").read_text()
+        assert (part / "README.md").read_text().count(f"> - the parts of {LONG}:") == 1
 
 
 def test_a_collection_of_no_licence_cannot_be_left_out_whole(tmp_path: Path) -> None:
