@@ -93,7 +93,7 @@ def audit(release: Release) -> dict[str, Any]:
 def table(document: dict[str, Any]) -> Table:
     """An audit as a table: a row per pair, a column per kind of leak, with the number and share of test queries."""
     levels = sorted({leak["at_least"] for pair in document["pairs"] for leak in pair["leaks"] if "at_least" in leak})
-    titles = ["equal", "normalised", "near", *(PASSAGES.format(level) for level in levels)]
+    titles = ["equal", "normalised", "near", *map(PASSAGES.format, levels)]
     lines = []
     for pair in document["pairs"]:
         cells = dict.fromkeys(titles, "")
@@ -119,14 +119,16 @@ def pairs(release: Release) -> Iterator[Pair]:
     for shift in ("crossed", *CLUSTERED):
         yield from _held_out(release, shift)
     if "train" in have.get("resttest", []):
-        for split in (name for name in have["resttest"] if name != "train" and name in have.get("qrels", [])):
+        for split in have["resttest"]:
+            if split == "train" or split not in have.get("qrels", []):
+                continue
             table = release.table("resttest", split).sort("bucket", maintain_order=True)
             for (bucket,), test in table.group_by("bucket", maintain_order=True):
                 outside = SHIFTS["resttest"].training(release, str(bucket)).queries
                 name = f"resttest.{bucket} held out, {split}"
                 yield _pair(release, name, outside["query_id"], test["query_id"], "train", split)
-    entries = [entry for entry in release.manifest.test_sets if entry.config == "resttest" and entry.column is None]
-    years = [name for name in TREC_DL if name in release.test_sets] or [entry.name for entry in entries]
+    entries, years = release.manifest.test_sets, sorted(release.test_sets.keys() & TREC_DL)
+    years = years or [entry.name for entry in entries if entry.config == "resttest" and entry.column is None]
     for part, year in product(have.get("restrain", []), years):
         train, test_set = SHIFTS["restrain"].training(release, part).queries["query_id"], release.test_sets[year]
         yield _pair(release, f"restrain.{part}, {year}", train, test_set.queries, f"restrain_{part}", test_set.qrels)
@@ -138,8 +140,9 @@ def pairs(release: Release) -> Iterator[Pair]:
     trains = trains or _queries_of(release, "test", "topic", "wh")
     if trains:
         train = pl.concat(trains).unique().sort()
-        for test_set in (release.test_sets[name] for name in WHOLE if name in release.test_sets):
-            yield _pair(release, f"{test_set.name}{suffix}", train, test_set.queries, "train", test_set.qrels)
+        for name in sorted(release.test_sets.keys() & WHOLE):
+            test_set = release.test_sets[name]
+            yield _pair(release, f"{name}{suffix}", train, test_set.queries, "train", test_set.qrels)
         yield from _pairs_of_variations(release, train, suffix)
 
 
@@ -158,7 +161,7 @@ def shared_passages(release: Release) -> dict[str, Any]:
         UserError: the release has no training judgements, or no TREC DL year.
     """
     splits = [split for split in release.configs.get("qrels", []) if split == "train" or split.startswith("restrain_")]
-    years = [year for year in TREC_DL if year in release.test_sets]
+    years = sorted(release.test_sets.keys() & TREC_DL)
     if not splits or not years:
         lacking = "judgements of training queries" if years else f"test set {' or '.join(TREC_DL)}"
         raise UserError(f"{release.folder}: holds no {lacking}")
@@ -190,9 +193,9 @@ def shared_table(document: dict[str, Any]) -> Table:
     names = ("grade", "queries", "at least one", "at least two", "published")
     lines = []
     for row in document["rows"]:
-        shares = [row[name] for name in ("at_least_one", "at_least_two", "published")]
-        cells = ["–" if share is None else f"{share:.0%}" for share in shares]
-        lines.append([row["test_set"], f"\u2265 {row['grade']}", str(row["queries"]), *cells])
+        in_paper = "–" if row["published"] is None else f"{row['published']:.0%}"
+        shares = f"{row['at_least_one']:.0%}", f"{row['at_least_two']:.0%}", in_paper
+        lines.append([row["test_set"], f"\u2265 {row['grade']}", str(row["queries"]), *shares])
     title = (
         "Test queries that share a relevant passage with training queries (CIKM 2022, Table 3): "
         f"{document['training_queries']:,} training queries, in the paper 502,939"
@@ -217,8 +220,11 @@ def _held_out(release: Release, shift: str) -> Iterator[Pair]:
 
 def _queries_of(release: Release, split: str, *configs: str) -> list[pl.Series]:
     """The query ids of a split of each of the configs that have it."""
-    having = (config for config in configs if split in release.configs.get(config, []))
-    return [release.table(config, split)["query_id"] for config in having]
+    query_ids = []
+    for config in configs:
+        if split in release.configs.get(config, []):
+            query_ids.append(release.table(config, split)["query_id"])
+    return query_ids
 
 
 def _pairs_of_variations(release: Release, train: pl.Series, suffix: str) -> Iterator[Pair]:
@@ -244,10 +250,13 @@ def _pair(release: Release, name: str, train: pl.Series, test: pl.Series, train_
 
 def _queries(release: Release, to_compare: Sequence[Pair]) -> pl.DataFrame:
     """``query_id``, ``text`` and ``normal`` of every query of the pairs; null if unknown."""
-    tables = [release.table(*table.key) for table in release.manifest.tables if table.config != VARIATIONS]
-    with_text = [table.select("query_id", "text") for table in tables if {"query_id", "text"} <= set(table.columns)]
-    with_text += [_wordings(release, variation) for variation in release.variations.values()]
-    ids = [*(pair.train for pair in to_compare), *(pair.test for pair in to_compare)]
+    with_text = [_wordings(release, variation) for variation in release.variations.values()]
+    for entry in release.manifest.tables:
+        if entry.config != VARIATIONS and {"query_id", "text"} <= set(release.table(*entry.key).columns):
+            with_text.append(release.table(*entry.key).select("query_id", "text"))
+    ids = []
+    for pair in to_compare:
+        ids += [pair.train, pair.test]
     # mis-decoded texts give an id several; the same one counts at every run
     texts = pl.concat(with_text).drop_nulls().sort("text").unique("query_id", keep="first")
     distinct = pl.concat(ids).unique().sort().to_frame()
@@ -314,7 +323,10 @@ def _headline(comparisons: Sequence[dict[str, Any]]) -> str:
         "passages": "share a relevant passage with one",
     }
     worst: dict[str, tuple[float, str]] = {}
+    stand_ins = textless = 0
     for pair in comparisons:
+        stand_ins += pair["name"].endswith(STAND_IN)
+        textless += pair["train"]["with_text"] < pair["train"]["queries"]
         for leak in pair["leaks"]:
             kind, share = leak["kind"], leak["share"]
             if share is not None and (kind not in worst or share > worst[kind][0]):
@@ -325,9 +337,9 @@ def _headline(comparisons: Sequence[dict[str, Any]]) -> str:
             share, name = worst[kind]
             clauses.append(f"up to {share:.1%} {text}" + (f" ({name})" if share else ""))
     limits = []
-    if stand_ins := sum(pair["name"].endswith(STAND_IN) for pair in comparisons):
+    if stand_ins:
         limits.append(f"In {stand_ins} pairs other test queries stand in for missing training queries.")
-    if textless := sum(pair["train"]["with_text"] < pair["train"]["queries"] for pair in comparisons):
+    if textless:
         limits.append(
             f"In {textless} pairs the release lacks the text of some training queries, so the counts of equal "
             "queries and near-duplicates are lower bounds."
