@@ -112,12 +112,12 @@ class Report:
             _table(["shift", "published", "rebuilt", "shared queries", "in both", "share", "Jaccard"], matches),
             "## Sizes",
             "",
-            _table(["table", "cluster", "published", "rebuilt"], (row.values() for row in self.sizes)),
+            _table(["table", "cluster", "published", "rebuilt"], map(dict.values, self.sizes)),
             "## Weighted Jaccard of each cluster's test queries to the others'",
             "",
             "Clusters are numbered by each release for itself: c0 of one need not be c0 of the other.",
             "",
-            _table(["shift", "cluster", "published", "rebuilt"], (row.values() for row in self.jaccard)),
+            _table(["shift", "cluster", "published", "rebuilt"], map(dict.values, self.jaccard)),
             "## What cannot be reproduced, and why",
             "",
         ]
@@ -133,17 +133,25 @@ def compare(rebuilt: Release, published: Release) -> Report:
         UserError: they have none in common.
     """
     ours, authors = dict(_divisions(rebuilt)), dict(_divisions(published))
-    common = [name for name in authors if name in ours]
-    if not common:
+    agreements, limits = [], {}
+    for name, division in authors.items():
+        if name in ours:
+            shift = name.partition(".")[0]
+            limits[shift] = REBUILDABLE[shift].limits
+            agreements.append(agreement(name, ours[name], division))
+    if not agreements:
         raise UserError(f"{rebuilt.folder} and {published.folder} have no shift in common")
-    shifts = list(dict.fromkeys(name.partition(".")[0] for name in common))
+    jaccard: list[dict[str, Any]] = []
+    for shift in CLUSTERED:
+        if shift in limits and "test" in rebuilt.configs[shift] and "test" in published.configs[shift]:
+            jaccard += _beside("shift", _similarity(rebuilt, shift), _similarity(published, shift))
     return Report(
         rebuilt=_name_of(rebuilt),
         published=_name_of(published),
-        agreements=[agreement(name, ours[name], authors[name]) for name in common],
-        sizes=list(_beside("table", _counts(rebuilt, shifts), _counts(published, shifts))),
-        jaccard=list(_jaccard(rebuilt, published, shifts)),
-        limits={shift: REBUILDABLE[shift].limits for shift in shifts},
+        agreements=agreements,
+        sizes=list(_beside("table", _counts(rebuilt, limits), _counts(published, limits))),
+        jaccard=jaccard,
+        limits=limits,
     )
 
 
@@ -178,8 +186,8 @@ def _indices(authors: pl.DataFrame, ours: pl.DataFrame) -> tuple[float | None, f
     """Adjusted Rand and NMI of the queries that are in a single cluster on both sides."""
     from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-    single = [side.filter(pl.col("query_id").is_unique()) for side in (authors, ours)]
-    both = single[0].join(single[1], on="query_id", suffix="_rebuilt")
+    single = pl.col("query_id").is_unique()
+    both = authors.filter(single).join(ours.filter(single), on="query_id", suffix="_rebuilt")
     if not both.height:
         return None, None
     labels = both["cluster"].to_list(), both["cluster_rebuilt"].to_list()
@@ -189,9 +197,11 @@ def _indices(authors: pl.DataFrame, ours: pl.DataFrame) -> tuple[float | None, f
 def _divisions(release: Release) -> Iterator[tuple[str, pl.DataFrame]]:
     """Each division of queries, over all splits: name, and ``query_id`` with ``cluster``, a row per membership."""
     for shift, column in LABELS.items():
-        tables = [release.table(shift, split) for split in release.configs.get(shift, [])]
-        if tables:
-            yield shift, pl.concat(table.select("query_id", cluster=column) for table in tables).unique()
+        parts = []
+        for split in release.configs.get(shift, []):
+            parts.append(release.table(shift, split).select("query_id", cluster=column))
+        if parts:
+            yield shift, pl.concat(parts).unique()
     regimes: dict[str, list[pl.DataFrame]] = {}
     for split in release.configs.get("restrain", []):
         regime, _, size = split.partition("_")
@@ -211,7 +221,7 @@ def _beside(what: str, rebuilt: Mapping[Key, float], published: Mapping[Key, flo
         yield {what: key[0], "cluster": key[1], "published": published.get(key), "rebuilt": rebuilt.get(key)}
 
 
-def _counts(release: Release, shifts: list[str]) -> dict[Key, int]:
+def _counts(release: Release, shifts: Iterable[str]) -> dict[Key, int]:
     """(``config/split``, cluster) -> rows."""
     counts: dict[Key, int] = {}
     for shift in shifts:
@@ -225,12 +235,6 @@ def _counts(release: Release, shifts: list[str]) -> dict[Key, int]:
             if not labels:
                 counts[name, "all"] = table.height
     return counts
-
-
-def _jaccard(rebuilt: Release, published: Release, shifts: list[str]) -> Iterator[dict[str, Any]]:
-    for shift in CLUSTERED:
-        if shift in shifts and all("test" in release.configs[shift] for release in (rebuilt, published)):
-            yield from _beside("shift", _similarity(rebuilt, shift), _similarity(published, shift))
 
 
 def _similarity(release: Release, shift: str) -> dict[Key, float]:

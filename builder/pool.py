@@ -81,7 +81,7 @@ class Fidelity(Result):
             tau = ["-", "-"] if row["tau"] is None else [f"{row['tau']:.3f}", _interval(row, "tau")]
             orders.append([row["labels"], row["left_out"] or "-", *tau])
         for row in self.levels.iter_rows(named=True):
-            figures = [f"{row[name]:.4f}" for name in ("whole", "pooled")]
+            figures = [f"{row['whole']:.4f}", f"{row['pooled']:.4f}"]
             shift = [f"{row['shift']:+.4f}", _interval(row, "shift", "+.4f")]
             levels.append([row["labels"], row["left_out"] or "-", row["system"], *figures, *shift])
         numbers = number_columns("all passages", "pool", "shift", "95 % interval")
@@ -190,9 +190,10 @@ def measure_fidelity(
     if relevant.height == answerable.height:
         draws = 1
     random = np.random.default_rng(seed)
-    pools: dict[str | None, list[str]] = {None: list(contributors or systems)}
-    if len(pools[None]) > 1:
-        pools |= {left_out: [name for name in pools[None] if name != left_out] for left_out in pools[None]}
+    contributors = list(contributors or systems)
+    pools: dict[str | None, list[str]] = {None: contributors}
+    for contributor in contributors if len(contributors) > 1 else ():
+        pools[contributor] = [name for name in contributors if name != contributor]
     orders, levels = [], []
     for labels in (ALL, DRAWN):
         judgements = [qrels] if labels == ALL else [_drawn(relevant, random) for _ in range(draws)]
@@ -242,7 +243,7 @@ def _coverage(
     systems: Mapping[str, pl.DataFrame], release: Release, only: pl.Series | None
 ) -> list[tuple[TestSet, pl.Series]]:
     """The test sets, disjoint, that every system covers, each with those of its queries that count."""
-    query_ids = [set(run["query_id"].unique()) for run in systems.values()]
+    query_ids = set.intersection(*(set(run["query_id"].unique()) for run in systems.values()))
     coverage: list[tuple[TestSet, pl.Series]] = []
     seen_ids = set[str]()
     for test_set in release.test_sets.values():
@@ -251,7 +252,7 @@ def _coverage(
             queries = queries.filter(queries.is_in(only.implode()))
         members = set(queries)
         # dev, ReSTTest and Chameleons share queries, which would count twice
-        if members and members.isdisjoint(seen_ids) and all(members <= run for run in query_ids):
+        if members and members.isdisjoint(seen_ids) and members <= query_ids:
             coverage.append((test_set, queries))
             seen_ids |= members
     if not coverage:
@@ -294,7 +295,7 @@ def _comparison(
     whole: Values, from_pool: Values, systems: Sequence[str], random: np.random.Generator
 ) -> tuple[dict[str, float | None], list[dict[str, Any]]]:
     """Order and levels of (draws, systems, queries); intervals resample queries and draws together."""
-    taus = [_tau(*means) for means in zip(whole.mean(axis=2), from_pool.mean(axis=2), strict=True)]
+    taus = list(map(_tau, whole.mean(axis=2), from_pool.mean(axis=2)))
     resampled_taus, resampled_shifts = [], []
     for _ in range(RESAMPLES):
         draw = random.integers(len(whole))
