@@ -17,9 +17,9 @@ from eval_kit.search.passages import passages as release_passages
 from eval_kit.shift import Shift
 from eval_kit.shifts import TRAINED_FOR
 
+QRELS = ("qrels/test.tsv", "qrels/test.jsonl", "qrels/train.tsv", "qrels/train.jsonl")
 FORMATS = {
-    "beir": ["queries.jsonl", "corpus.jsonl", "README.md"]
-    + [f"qrels/{split}.{ending}" for split in ("test", "train") for ending in ("tsv", "jsonl")],
+    "beir": ["queries.jsonl", "corpus.jsonl", "README.md", *QRELS],
     "trec": ["topics.tsv", "qrels.txt"],
     "pyserini": ["topics.json", "qrels.txt"],
     "tevatron": ["queries.jsonl", "corpus.jsonl", "qrels.txt"],
@@ -135,14 +135,14 @@ def _exports(
     release: Release, test_sets: Collection[str], training_sets: Collection[str], strict: bool
 ) -> list[Exported]:
     """The sets named, which the release must have; every test set and variation if none are."""
-    bases = {name: name for name in release.test_sets}
-    bases |= {name: variation.base for name, variation in release.variations.items()}
-    _values(release, "test set or variation", test_sets, bases)
+    variations = release.variations
+    available = {**release.test_sets, **variations}
+    _values(release, "test set or variation", test_sets, available)
     datasets = []
-    for name in test_sets if test_sets or training_sets else bases:
-        variation = release.variations.get(name)
-        queries = release.queries(name) if variation is None else release.wordings(variation)
-        datasets.append(Exported(name, queries, release.test_sets[bases[name]].qrels))
+    for name in test_sets if test_sets or training_sets else available:
+        base = variations[name].base if name in variations else name
+        queries = release.wordings(variations[name]) if name in variations else release.queries(name)
+        datasets.append(Exported(name, queries, release.test_sets[base].qrels))
     for name, (shift, part) in trainable(release, training_sets).items():
         training_queries = shift.training(release, part, strict)
         datasets.append(Exported(name, training_queries.queries, training_queries.qrels, "train"))
@@ -157,12 +157,10 @@ def _beir(release: Release, dataset: Exported, qrels: pl.DataFrame, folder: Path
     files = {"queries": "queries.jsonl", "qrels": f"qrels/{dataset.split}.jsonl"}
     files |= {"corpus": "corpus.jsonl"} if with_corpus else {}
     (folder / "qrels").mkdir()
-    atomic.write_lines(
-        folder / files["queries"], (_json(_id=id, text=text) for id, text in dataset.queries.iter_rows())
-    )
+    _write_rows(folder / files["queries"], dataset.queries.rename({"query_id": "_id"}))
     table = qrels.write_csv(separator="\t", quote_style="never")
     atomic.write_text(folder / "qrels" / f"{dataset.split}.tsv", table)
-    atomic.write_lines(folder / files["qrels"], (_json(**row) for row in qrels.iter_rows(named=True)))
+    _write_rows(folder / files["qrels"], qrels)
     content = {"version": release.version, "description": f"sha256:{release.digest}"}  # new content, new cache
     configs = [
         {"config_name": config, **content, "data_files": [{"split": dataset.split, "path": file}]}
@@ -191,11 +189,14 @@ def _topics(queries: pl.DataFrame, folder: Path, format: str) -> None:
     if format == "trec":
         atomic.write_lines(folder / "topics.tsv", tab_separated(queries))
     elif format == "tevatron":
-        lines = (_json(query_id=id, query=text) for id, text in queries.iter_rows())
-        atomic.write_lines(folder / "queries.jsonl", lines)
+        _write_rows(folder / "queries.jsonl", queries.rename({"text": "query"}))
     else:
         topics = {query: {"title": text} for query, text in queries.iter_rows()}
         atomic.write_text(folder / "topics.json", json.dumps(topics, ensure_ascii=False) + "\n")
+
+
+def _write_rows(path: Path, rows: pl.DataFrame) -> None:
+    atomic.write_lines(path, (_json(**row) for row in rows.iter_rows(named=True)))
 
 
 def _json(**fields: str | int) -> str:

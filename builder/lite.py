@@ -25,7 +25,7 @@ from eval_kit.console import counted
 from eval_kit.documents import Input, Manifest, Rule, TableEntry, TestSetEntry
 from eval_kit.errors import UserError
 from eval_kit.files import beir
-from eval_kit.release import Release, Variation
+from eval_kit.release import Release
 from eval_kit.search import bm25
 from eval_kit.search.cache import cache_folder
 from eval_kit.search.passages import collection_key, of_file, passages
@@ -37,6 +37,7 @@ ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 LEFT_OUT = ("passages", "negatives")
 """Tables that are not copied: the lite release has its own; negatives are drawn again, from its own passages."""
 SOURCE = "ms-marco-shift"
+TEXTS: dict[str, pl.DataType] = {"passage_id": pl.String(), "text": pl.String()}
 
 
 def make(
@@ -90,7 +91,10 @@ def make(
         folder = cache / "encoded" / f"{collection_key(release)}.{name}"
         retriever.index(passages(release), folder)
         systems[name] = _ranking(retriever.search(texts, folder, depth))
-    required = {passage_id for table in tables if table.config == "qrels" for passage_id in table.frame["corpus-id"]}
+    required = set[str]()
+    for table in tables:
+        if table.config == "qrels":
+            required.update(table.frame["corpus-id"])
     for run in systems.values():
         required.update(run.filter(pl.col("rank") <= depth)["passage_id"])
     others = (passage_id for passage_id, _ in _read(release, "drawing passages") if passage_id not in required)
@@ -110,8 +114,9 @@ def make(
     cautions = pool.cautions(systems, release, depth, texts["query_id"])
     remarks = [*release.manifest.remarks, *cautions, remark]
     variations = list(release.variations.values()) if queries is None else []
-    draft = _draft(release, seed, test_sets, [*tables, _passages(rows, rule)], variations, remarks)
-    return write(replace(draft, missing=release.manifest.missing), out)
+    tables.append(Table("passages", "passages", pl.DataFrame(rows, TEXTS, orient="row"), rule))
+    draft = _draft(release, seed, test_sets, tables)
+    return write(replace(draft, variations=variations, remarks=remarks, missing=release.manifest.missing), out)
 
 
 def of_passages(release: Release, source: Path, out: Path, shifts: Collection[str] = ()) -> Manifest:
@@ -130,11 +135,12 @@ def of_passages(release: Release, source: Path, out: Path, shifts: Collection[st
     """
     read = beir.read_corpus(source / "corpus.jsonl") if source.is_dir() else of_file(source)
     of_shifts = _test_sets(release, shifts)
-    rows = list(counted(read, "reading passages", "passages"))
-    ids = pl.Series([passage_id for passage_id, _ in rows], dtype=pl.String)
+    texts = pl.DataFrame(counted(read, "reading passages", "passages"), TEXTS, orient="row")
+    ids = texts["passage_id"]
     if ids.is_duplicated().any():
         raise UserError(f"{source}: passage {ids.filter(ids.is_duplicated())[0]} appears twice")
     inputs = _inputs(source)
+    files = [record.id for record in inputs]
     judgements = _judgements(source, ids)
     qrels: dict[str, pl.DataFrame] = {}
     test_sets, left_out, kept_tables = [], [], set()
@@ -166,19 +172,20 @@ def of_passages(release: Release, source: Path, out: Path, shifts: Collection[st
         if entry_of_table.key in kept_tables:
             table = _table(release, entry_of_table)
             if table.config == "qrels":
-                files = [*table.rule.inputs, *(record.id for record in inputs)]
-                rule = structs.replace(table.rule, text=f"{table.rule.text}; of {text}", inputs=files)
+                rule_text = f"{table.rule.text}; of {text}"
+                rule = structs.replace(table.rule, text=rule_text, inputs=[*table.rule.inputs, *files])
                 table = replace(table, frame=qrels[table.split], rule=rule)
             tables.append(table)
-    rule = Rule(text, SOURCE, [record.id for record in inputs], {"release": release.digest})
+    rule = Rule(text, SOURCE, files, {"release": release.digest})
     remarks = [
         f"pool of {source.name}: how far figures on it are from those on all passages is unknown",
-        f"lite: {len(rows):,} passages; not comparable with figures on all of them",
+        f"lite: {texts.height:,} passages; not comparable with figures on all of them",
     ]
     if left_out:
         remarks.append(f"left out, as they lack a relevant passage of some query: {', '.join(left_out)}")
-    draft = _draft(release, SEED, test_sets, [*tables, _passages(rows, rule)], variations, remarks)
-    return write(replace(draft, inputs=[*draft.inputs, *inputs]), out)
+    tables.append(Table("passages", "passages", texts, rule))
+    draft = _draft(release, SEED, test_sets, tables)
+    return write(replace(draft, variations=variations, remarks=remarks, inputs=[*draft.inputs, *inputs]), out)
 
 
 def _test_sets(release: Release, shifts: Collection[str]) -> list[TestSetEntry]:
@@ -245,19 +252,7 @@ def _inputs(source: Path) -> list[Input]:
     return [input_record(path, f"{name}/{path.relative_to(source).as_posix()}", NONE_IN_FOLDER) for path in paths]
 
 
-def _passages(rows: Sequence[tuple[str, str]], rule: Rule) -> Table:
-    frame = pl.DataFrame(rows, {"passage_id": pl.String, "text": pl.String}, orient="row")
-    return Table("passages", "passages", frame, rule)
-
-
-def _draft(
-    release: Release,
-    seed: int,
-    test_sets: Sequence[TestSetEntry],
-    tables: Sequence[Table],
-    variations: Sequence[Variation],
-    remarks: Sequence[str],
-) -> Draft:
+def _draft(release: Release, seed: int, test_sets: Sequence[TestSetEntry], tables: Sequence[Table]) -> Draft:
     return Draft(
         kind="lite",
         version=release.version,
@@ -265,18 +260,14 @@ def _draft(
         seed=seed,
         tables=tables,
         test_sets=test_sets,
-        variations=variations,
         inputs=release.manifest.inputs,
-        remarks=remarks,
         built_from=release.manifest.built_from or release.collection,
     )
 
 
 def _table(release: Release, entry: TableEntry) -> Table:
-    labels = {column.name: column.labels for column in entry.columns if column.labels}
-    frame = release.table(*entry.key)
-    with_labels = frame.with_columns(pl.col(name).cast(pl.Enum(names)) for name, names in labels.items())
-    return Table(entry.config, entry.split, with_labels, entry.rule)
+    labels: dict[Any, pl.Enum] = {column.name: pl.Enum(column.labels) for column in entry.columns if column.labels}
+    return Table(entry.config, entry.split, release.table(*entry.key).cast(labels), entry.rule)
 
 
 def _read(release: Release, doing: str) -> Iterator[tuple[str, str]]:
