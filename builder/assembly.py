@@ -137,18 +137,23 @@ class Build:
             raise UserError(f"{shift}: no part has enough queries to hold one back for testing")
         dtype = assignment.schema["cluster"]
         assert isinstance(dtype, pl.Enum)
-        labels = dtype.categories.to_list()
-        few = [label for label in labels if sizes.get(label, 0) < FEWEST_TESTED]
+        few, large = [], {}
+        for label in dtype.categories:
+            size = sizes.get(label, 0)
+            if size < FEWEST_TESTED:
+                few.append(f"{label} ({size})")
+            else:
+                large[label] = size
         if few and shift not in self.required:
-            names = ", ".join(f"{label} ({sizes.get(label, 0)})" for label in few[:SHOWN])
+            names = ", ".join(few[:SHOWN])
             why = f"fewer than {FEWEST_TESTED} test queries: {names}{', ...' if len(few) > SHOWN else ''}"
-            labels = [label for label in labels if label not in few]
+            sizes, labels = large, list(large)
             if len(labels) < 2:
                 raise UserError(f"{why}; too few to test on, --shift {shift} builds them all the same")
             remarks.append(f"{shift}: parts left out, with {why}")
             text = pl.col("cluster").cast(pl.String)
             assignment = assignment.filter(text.is_in(labels)).with_columns(text.cast(pl.Enum(labels)))
-        remarks.append(interval_remark(shift, [sizes[label] for label in labels if label in sizes]))
+        remarks.append(interval_remark(shift, list(sizes.values())))
         members = assignment.join(self.train, on="query_id", maintain_order="left")
         parts = {split: members.filter(pl.col("split") == split) for split in ("train", "test")}
         check_clusters(shift, parts)

@@ -121,13 +121,16 @@ def for_collection(training: int, longest_short: int = LONGEST_SHORT, language: 
         language: of the question words.
     """
     papers = ShiftParameters()
-    sizes = [_share(size, training) for size in papers.restrain.sizes.values()]
+    sizes = {}
+    for size in papers.restrain.sizes.values():
+        count = _share(size, training)
+        sizes[str(count) if count < 1_000 else f"{round(count / 1_000)}k"] = count  # the paper's style: 14k
     return replace(
         papers,
         topic=_topic(papers.topic, training),
         wh=replace(_wh(papers.wh, training), language=language),
         length=replace(papers.length, words=longest_short, size=max(1, _share(papers.length.size, training))),
-        restrain=RestrainParameters(MappingProxyType({_size_name(size): size for size in sizes})),
+        restrain=RestrainParameters(MappingProxyType(sizes)),
     )
 
 
@@ -150,11 +153,6 @@ def _test_share(paper: float, size: int) -> float:
 
 def _share(size: int, training: int) -> int:
     return round(size * training / MS_MARCO_TRAINING)
-
-
-def _size_name(size: int) -> str:
-    """The name of a ReSTrain size in the paper's style: ``14k``; below a thousand the number itself."""
-    return str(size) if size < 1_000 else f"{round(size / 1_000)}k"
 
 
 def for_mini(training: int) -> ShiftParameters:

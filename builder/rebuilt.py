@@ -4,9 +4,7 @@ The validation queries are drawn first and stand outside everything else. Each s
 wh test queries are training queries held back from that shift's training, length is tested on dev, as published.
 """
 
-from collections import ChainMap
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import cast
 
@@ -16,7 +14,7 @@ from builder.assembly import DL, TESTED, Build, ShiftResult
 from builder.collection import Collection
 from builder.encoders import MOST_FREQUENT, Encoder, Lsa
 from builder.parameters import MS_MARCO_TRAINING, REBUILDABLE, ShiftParameters, for_collection
-from builder.release import Draft
+from builder.release import Draft, Table
 from builder.shifts.length import even_cut
 from builder.shifts.wh import WhLanguage
 from builder.test_sets import in_order, test_sets
@@ -81,15 +79,19 @@ def draft(
             left_out.append(f"no {shift}: {str(error).removeprefix(f'{shift}: ')}")
     if not results:
         raise UserError(f"{collection.name}: no shift can be built: {'; '.join(left_out)}")
-    tables = in_order([*chain.from_iterable(result.tables for result in results.values()), *build.shared_tables()])
     remarks = [
         *collection.remarks,
         f"queries from {collection.source}"
         if collection.is_log
         else f"queries and judgements from {collection.source}; training queries are those with a relevant passage",
         *_size_remarks(collection, [shift for shift in SIZED if shift in results.keys() - set_by_user]),
-        *chain.from_iterable(result.remarks for result in results.values()),
     ]
+    tables, reports = list[Table](), dict[str, str]()
+    for result in results.values():
+        tables.extend(result.tables)
+        remarks.extend(result.remarks)
+        reports.update(result.reports)
+    tables = in_order([*tables, *build.shared_tables()])
     near_dl = set(DL) & set(nearness_splits(collection.evaluation))
     if "restrain" in results and "resttest" not in results and not near_dl:
         remarks.append("ReSTrain's test queries are in no table; build resttest too for a test set of them")
@@ -102,7 +104,7 @@ def draft(
         test_sets=test_sets(tables),
         inputs=collection.inputs,
         remarks=[*remarks, *left_out],
-        reports=ChainMap(*(dict(result.reports) for result in results.values())),
+        reports=reports,
     )
 
 
@@ -119,17 +121,21 @@ def _choose(shifts: Sequence[str] | None, build: Build) -> tuple[list[str], list
     for name in shifts or ():
         if name not in REBUILDABLE:
             raise UserError(f"there is no shift {name!r}; there are {', '.join(REBUILDABLE)}")
-    candidates = {name: shift for name, shift in REBUILDABLE.items() if not shift.on_request or name in build.required}
-    lacking = {name: shift.lacking(build) for name, shift in candidates.items()}
-    if shifts is None:
-        left_out = [f"no {name}: {what}" for name, what in lacking.items() if what]
-        return [name for name, what in lacking.items() if not what], left_out
-    for name in REBUILDABLE:
-        if name in shifts and lacking[name]:
-            raise UserError(f"{name} cannot be built: {lacking[name]}")
-    if "chameleons" not in shifts and build.runs:
+    names, left_out = [], []
+    for name, shift in REBUILDABLE.items():
+        by_default = not shift.on_request or name in build.required
+        if not (by_default if shifts is None else name in shifts):
+            continue
+        lacking = shift.lacking(build)
+        if not lacking:
+            names.append(name)
+        elif shifts is None:
+            left_out.append(f"no {name}: {lacking}")
+        else:
+            raise UserError(f"{name} cannot be built: {lacking}")
+    if shifts is not None and "chameleons" not in shifts and build.runs:
         raise UserError("--run is for the shift chameleons, which --shift leaves out")
-    return [name for name in REBUILDABLE if name in shifts], []
+    return names, left_out
 
 
 def _size_remarks(collection: Collection, shifts: Sequence[str]) -> list[str]:

@@ -106,11 +106,8 @@ def planted(base: str, queries: pl.DataFrame, replicas: int = 1, seed: int = 13)
     for kind in board.kinds:
         for replica in range(1, replicas + 1):
             split = f"{base}_{FAMILY}_{kind}_{replica}".replace(".", "_")
-            rule = Rule(
-                f"{KINDS[kind][0]} one word of each query",
-                PAPERS,
-                parameters={"seed": seed, "replica": replica} | of_language,
-            )
+            parameters = {"seed": seed, "replica": replica} | of_language
+            rule = Rule(f"{KINDS[kind][0]} one word of each query", PAPERS, parameters=parameters)
             variation = Variation(base, FAMILY, kind, replica, split, None, SOURCE, LICENCE, queries.height)
             texts = []
             for query_id, text in queries.select("query_id", "text").iter_rows():
