@@ -24,8 +24,10 @@ def add_typos(folder: Path, test_sets: Sequence[str], replicas: int = 1, seed: i
         UserError: the release has no such test set, is damaged, or cannot be written.
     """
     release = _open(folder, test_sets)
-    queries = {name: release.queries(name) for name in test_sets}  # each once, however often it was named
-    return _add(folder, (pair for name in queries for pair in typos.planted(name, queries[name], replicas, seed)))
+    wordings: list[tuple[Variation, Table]] = []
+    for name in dict.fromkeys(test_sets):  # each once, however often it was named
+        wordings += typos.planted(name, release.queries(name), replicas, seed)
+    return _add(folder, wordings)
 
 
 def add_texts(

@@ -41,7 +41,7 @@ def read_parts(parts: str, collection: Path) -> pl.DataFrame:
 def _of_file(path: Path) -> Any:
     for number, line in read_lines(path):
         fields = line.split("\t")
-        if len(fields) != 2 or not all(field.strip() for field in fields):
+        if len(fields) != 2 or not all(map(str.strip, fields)):
             raise UserError(f"{path}:{number}: expected a query id and a part, separated by a tab")
         yield fields[0], fields[1].strip()
 

@@ -293,8 +293,11 @@ class _Gathering:
 
     def _variations(self) -> Iterator[Table]:
         """Other wordings of the test sets' queries, and the test sets that came with them."""
-        available = [part for part in self.variation_parts if not self._lack(part.what, part.files)]
-        own_tables = list(chain.from_iterable(part.test_set(self.paths) for part in available))
+        available, own_tables = [], list[Table]()
+        for part in self.variation_parts:
+            if not self._lack(part.what, part.files):
+                available.append(part)
+                own_tables.extend(part.test_set(self.paths))
         yield from own_tables
         bases = {base.name for base in test_sets([*self.tables, *own_tables])}
         for part in available:

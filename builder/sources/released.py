@@ -1,6 +1,7 @@
 """The queries of an existing release as a collection, to rebuild its shifts from them."""
 
 import warnings
+from itertools import starmap
 from pathlib import Path
 
 import polars as pl
@@ -8,6 +9,7 @@ import polars as pl
 from builder.collection import UNSTATED, Collection, input_record
 from eval_kit.errors import UserError
 from eval_kit.release import MANIFEST, PartialRelease, open_release
+from eval_kit.shift import union
 
 TOPIC_QRELS = {"train": "train", "test": "topic_test"}
 
@@ -32,16 +34,17 @@ def collection(folder: Path) -> Collection:
         warnings.warn(
             f"{folder} is a partial release: of topic only the test queries are rebuilt", PartialRelease, stacklevel=2
         )
-    tables = {("topic", split) for split in splits} | {("qrels", TOPIC_QRELS[split]) for split in splits}
-    queries = {"train": pl.concat(release.table("topic", split).select("query_id", "text") for split in splits)}
-    qrels = {"train": pl.concat(release.table("qrels", TOPIC_QRELS[split]) for split in splits).unique()}
+    topics = [("topic", split) for split in splits]
+    judgements = [("qrels", TOPIC_QRELS[split]) for split in splits]
+    tables = {*topics, *judgements, ("passages", "passages")}
+    queries = {"train": union(release, topics)}
+    qrels = {"train": pl.concat(starmap(release.table, judgements)).unique()}
     for split in configs.get("resttest", []):
         if split != "train" and split in configs.get("qrels", []):
             queries[split] = release.table("resttest", split).select("query_id", "text")
             qrels[split] = release.table("qrels", split)
             tables |= {("resttest", split), ("qrels", split)}
-    tables |= {("passages", split) for split in configs.get("passages", [])}
-    files = {file for entry in release.manifest.tables if entry.key in tables for file in entry.rule.inputs}
+    files = set().union(*(entry.rule.inputs for entry in release.manifest.tables if entry.key in tables))
     licences = [record.licence for record in release.manifest.inputs if record.id in files]
     licence = next((licence for licence in licences if licence in UNSTATED), "see the release's card")
     return Collection(

@@ -7,6 +7,7 @@ text but kept as the authors wrote them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import polars as pl
@@ -15,7 +16,7 @@ from eval_kit.errors import UserError
 from eval_kit.files.formats import by_id
 
 PREFIXES = {"topic": "topic", "wh": "whword", "length": "length"}
-HEADER = ["query", *(f"{prefix}_{what}" for prefix in PREFIXES.values() for what in ("cluster", "train"))]
+HEADER = ["query", *map("_".join, product(PREFIXES.values(), ("cluster", "train")))]
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def join_by_text(path: Path, train: pl.DataFrame) -> Join:
     problems = [("no id has this text", text, "") for text in without_id["query"]]
     problems += [("rows disagree on the clusters", text, "") for text in disagreeing["query"].explode()]
     problems += [("several ids have this text", text, " ".join(ids)) for text, ids in ambiguous.iter_rows()]
-    report = "".join("\t".join(row) + "\n" for row in [("problem", "text", "query ids"), *sorted(problems)])
+    report = "\n".join(map("\t".join, [("problem", "text", "query ids"), *sorted(problems)])) + "\n"
     listing = "; listed in reports/train_join.tsv" if problems else ""
     remarks = [
         f"training queries: {rows_of_file.height:,} rows listed by text, {with_id.height:,} ids found; "
@@ -91,7 +92,7 @@ def _read(path: Path) -> pl.DataFrame:
         rows: list[tuple[str | int, ...]] = []
         for number, line in enumerate(file, start=2):
             fields = line.rstrip("\r\n").split("\t")
-            if len(fields) != len(HEADER) or not all(field.isdigit() for field in fields[1:]):
+            if len(fields) != len(HEADER) or not all(map(str.isdigit, fields[1:])):
                 raise UserError(f"{path}:{number}: expected a text and {len(HEADER) - 1} whole numbers, tab-separated")
             rows.append((fields[0], *map(int, fields[1:])))
     return pl.DataFrame(rows, {"query": pl.String, **dict.fromkeys(HEADER[1:], pl.Int64)}, orient="row")
