@@ -58,14 +58,18 @@ def beir(
 
     if names == ["all"]:
         names = [name for name, dataset in datasets().items() if dataset.md5]
-    folders_at_hand = [name for name in names or [] if name not in datasets() and (out / name).is_dir()]
-    downloads = [named(name) for name in names or [] if name not in folders_at_hand]
+    folders_at_hand, downloads = [], []
+    for name in names or []:
+        if name not in datasets() and (out / name).is_dir():
+            folders_at_hand.append(out / name)
+        else:
+            downloads.append(named(name))
     if md5 is not None and (len(downloads) != 1 or downloads[0].md5):
         raise UserError("--md5 is for one dataset whose md5 is not known: builder beir shows which")
     if not names:
         terminal.show(beir_download.listed(), screen())
-    for name in folders_at_hand:
-        typer.echo(str(out / name))
+    for folder in folders_at_hand:
+        typer.echo(str(folder))
     for dataset in downloads:
         with counting(f"downloading {dataset.name}", "bytes") as advance:
             folder = beir_download.install(replace(dataset, md5=dataset.md5 or md5), out, advance)

@@ -95,11 +95,13 @@ def describe(folder: Path, against: Path | None, seed: int) -> Description:
             table = _labelled(release, name, shift.label)
             rows += [(name, *row) for row in _parts(table, shift.label, other, seed)]
     queries = _all(release)
+    keys = pl.Series([" ".join(sorted(words(text))) for text in queries["text"]])
+    near = f"{queries.height:,} queries; {keys.is_duplicated().sum():,} have the words of another one in some order"
     lines = [] if other is None else _comparison(release, queries, other, seed)
     remarks = [f"remark: {remark}" for remark in release.manifest.remarks]
     parts = pl.DataFrame(rows, PARTS, orient="row")
     provenance = {"kit_version": __version__, "release": release.identity}
-    return Description(parts, [_near_duplicates(queries), *lines, *remarks], provenance)
+    return Description(parts, [near, *lines, *remarks], provenance)
 
 
 def two_sample(first: pl.Series, other: pl.Series, seed: int) -> tuple[float, float]:
@@ -117,8 +119,8 @@ def two_sample(first: pl.Series, other: pl.Series, seed: int) -> tuple[float, fl
 
     rng = np.random.Generator(np.random.PCG64(seed))
     size = min(len(first), len(other), SAMPLE) // 2 * 2
-    texts = [text for side in (first, other) for text in side.gather(rng.permutation(len(side))[:size]).to_list()]
-    rows = HashingVectorizer(analyzer="char_wb", ngram_range=(2, 4), n_features=WIDTH).transform(texts)
+    texts = pl.concat([side.gather(rng.permutation(len(side))[:size]) for side in (first, other)])
+    rows = HashingVectorizer(analyzer="char_wb", ngram_range=(2, 4), n_features=WIDTH).transform(texts.to_list())
     labels = np.repeat([0, 1], size)
     learn = np.arange(2 * size) % size < size // 2  # the first half of each side, whose texts are in random order
     model = LogisticRegression(C=10, max_iter=200).fit(rows[learn], labels[learn])
@@ -148,11 +150,6 @@ def _parts(table: pl.DataFrame, label: str, other: pl.DataFrame | None, seed: in
         ids = drawn(members["query_id"], EXAMPLES, seed, f"describe {part.cluster}")
         examples = members.filter(pl.col("query_id").is_in(ids.implode()))["text"].unique(maintain_order=True)
         yield part.cluster, part.queries, ", ".join(part.terms), "\n".join(examples), near
-
-
-def _near_duplicates(queries: pl.DataFrame) -> str:
-    keys = pl.Series([" ".join(sorted(words(text))) for text in queries["text"]])
-    return f"{queries.height:,} queries; {keys.is_duplicated().sum():,} have the words of another one in some order"
 
 
 def _comparison(release: Release, queries: pl.DataFrame, other: pl.DataFrame, seed: int) -> Iterator[str]:
@@ -189,7 +186,8 @@ def _growth(release: Release, other: pl.DataFrame, seed: int) -> Iterator[str]:
     learn = table["query_id"].is_in(drawn(table["query_id"], table.height // 2, seed, "describe").implode())
     model: Any = make_pipeline(CountVectorizer(analyzer=words), MultinomialNB())
     model.fit(table.filter(learn)["text"].to_list(), table.filter(learn)["cluster"].cast(pl.String).to_list())
-    before, after = (model.predict(texts.to_list()) for texts in (table.filter(~learn)["text"], other["text"]))
+    before = model.predict(table.filter(~learn)["text"].to_list())
+    after = model.predict(other["text"].to_list())
     for name in model.classes_:
         shares = f"{(before == name).mean():.1%} of the topics' queries here, {(after == name).mean():.1%} of the"
         yield f"{name}: {shares} other log"

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import polars as pl
+import polars.selectors as cs
 
+from eval_kit.documents import Document, TestSetEntry
 from eval_kit.release import Release
 
 
@@ -32,21 +33,19 @@ class TableDiff:
 
     def lines(self) -> list[str]:
         """The changes as text: the headline, then one line for each query."""
-        rows_by_sign = {"+": self.entered, "-": self.left, "~": self.moved}
         lines = [self.headline]
-        for sign, rows in rows_by_sign.items():
+        for sign, rows in {"+": self.entered, "-": self.left, "~": self.moved}.items():
             lines += [f"  {sign} {row}" for row in rows]
         return lines
 
 
 def diff(old: Release, new: Release) -> list[TableDiff]:
     """The tables, test sets and variations that differ, in manifest order; tables of equal digest are not read."""
-    changes = [*_tables(old, new)]
-    for kind, key in (("test_sets", "name"), ("variations", "full_name")):
-        entries = (getattr(release.manifest, kind) for release in (old, new))
-        before, after = ({getattr(entry, key): entry.as_json() for entry in side} for side in entries)
-        changes += _entries(kind, before, after)
-    return changes
+    return [
+        *_tables(old, new),
+        *_entries("test_sets", _test_sets(old), _test_sets(new)),
+        *_entries("variations", old.variations, new.variations),
+    ]
 
 
 def _tables(old: Release, new: Release) -> Iterator[TableDiff]:
@@ -64,16 +63,19 @@ def _tables(old: Release, new: Release) -> Iterator[TableDiff]:
             yield TableDiff(config, split, whole="the labels' numbers changed")
 
 
-def _entries(
-    kind: str, before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
-) -> Iterator[TableDiff]:
+def _test_sets(release: Release) -> dict[str, TestSetEntry]:
+    return {entry.name: entry for entry in release.manifest.test_sets}
+
+
+def _entries(kind: str, before: Mapping[str, Document], after: Mapping[str, Document]) -> Iterator[TableDiff]:
     """Entries of the manifest, by name; their counts are those of their tables."""
     for name in dict.fromkeys([*before, *after]):
         if name not in after or name not in before:
             yield TableDiff(kind, name, whole="entered" if name in after else "left")
         else:
-            keys = sorted({*before[name], *after[name]} - {"queries"})
-            differing = [key for key in keys if before[name].get(key) != after[name].get(key)]
+            old, new = before[name].as_json(), after[name].as_json()
+            keys = sorted({*old, *new} - {"queries"})
+            differing = [key for key in keys if old.get(key) != new.get(key)]
             if differing:
                 yield TableDiff(kind, name, whole=f"changed its {', '.join(differing)}")
 
@@ -90,7 +92,7 @@ def _rows(config: str, split: str, old: pl.DataFrame, new: pl.DataFrame) -> Tabl
 
 def _id_columns(frame: pl.DataFrame) -> list[str]:
     """The columns that identify a row: query and passage in qrels; else the query, plus its cluster if it repeats."""
-    ids = [name for name in frame.columns if name.endswith(("-id", "_id"))]
+    ids = frame.select(cs.ends_with("-id", "_id")).columns
     repeats = "cluster" in frame.columns and frame["query_id"].is_duplicated().any()
     return [*ids, "cluster"] if repeats else ids
 

@@ -9,7 +9,7 @@ import json
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain, islice
+from itertools import chain, islice, product
 from pathlib import Path
 
 import numpy as np
@@ -159,7 +159,7 @@ class _Job:
 
     @property
     def rule(self) -> Rule:
-        tables = [f"{config}/{split}" for config, split in _query_tables(self.release)]
+        tables = list(map("/".join, _query_tables(self.release)))
         parameters = asdict(self.parameters) | {"k1": bm25.K1, "b": bm25.B, "queries": tables}
         text = (
             f"of the {self.parameters.depth:,} passages that BM25 (Lucene) ranks highest, those that no table judges "
@@ -170,7 +170,7 @@ class _Job:
     @property
     def folder(self) -> Path:
         """Named after everything that the result depends on."""
-        tables = [*_query_tables(self.release), *(("qrels", split) for split in self.release.configs.get("qrels", []))]
+        tables = [*_query_tables(self.release), *product(["qrels"], self.release.configs.get("qrels", []))]
         digests = {table.key: table.digest for table in self.release.manifest.tables}
         parts = [collection_key(self.release), [digests[key] for key in tables], self.rule.parameters, SHARD]
         return self.cache / CONFIG / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
@@ -216,7 +216,7 @@ class _Job:
 
 
 def _query_tables(release: Release) -> list[tuple[str, str]]:
-    tables = {("validation", split) for split in release.configs.get("validation", [])}
+    tables = set(product(["validation"], release.configs.get("validation", [])))
     for shift in SHIFTS.values():
         tables.update(shift.training_tables(release).values())
     return sorted(tables)

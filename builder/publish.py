@@ -249,8 +249,9 @@ def _refuse_to_replace(
     manifest_there = _remote_manifest(api, repo_id, head)
     if manifest_there is None:
         if foreign := [path for path in changes.removed if path != CARD]:  # the Hub makes one for a new dataset
+            more = f" and {len(foreign) - 1} more" if foreign[1:] else ""
             raise UserError(
-                f"{repo_id}: holds something else ({_some(foreign)}) that publishing would remove; "
+                f"{repo_id}: holds something else ({foreign[0]}{more}) that publishing would remove; "
                 f"name another dataset; {UNCHANGED}"
             )
         return
@@ -320,7 +321,3 @@ def _size(folder: Path, files: Sequence[str]) -> int:
 def _listing(changes: Changes) -> str:
     files = [*changes.uploads, *changes.removed]
     return f"{len(files)} files differ, first {files[0]}"
-
-
-def _some(files: Sequence[str]) -> str:
-    return files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"

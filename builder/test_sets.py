@@ -1,10 +1,10 @@
 """The test sets of a release, with their names and official measures."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 
 import polars as pl
+import polars.selectors as cs
 
 from builder.card import HOLDS
 from builder.release import Table, new_test_set
@@ -49,12 +49,12 @@ def in_order(tables: Iterable[Table]) -> list[Table]:
 
 def models_in(table: pl.DataFrame) -> list[str]:
     """The columns of a crossed table that hold the roles of a model: m1, m2, ..."""
-    return [name for name in table.columns if re.fullmatch(r"m\d+", name)]
+    return table.select(cs.matches(r"^m\d+$")).columns
 
 
 def levels_in(table: pl.DataFrame) -> list[str]:
     """The columns of a table of Chameleons that hold a query's obstinacy at a level: level_10, level_20, ..."""
-    return [name for name in table.columns if name.startswith("level_")]
+    return table.select(cs.starts_with("level_")).columns
 
 
 def _test_sets(have: Tables) -> Iterator[TestSetEntry]:
@@ -100,7 +100,7 @@ def _chameleons(split: str, rows: pl.DataFrame) -> Iterator[TestSetEntry]:
 
 def _labels(column: pl.Series) -> list[str]:
     """The labels that occur, in the order of their codes."""
-    return [str(label) for label in column.unique().sort() if label is not None]
+    return column.drop_nulls().unique().sort().cast(pl.String).to_list()
 
 
 def _measures(split: str, have: Tables) -> Sequence[str]:

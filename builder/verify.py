@@ -17,7 +17,7 @@ from eval_kit.documents import TableEntry
 from eval_kit.errors import UserError
 from eval_kit.files.digests import release_digest
 from eval_kit.release import Release, Variation, read_manifest, read_table
-from eval_kit.shifts import CLUSTERED, ROLES, SHIFTS
+from eval_kit.shifts import CLUSTERED, SHIFTS
 
 AUTHORS_LISTS = ("published", "lite")
 """Kinds of release whose lists may overlap as the authors' do."""
@@ -103,8 +103,8 @@ def _length_rule(frame: pl.DataFrame, words: int) -> str:
 
 def _crossed_rule(frame: pl.DataFrame) -> str:
     roles = frame.select(models_in(frame))
-    times = {role: pl.sum_horizontal(pl.all() == role) for role in ROLES}
-    fits = roles.select((times["in"] == 1) & (times["out"] == roles.width // 2)).to_series()
+    times_in, times_out = pl.sum_horizontal(pl.all() == "in"), pl.sum_horizontal(pl.all() == "out")
+    fits = roles.select((times_in == 1) & (times_out == roles.width // 2)).to_series()
     return _count(frame, ~fits)
 
 
@@ -148,7 +148,7 @@ _RULES: dict[str, Rules] = {
 
 
 def _train_and_test_overlap(release: Release, shift: str) -> str:
-    train, test = (release.table(shift, split)["query_id"] for split in ("train", "test"))
+    train, test = release.table(shift, "train")["query_id"], release.table(shift, "test")["query_id"]
     both = test.filter(test.is_in(train.implode()))
     return f"{both.n_unique()} are in both, first {both[0]}" if len(both) else ""
 
