@@ -84,6 +84,6 @@ def _beta_fraction(a: float, b: float, x: float) -> float:
             ratio = 1 + term / ratio
             change = last * ratio
             fraction *= change
-        if abs(change - 1) < 1e-16:
+        if not abs(change - 1) >= 1e-16:  # a t that is no number would never end
             break
     return fraction

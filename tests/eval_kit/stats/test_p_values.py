@@ -22,6 +22,7 @@ def test_students_t(t, degrees):
 @pytest.mark.parametrize("t", [1e-300, 1e-9, 1e-3, 1.0, 1e3])
 def test_one_degree_of_freedom_is_cauchys_distribution(t):  # scipy itself loses a t of 1e-9
     assert p_values.of_t(t, 1) == pytest.approx(2 / math.pi * math.atan2(1, t), rel=1e-12)
+    assert math.isnan(p_values.of_t(math.nan, 1))
 
 
 def test_where_the_two_sides_of_the_fraction_meet():
