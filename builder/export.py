@@ -162,10 +162,10 @@ def _beir(release: Release, dataset: Exported, qrels: pl.DataFrame, folder: Path
     atomic.write_text(folder / "qrels" / f"{dataset.split}.tsv", table)
     _write_rows(folder / files["qrels"], qrels)
     content = {"version": release.version, "description": f"sha256:{release.digest}"}  # new content, new cache
-    configs = [
-        {"config_name": config, **content, "data_files": [{"split": dataset.split, "path": file}]}
-        for config, file in files.items()
-    ]
+    configs = []
+    for config, file in files.items():
+        data_files = [{"split": dataset.split, "path": file}]
+        configs.append({"config_name": config, **content, "data_files": data_files})
     atomic.write_lines(folder / "README.md", ["---", json.dumps({"configs": configs}), "---"])
 
 

@@ -87,7 +87,7 @@ def _without(manifest: Manifest, tables_by_source: Mapping[str, set[Key]], left_
         else:
             removed_tables.add((VARIATIONS, entry.split))
     tables = [table for table in manifest.tables if table.key not in removed_tables]
-    files = {file for table in tables for file in table.rule.inputs}
+    files = set().union(*(table.rule.inputs for table in tables))
     return with_digest(
         replace(
             manifest,

@@ -176,12 +176,13 @@ def measure_fidelity(
         raise UserError("the fidelity of a pool needs runs of two systems or more; three or more have an order")
     coverage = _coverage(systems, release, only)
     measure = _measure(coverage[0][0])
-    qrels = pl.concat(
-        release.qrels(test_set.qrels).filter(pl.col("query_id").is_in(queries.implode()))
-        for test_set, queries in coverage
-    ).sort("query_id", "passage_id")
+    parts, query_ids = [], []
+    for test_set, ids in coverage:
+        parts.append(release.qrels(test_set.qrels).filter(pl.col("query_id").is_in(ids.implode())))
+        query_ids.append(ids)
+    qrels = pl.concat(parts).sort("query_id", "passage_id")
     relevant = qrels.filter(pl.col("relevance") >= measure.grade)
-    queries = pl.concat(queries for _, queries in coverage).unique().sort().to_frame("query_id")
+    queries = pl.concat(query_ids).unique().sort().to_frame("query_id")
     answerable = queries.join(relevant, on="query_id", how="semi")
     if not answerable.height:
         raise UserError(

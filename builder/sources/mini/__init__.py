@@ -80,10 +80,10 @@ class Mini:
 def generate(parameters: MiniParameters = DEFAULT) -> Mini:
     """Make the collection that `parameters` determine."""
     rng = np.random.Generator(np.random.PCG64(parameters.seed))
-    strengths = {
-        shift: dict(zip(clusters, (np.array(STRENGTHS[shift]) * parameters.strength).tolist(), strict=True))
-        for shift, clusters in CLUSTERS.items()
-    }
+    strengths = {}
+    for shift, clusters in CLUSTERS.items():
+        of_clusters = np.array(STRENGTHS[shift]) * parameters.strength
+        strengths[shift] = dict(zip(clusters, of_clusters.tolist(), strict=True))
     lexicon, entities = name_entities(rng, parameters.queries)
     intents = draw_intents(rng, parameters.queries, lexicon, entities, strengths)
     passages = write_passages(rng, lexicon, entities, intents)
