@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -57,16 +58,18 @@ def score(
     """
     candidates = release.test_sets if test_sets is None else test_sets
     only = [only] if isinstance(only, str) else only
-    if unknown := [name for name in only if name not in candidates]:
-        raise UserError(f"there is no test set {unknown[0]!r:.40}; there are {', '.join(candidates)}")
-    selection = [candidates[name] for name in dict.fromkeys(only)]
+    selection = {}
+    for name in only:
+        if name not in candidates:
+            raise UserError(f"there is no test set {name!r:.40}; there are {', '.join(candidates)}")
+        selection[name] = candidates[name]
 
     def choose(run: Path, queries: pl.Series) -> Coverage:
         if selection:
-            return complete(run, queries, selection, allow_missing)
+            return complete(run, queries, list(selection.values()), allow_missing)
         return covered(run, queries, candidates, release.known_queries, allow_missing)
 
-    return _scores(runs, release, selection or candidates.values(), choose, declared)
+    return _scores(runs, release, (selection or candidates).values(), choose, declared)
 
 
 def with_measures(test_sets: Mapping[str, TestSet], names: Collection[str]) -> dict[str, TestSet]:
@@ -110,13 +113,16 @@ def _scores(
     if not runs:
         raise UserError("runs: there are none to score")
     check_library()
-    if empty := [test_set.name for test_set in test_sets if not len(test_set.queries)]:
-        raise UserError(f"{empty[0]}: there is no query to score on")
-    splits = sorted({test_set.qrels for test_set in test_sets})
-    qrels = {split: release.qrels(split) for split in splits}
-    pairs = pl.concat(frame.select("query_id", "passage_id") for frame in qrels.values())
+    splits: set[str] = set()
+    measures: set[Measure] = set()
+    for test_set in test_sets:
+        if not len(test_set.queries):
+            raise UserError(f"{test_set.name}: there is no query to score on")
+        splits.add(test_set.qrels)
+        measures.update(map(parse, test_set.measures))
+    qrels = {split: release.qrels(split) for split in sorted(splits)}
+    pairs = pl.concat(qrels.values()).select("query_id", "passage_id")
     own_kept = pairs.filter(query_id=pl.col("passage_id"))["query_id"] if release.in_beir_format else None
-    measures = {parse(name) for test_set in test_sets for name in test_set.measures}
     for_any_query = any(measure.kind.for_any_query for measure in measures)
     passages = pairs.select("passage_id").unique() if for_any_query else pairs
     cutoffs = {measure.cutoff or 0 for measure in measures if _across(measure)}
@@ -166,8 +172,8 @@ def _warn_of_strange(means: Sequence[Mean], sources: Sequence[Mapping[str, Any]]
         name = source["run"]
         if not source["judged_passages"]:
             _warn(NOTHING_JUDGED.format(name))
-        empty = [mean for mean in means if mean.run == name and mean.missing == mean.queries]
-        for test_set in dict.fromkeys(mean.test_set for mean in empty):
+        empty = dict.fromkeys(each.test_set for each in means if each.run == name and each.missing == each.queries)
+        for test_set in empty:
             _warn(f"{name}: holds not one query of {test_set}, all of which are scored as empty results")
 
 
@@ -180,8 +186,10 @@ def _means(
 ) -> Iterator[Mean]:
     """Every measure of every test set; the sets that share judgements share the work."""
     rows: dict[str, pl.DataFrame] = {}
-    for split in {test_set.qrels for test_set in test_sets}:
-        together = [test_set for test_set in test_sets if test_set.qrels == split]
+    by_split: dict[str, list[TestSet]] = {}
+    for test_set in test_sets:
+        by_split.setdefault(test_set.qrels, []).append(test_set)
+    for split, together in by_split.items():
         members = pl.concat(test_set.queries.to_frame("query_id") for test_set in together)
         names = dict.fromkeys(name for test_set in together for name in test_set.measures)
         values = _values(members, list(map(parse, names)), ranking, qrels[split])
@@ -273,7 +281,8 @@ def _source(name: str, ranking: RankedRun, pairs: pl.DataFrame, coverage: Covera
 
 
 def _names(runs: Sequence[Path]) -> list[str]:
-    if len(set(runs)) < len(runs):
-        raise UserError(f"{next(run for run in runs if list(runs).count(run) > 1)}: is given twice")
+    [(run, times)] = Counter(runs).most_common(1)
+    if times > 1:
+        raise UserError(f"{run}: is given twice")
     short = list(map(run_name, runs))
     return [name if short.count(name) == 1 else str(run) for name, run in zip(short, runs, strict=True)]
