@@ -8,7 +8,7 @@ from pathlib import Path
 from baselines.cells.cell import Cell
 from baselines.cells.journal import in_use
 from baselines.grid.documents import describe
-from baselines.grid.stages import Outcome, publish
+from baselines.grid.stages import Outcome, publish, retract
 from baselines.options import Options, Trained
 from eval_kit.models.opening import declared_data
 from eval_kit.models.runs import varied
@@ -85,6 +85,7 @@ def run(grid: Sequence[Cell], runner: Runner) -> Iterator[Outcome]:
     """
     for cell in grid:
         describe(cell)
+        retract(cell)
     waiting = {cell.name: cell for cell in grid}
     while waiting:
         for cell_name, cell in list(waiting.items()):

@@ -129,6 +129,17 @@ def publish(cell: Cell) -> None:
             atomic.link_or_copy(output, part)
 
 
+def retract(cell: Cell) -> None:
+    """Take what another cell of that name, with other options, has in the grid's folders out of them.
+
+    Else a grid half done would be compared with what is left of the one before.
+    """
+    vectors = {file: cell.published.with_name(file.name) for file in cell.query_vectors}
+    for output, target in (cell.outputs | vectors).items():
+        if not cell.finished and target.exists() and not (output.exists() and target.samefile(output)):
+            target.unlink()
+
+
 def _everything(cell: Cell, journal: Journal, processes: int) -> None:
     train(cell, journal, processes)
     if not cell.searched:

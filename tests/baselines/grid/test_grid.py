@@ -232,6 +232,19 @@ def test_variants_of_a_system_name_their_runs_and_share_its_index(release: Relea
     assert len([path for path in (tmp_path / "indexes").iterdir() if path.is_dir()]) == 1
 
 
+def test_a_grid_half_done_holds_no_run_of_other_options(release: Release, tmp_path: Path):
+    old = undisturbed(release, tmp_path, ["length"])
+    changed = cells({"bm25": Bm25(depth=100, b=0.1)}, release, tmp_path, shifts=["length"])
+    (tmp_path / "runs" / "bm25.length.long.npy").touch()
+    with pytest.raises(KeyboardInterrupt):
+        for _ in run(changed, lambda some: map(run_cell, some)):
+            raise KeyboardInterrupt
+    now = runs_of(tmp_path)
+    assert now.keys() == {"bm25.length.short.trec"} and now.items().isdisjoint(old.items())
+    assert not list((tmp_path / "runs").glob("*.npy"))
+    assert undisturbed(release, tmp_path, ["length"]) == old
+
+
 def test_a_finished_cell_says_how_it_was_made_and_is_not_done_again(release: Release, tmp_path: Path):
     [cell, _] = cells(BM25, release, tmp_path, shifts=["length"])
     assert run_cell(cell) == Outcome(cell.name, "done")
