@@ -82,8 +82,8 @@ class Trained(Options, frozen=True, kw_only=True):
             "oneOf": [{"required": ["steps"]}, {"required": ["epochs"]}],
         },
         {
-            "description": "a system with a teacher learns from negatives: at least 1",
-            "if": {"required": ["distillation"]},
+            "description": "a system with a teacher or mined negatives learns from negatives: at least 1",
+            "if": {"anyOf": [{"required": ["distillation"]}, {"required": ["mine_every"]}]},
             "then": {"properties": {"negatives": {"minimum": 1}}},
         },
         {

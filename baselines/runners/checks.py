@@ -36,8 +36,8 @@ def refuse(cells: Sequence[Cell], workers: int, processes: int = 1) -> None:
 
     Raises:
         UserError: processes that cannot share a batch; a backbone or teacher that neither the Hub nor the cache has; a
-            teacher of another architecture; a GPU that is too old, or too small for PLAID's index; a disk that is too
-            small.
+            backbone that is no transformer; a teacher of another architecture; a GPU that is too old, or too small for
+            PLAID's index; a disk that is too small.
     """
     unfinished = [cell for cell in cells if not cell.finished]
     backbones, teachers, precisions = set(), set(), set()
@@ -50,7 +50,7 @@ def refuse(cells: Sequence[Cell], workers: int, processes: int = 1) -> None:
             precisions.add(options.precision)
     for backbone in backbones:
         if isinstance(backbone, str):
-            checkpoint.kind(backbone)
+            checkpoint.check_start(backbone)
     for teacher, distillation in teachers:
         if teacher is not None and distillation is not None:
             checkpoint.check(teacher, ARCHITECTURES[distillation])

@@ -1,7 +1,10 @@
 """Dense bi-encoder: the [CLS] vectors of query and passage, compared by dot product (Karpukhin et al., 2020)."""
 
 from functools import partial
+from itertools import islice
 from typing import Any
+
+import numpy as np
 
 from baselines.options import Biencoder
 from baselines.training.backbone import loading, transformer
@@ -11,8 +14,11 @@ from baselines.training.losses import cached
 from baselines.training.session import Session, train_by
 from baselines.training.trainer import Parts, processes
 from eval_kit import models
+from eval_kit.errors import UserError
 
 TITLE = "bi-encoder, the [CLS] vectors of query and passage compared by dot product"
+SAMPLE = 8
+"""Queries whose vectors are looked at before training."""
 
 
 def build(session: Session, mini_batch: int | None) -> Parts:
@@ -31,6 +37,10 @@ def build(session: Session, mini_batch: int | None) -> Parts:
         encoder = transformer(session.cell, session.judged.texts.values())
         pooling = Pooling(encoder.get_embedding_dimension(), "cls")
         model = SentenceTransformer(modules=[encoder, pooling], similarity_fn_name="dot")
+        vectors = model.encode(list(islice(session.judged.texts.values(), SAMPLE)), show_progress_bar=False)
+    if len(vectors) > 1 and not np.ptp(vectors, axis=0).any():
+        why = "as a model does whose first token reads no other; take an encoder such as BERT, or the system colbert"
+        raise UserError(f"{options.backbone}: gives {len(vectors)} queries the same vector, {why}")
     by_length(model)
     if options.distillation == "margin_mse":
         loss: Any = MarginMSELoss(model)

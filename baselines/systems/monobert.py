@@ -15,6 +15,7 @@ from baselines.training.grouping import by_length
 from baselines.training.session import Session, train_by
 from baselines.training.trainer import Parts
 from eval_kit import models
+from eval_kit.search.encoders import check_length
 from eval_kit.search.retriever import Retriever
 
 TITLE = "monoBERT, a cross-encoder that re-ranks what BM25 found"
@@ -62,6 +63,7 @@ def build(session: Session, mini_batch: int | None) -> Parts:
     with loading(session.cell):
         name, pin = backbone(session.cell, session.judged.texts.values())
         model = CrossEncoder(name, num_labels=1, max_length=options.pair_length, **pin)
+    check_length(model, options.pair_length)
     preprocess = model.preprocess
     model.preprocess = lambda *pairs, **how: dict(preprocess(*pairs, **how))  # DDP looks into plain dicts only
     by_length(model, "scores")

@@ -21,6 +21,7 @@ from baselines.cells.cell import Cell
 from baselines.options import SmallBackbone, Trained
 from baselines.training.trainer import rank
 from eval_kit.files import atomic, checkpoint
+from eval_kit.search.encoders import check_length
 from eval_kit.search.passages import collection_key, passages
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -58,7 +59,9 @@ def transformer(cell: Cell, texts: Iterable[str], **options: Any) -> Any:
     name, pin = backbone(cell, texts)
     trained = cell.options_as(Trained)
     lengths = {"query_length": trained.query_length, "document_length": trained.passage_length}
-    return Transformer(name, model_kwargs=pin, processor_kwargs=pin, config_kwargs=pin, **lengths, **options)
+    module = Transformer(name, model_kwargs=pin, processor_kwargs=pin, config_kwargs=pin, **lengths, **options)
+    check_length(module, max(trained.query_length or 0, trained.passage_length or 0))
+    return module
 
 
 @contextlib.contextmanager

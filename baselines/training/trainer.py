@@ -250,8 +250,8 @@ def _arguments(options: Trained, seed: int, steps: int, batch: int, folder: Path
         "lr_scheduler_type": SCHEDULES[options.schedule],
         "weight_decay": options.weight_decay,
         "use_cpu": processes() > 1 and _device() == "cpu",  # or each would train for itself
-        "bf16": options.precision == "bfloat16",
-        "fp16": options.precision == "float16",
+        "bf16": options.precision == "bfloat16" and _device() != "cpu",
+        "fp16": options.precision == "float16" and _device() != "cpu",
         "ddp_timeout": SECONDS_TO_WAIT if options.mine_every is None else SECONDS_TO_MINE,
         "seed": seed,
         "batch_sampler": _sampler(),

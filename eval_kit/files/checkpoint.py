@@ -85,6 +85,16 @@ def kind(model: str, revision: str | None = None) -> str:
     return "masked" if name.endswith("ForMaskedLM") else "transformer"
 
 
+def check_start(model: str) -> None:
+    """Refuse what no training can start from, such as word vectors alone.
+
+    Raises:
+        UserError: there is no such model, or it is no transformer.
+    """
+    if kind(model) and not _json(model, "config.json", None):
+        raise UserError(f"{model}: is no transformer, which a training starts from")
+
+
 def digest(model: str, revision: str | None = None) -> str:
     """Identifies the weights: the commit of a model on the Hub, or the sha256 of a folder's files except its card."""
     folder = Path(model)

@@ -77,6 +77,7 @@ def test_the_papers_configs_are_as_the_papers_say() -> None:
         ({"biencoder": ENDLESS}, "so many steps or so many epochs: name one"),
         ({"biencoder": {**TRAINED, "query_length": None}}, "None is not of type 'integer'"),
         ({"biencoder": {**TRAINED, "teacher": "x"}}, "distillation"),
+        ({"biencoder": {**TRAINED, "mine_every": 9, "negatives": 0}}, "0 is less than the minimum of 1"),
         ({"biencoder": {**TRAINED, "mine_depth": 9}}, "'mine_every' is a dependency of 'mine_depth'"),
         (
             {"monobert": {**TRAINED, "candidates": 9, "pair_length": 64, "mine_every": 3}},

@@ -11,7 +11,7 @@ import torch
 from sentence_transformers import MultiVectorEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 from tiny_checkpoints import tiny
-from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
+from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, GPT2Config, GPT2Model
 
 from baselines import systems
 from baselines.cells.cell import Cell
@@ -292,3 +292,27 @@ def test_rm3_finds_passages_that_share_no_word_with_the_query(trainable_release:
             count += sum(words.isdisjoint(texts[passage].split()) for passage, _ in hits)
         strange.append(count)
     assert strange[0] == 0 < strange[1]
+
+
+def test_a_backbone_that_does_not_fit_is_refused_before_training(trainable_release: Release, tmp_path: Path) -> None:
+    causal = tmp_path / "causal"
+    tokenizer = AutoTokenizer.from_pretrained(tiny("bert"))
+    tokenizer.save_pretrained(causal)
+    sizes = {"vocab_size": len(tokenizer), "n_positions": 64, "n_embd": 32, "n_layer": 1, "n_head": 2}
+    GPT2Model(GPT2Config(**sizes)).save_pretrained(causal)
+    for system, options, said in (
+        ("biencoder", {"backbone": str(causal)}, "causal: gives 8 queries the same vector"),
+        ("biencoder", {"passage_length": 129}, "129 tokens are more than the model's 128 positions"),
+        ("monobert", {"pair_length": 129}, "129 tokens are more than the model's 128 positions"),
+    ):
+        cell = tiny_cell(system, trainable_release, tmp_path / "grid", **options)
+        with pytest.raises(UserError, match=said):
+            systems.system(system).train(cell)
+
+
+def test_a_cpu_trains_in_float32_whatever_the_precision_of_a_gpu(trainable_release: Release, tmp_path: Path) -> None:
+    facts = []
+    for precision in ("bfloat16", "float32"):
+        cell = tiny_cell("biencoder", trainable_release, tmp_path, steps=2, precision=precision)
+        facts.append(systems.system("biencoder").train(cell)["losses"])
+    assert facts[0] == facts[1]

@@ -146,6 +146,10 @@ def test_a_backbone_or_teacher_that_is_nowhere(mini_release: Release, tmp_path: 
         for options in ({"backbone": model}, {"teacher": model, "distillation": "kl"}):
             with pytest.raises(UserError, match=r"cannot be loaded: there is no such folder"):
                 checks.refuse([cell(mini_release, tmp_path / "grid", **options)], workers=1)
+    (tmp_path / "words").mkdir()
+    (tmp_path / "words" / "modules.json").write_text("[]")
+    with pytest.raises(UserError, match="words: is no transformer, which a training starts from"):
+        checks.refuse([cell(mini_release, tmp_path / "grid", backbone=str(tmp_path / "words"))], workers=1)
     wrong = cell(mini_release, tmp_path / "grid", teacher=str(tiny("cross")), distillation="kl")
     with pytest.raises(UserError, match=r"is a cross-encoder .*, not a late-interaction encoder"):
         checks.refuse([wrong], workers=1)
