@@ -16,7 +16,7 @@ from baselines.cells.cell import Cell
 from baselines.cells.journal import Report
 from baselines.options import Splade, Trained
 from baselines.training.early_stopping import METRIC
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, in_one_sentence
 from eval_kit.files import atomic
 from eval_kit.search.encoders import free_memory, is_out_of_memory
 
@@ -86,8 +86,8 @@ def fit(cell: Cell, steps: int, build: Build, progress: Report | None = None) ->
         ``best`` (the metric's value).
 
     Raises:
-        UserError: the memory does not hold a mini-batch of one text, the processes cannot share the batch, or the disk
-            is full.
+        UserError: the memory does not hold a mini-batch of one text, the processes cannot share the batch, the last
+            checkpoint is damaged, or the disk is full.
         StepTooLargeError: the memory of this process among several did not hold its mini-batch.
     """
     import torch
@@ -160,15 +160,19 @@ def _attempt(
     trainer.remove_callback(PrinterCallback)
     with trainer.accelerator.main_process_first():
         last = last_checkpoint(checkpoints)
-    if last is not None and _is_whole(last):  # the library would do one more step
-        trainer.state = TrainerState.load_from_json(f"{last}/trainer_state.json")
-        checkpoint = trainer.state.best_model_checkpoint if parts.evaluator is not None else last
-        parts.model.load_state_dict(type(parts.model)(str(checkpoints / Path(checkpoint).name)).state_dict())
-    else:
-        try:
+    try:
+        if last is not None and _is_whole(last):  # the library would do one more step
+            trainer.state = TrainerState.load_from_json(f"{last}/trainer_state.json")
+            checkpoint = trainer.state.best_model_checkpoint if parts.evaluator is not None else last
+            parts.model.load_state_dict(type(parts.model)(str(checkpoints / Path(checkpoint).name)).state_dict())
+        else:
             trainer.train(resume_from_checkpoint=last)
-        except torch.OutOfMemoryError as error:
-            raise StepTooLargeError from error
+    except torch.OutOfMemoryError as error:
+        raise StepTooLargeError from error
+    except Exception as error:
+        if last is None or watch.done or isinstance(error, UserError) or _unwritable(error):
+            raise
+        raise UserError(f"{last}: training cannot go on from it, remove it: {in_one_sentence(error)}") from error
     losses = [(entry["step"], entry["loss"]) for entry in trainer.state.log_history if "loss" in entry]
     facts = {
         "steps": trainer.state.global_step,

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -142,6 +143,23 @@ def test_a_checkpoint_that_was_not_finished_is_passed_over(tmp_path: Path) -> No
     (tmp_path / "checkpoint-15").mkdir()
     assert last_checkpoint(tmp_path) == str(tmp_path / "checkpoint-10")
     assert last_checkpoint(tmp_path / "elsewhere") is None
+
+
+@pytest.mark.parametrize("name", ["rng_state.pth", "config.json"])
+def test_a_damaged_checkpoint_is_named(trainable_release: Release, tmp_path: Path, name: str) -> None:
+    def stop(progress: dict[str, Any]) -> None:
+        if progress["step"] == 3:
+            raise KeyboardInterrupt
+
+    cell = tiny_cell("biencoder", trainable_release, tmp_path, steps=4, checkpoint_every=2)
+    with pytest.raises(KeyboardInterrupt):
+        systems.system("biencoder").train(cell, stop)
+    checkpoint = cell.folder / "training" / "checkpoints" / "checkpoint-2"
+    (checkpoint / name).write_bytes(b"")
+    with pytest.raises(UserError, match=f"{checkpoint}: training cannot go on from it, remove it: "):
+        systems.system("biencoder").train(cell)
+    shutil.rmtree(checkpoint)
+    assert systems.system("biencoder").train(cell)["steps"] == 4
 
 
 @contextmanager
