@@ -130,10 +130,7 @@ def publish(cell: Cell) -> None:
 
 
 def retract(cell: Cell) -> None:
-    """Take what another cell of that name, with other options, has in the grid's folders out of them.
-
-    Else a grid half done would be compared with what is left of the one before.
-    """
+    """Take files of that name but other options out of the grid's folders, lest a grid half done be a mixture."""
     vectors = {file: cell.published.with_name(file.name) for file in cell.query_vectors}
     for output, target in (cell.outputs | vectors).items():
         if not cell.finished and target.exists() and not (output.exists() and target.samefile(output)):

@@ -77,7 +77,8 @@ def refuse_small_disk(cells: Sequence[Cell], workers: int) -> None:
     encodings = passages * sum(each[:workers])
     shared_bytes = 0 if (root / "passages").exists() else passages * SHARED_BYTES
     need = runs + encodings + shared_bytes
-    free = shutil.disk_usage(_existing(root)).free + sum(bytes_below(cell.folder) for cell in cells)
+    existing = next(filter(Path.exists, [root.absolute(), *root.absolute().parents]))
+    free = shutil.disk_usage(existing).free + sum(bytes_below(cell.folder) for cell in cells)
     if need > free:
         raise UserError(
             f"{root}: the grid takes about {need / 1e9:,.1f} GB there (runs {runs / 1e9:,.1f}, passages encoded by "
@@ -103,7 +104,3 @@ def _bytes_of_a_passage(cell: Cell, passages: int) -> float:
     if isinstance(options, Colbert):
         return TOKENS * options.dimensions * number * (1 + PLAID_SHARE * _by_plaid(cell, passages))
     return number * (options.backbone.width if isinstance(options.backbone, SmallBackbone) else WIDTH)
-
-
-def _existing(folder: Path) -> Path:
-    return next(parent for parent in [folder.absolute(), *folder.absolute().parents] if parent.exists())

@@ -17,8 +17,6 @@ from eval_kit import models
 from eval_kit.errors import UserError
 
 TITLE = "bi-encoder, the [CLS] vectors of query and passage compared by dot product"
-SAMPLE = 8
-"""Queries whose vectors are looked at before training."""
 
 
 def build(session: Session, mini_batch: int | None) -> Parts:
@@ -37,10 +35,11 @@ def build(session: Session, mini_batch: int | None) -> Parts:
         encoder = transformer(session.cell, session.judged.texts.values())
         pooling = Pooling(encoder.get_embedding_dimension(), "cls")
         model = SentenceTransformer(modules=[encoder, pooling], similarity_fn_name="dot")
-        vectors = model.encode(list(islice(session.judged.texts.values(), SAMPLE)), show_progress_bar=False)
+        vectors = model.encode(list(islice(session.judged.texts.values(), 8)), show_progress_bar=False)
     if len(vectors) > 1 and not np.ptp(vectors, axis=0).any():
-        why = "as a model does whose first token reads no other; take an encoder such as BERT, or the system colbert"
-        raise UserError(f"{options.backbone}: gives {len(vectors)} queries the same vector, {why}")
+        raise UserError(
+            f"{options.backbone}: gives {len(vectors)} queries the same vector, as decoders do; take an encoder"
+        )
     by_length(model)
     if options.distillation == "margin_mse":
         loss: Any = MarginMSELoss(model)

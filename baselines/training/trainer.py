@@ -120,10 +120,8 @@ def fit(cell: Cell, steps: int, build: Build, progress: Report | None = None) ->
                     f"{cell.name.file}: the GPU's memory cannot hold the model; free it, or take a smaller backbone"
                 ) from error
             free_memory()
-    except UserError:
-        raise
     except Exception as error:
-        if (reason := _unwritable(error)) is None:
+        if isinstance(error, UserError) or (reason := _unwritable(error)) is None:
             raise
         raise UserError(f"{folder}: cannot be written: {reason}") from error
 

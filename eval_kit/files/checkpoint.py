@@ -86,11 +86,7 @@ def kind(model: str, revision: str | None = None) -> str:
 
 
 def check_start(model: str) -> None:
-    """Refuse what no training can start from, such as word vectors alone.
-
-    Raises:
-        UserError: there is no such model, or it is no transformer.
-    """
+    """Refuse what no training can start from: what is not there, or is no transformer, such as word vectors alone."""
     if kind(model) and not _json(model, "config.json", None):
         raise UserError(f"{model}: is no transformer, which a training starts from")
 

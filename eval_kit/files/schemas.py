@@ -63,9 +63,7 @@ def faults_of(name: str, document: Any) -> list[Any]:
 
 def _parts(fault: Any) -> list[Any]:
     """What is wrong with a value that may be null or of several kinds: its faults as the kind that it is, if any."""
-    if fault.validator == "oneOf":  # a rule, not a choice of kinds
-        return [fault]
-    as_value = [part for part in fault.context if part.schema != {"type": "null"}]
+    as_value = [part for part in fault.context if part.schema != {"type": "null"} and fault.validator != "oneOf"]
     as_its_kind = [part for part in as_value if part.path or part.validator not in ("type", "enum")]
     return as_its_kind or as_value or [fault]
 

@@ -24,8 +24,7 @@ def read_utf8(path: Path, most: int = LARGEST_DOCUMENT) -> str:
     """The text of a document, line ends as they are.
 
     Raises:
-        UserError: it cannot be read, has more than ``most`` bytes, is packed, or (with the line) has a byte-order mark
-            or is not UTF-8.
+        UserError: it cannot be read, is larger or packed, or (with the line) has a byte-order mark or is not UTF-8.
     """
     with open_file(path) as file:
         content = file.read(most + 1)

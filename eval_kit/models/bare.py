@@ -30,17 +30,14 @@ _MARKER_TOKENS = 4
 class Plain:
     """A plain transformer and its tokenizer, moved and asked for its device like a model of sentence-transformers."""
 
-    def __init__(
-        self, model: str, tokenizer: str, revision: str | None, device: str | None, trust_remote_code: bool
-    ) -> None:
+    def __init__(self, model: str, tokenizer: str, revision: str | None, device: str | None, trust: bool) -> None:
         from transformers import AutoModel, AutoTokenizer
 
         with checkpoint.loading(model):
             of_model = checkpoint.pinned(model, revision)
             of_tokenizer = of_model if tokenizer == model else checkpoint.pinned(tokenizer)
-            trust = {"trust_remote_code": trust_remote_code}
-            self._tokenizer = AutoTokenizer.from_pretrained(tokenizer, **of_tokenizer, **trust)
-            self._model = AutoModel.from_pretrained(model, **of_model, **trust).eval()
+            self._tokenizer = AutoTokenizer.from_pretrained(tokenizer, **of_tokenizer, trust_remote_code=trust)
+            self._model = AutoModel.from_pretrained(model, **of_model, trust_remote_code=trust).eval()
         checkpoint.check_tokenizer(tokenizer, self._tokenizer)
         self.to(device_of(device))
 
