@@ -59,12 +59,15 @@ def render(template: str | Template, scripts: Sequence[str], **values: Any) -> s
         values: for the template.
     """
     assets = files("eval_kit.pages") / "assets"
-    code = [(assets / name).read_text(encoding="utf-8") for name in scripts]
-    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in code]
+    code, allowed = [], []
+    for name in scripts:
+        script = (assets / name).read_bytes()
+        code.append(script.decode())
+        allowed.append(f"'sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode()}'")
     return TEMPLATES.get_template(template).render(
         style=(assets / "page.css").read_text(encoding="utf-8"),
         scripts=code,
-        allowed=" ".join(f"'sha256-{digest}'" for digest in digests) or "'none'",
+        allowed=" ".join(allowed) or "'none'",
         version=__version__,
         **values,
     )
