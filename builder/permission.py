@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from builder.collection import UNSTATED
 from builder.release import VARIATIONS, copy, with_digest
+from builder.reports import add_history_of_part
 from eval_kit.documents import Lack, Manifest
 from eval_kit.errors import UserError
 
@@ -56,8 +57,12 @@ def publishable(
     reduced_manifest = replace(reduced_manifest, remarks=[*manifest.remarks, *said])
     with TemporaryDirectory() as temporary:
         reduced_folder = Path(temporary) / folder.resolve().name
+        add_history_of_part(reduced_folder, reduced_manifest, folder, manifest)
         copy(folder, reduced_folder, reduced_manifest)
-        yield reduced_folder
+        try:
+            yield reduced_folder
+        except UserError as error:
+            raise UserError(str(error).replace(str(reduced_folder), str(folder))) from error
 
 
 def _tables_by_source(manifest: Manifest) -> dict[str, set[Key]]:

@@ -123,11 +123,35 @@ def add_history(release: Release, previous: Release) -> None:
     for table in diff(previous, release):
         counts = len(table.entered), len(table.left), len(table.moved)
         changes.append(Change(table.config, table.split, *counts, table.whole))
-    step = Step(name_of(release), name_of(previous), changes)
-    path = release.folder / HISTORY
-    path.parent.mkdir(exist_ok=True)
-    document = History([step, *history(previous.folder)])
-    atomic.write_text(path, json.dumps(document.as_json(), indent=1) + "\n")
+    _write_history(release.folder, [Step(name_of(release), name_of(previous), changes), *history(previous.folder)])
+
+
+def add_history_of_part(out: Path, part: Manifest, folder: Path, manifest: Manifest) -> None:
+    """Record in ``out`` the history of the release in ``folder`` of which only ``part`` is published.
+
+    What is not in the part left in this version, or never entered.
+    """
+    steps = history(folder)
+    if not steps or steps[0].release != name_of(manifest):
+        return
+    changes = {(change.config, change.split): change for change in steps[0].changes}
+    for key in sorted(_contents(manifest) - _contents(part)):
+        change = changes.pop(key, None)
+        if change is None or change.whole != "entered":
+            changes[key] = Change(*key, entered=0, left=0, moved=0, whole="left")
+    _write_history(out, [Step(name_of(part), steps[0].previous, list(changes.values())), *steps[1:]])
+
+
+def _contents(manifest: Manifest) -> set[tuple[str, str]]:
+    """The tables, test sets and variations, named as in a change."""
+    test_sets = {("test_sets", entry.name) for entry in manifest.test_sets}
+    variations = {("variations", entry.full_name) for entry in manifest.variations}
+    return {table.key for table in manifest.tables} | test_sets | variations
+
+
+def _write_history(folder: Path, steps: list[Step]) -> None:
+    (folder / HISTORY).parent.mkdir(parents=True, exist_ok=True)
+    atomic.write_text(folder / HISTORY, json.dumps(History(steps).as_json(), indent=1) + "\n")
 
 
 def version_number(version: str) -> tuple[int, ...]:
