@@ -35,6 +35,9 @@ from eval_kit.stats.leaks import NEAR
 type ReleaseSource = Release | str | PathLike[str] | None
 """An open release, a folder or Hub id; None: ``$MS_MARCO_SHIFT_RELEASE``, else ``./ms-marco-shift``."""
 
+UNREADABLE = (".bz2", ".xz", ".lz4", ".zip", ".7z")
+"""Endings of files that a run would not be, as it is only packed by gzip or zstd."""
+
 __all__ = [
     "clean",
     "compare",
@@ -292,12 +295,14 @@ def write_run(run: Run, path: str | PathLike[str]) -> None:
     path = Path(path)
     if isinstance(run, str | PathLike):
         raise UserError(f"run: {run} is a file already; copy it")
+    if path.suffix.lower() in UNREADABLE:
+        raise UserError(f"{path}: no command reads runs packed so; let the name end in .gz or .zst")
     frame = in_memory.ranked(in_memory.lines("run", run))
     with as_files({"run": frame}) as files:
         rank_judged(next(iter(files)), pl.DataFrame(schema=JUDGED_SCHEMA))  # for what it refuses
     with disk_errors(path), atomic.whole(path) as part:
         in_memory.write(frame, part, run_name(path))
-        if path.suffix == ".gz":
+        if path.suffix.lower() == ".gz":
             part.write_bytes(gzip.compress(part.read_bytes(), mtime=0))
-        elif path.suffix == ".zst":
+        elif path.suffix.lower() == ".zst":
             part.write_bytes(zstandard.compress(part.read_bytes()))

@@ -94,7 +94,11 @@ class Result(ABC):
             import pandas
         except ImportError as error:
             raise UserError("pandas is not installed; to_polars() gives the same table without it") from error
-        return pandas.DataFrame(self.to_polars().to_dict(as_series=False))
+        # numbers as arrays: a list of nothing but None would be a column of objects
+        columns = {
+            each.name: each.to_numpy() if each.dtype.is_numeric() else each.to_list() for each in self.to_polars()
+        }
+        return pandas.DataFrame(columns)
 
     def to_csv(self) -> str:
         """The rows as CSV that a spreadsheet shows as they are.

@@ -27,10 +27,10 @@ def opened(runs: Iterable[Any]) -> list[Any]:
             paths.append(run)
             continue
         inside = sorted(Path(run).iterdir())
-        files = [file for file in inside if file.name.endswith(ENDINGS)]
+        files = [file for file in inside if file.name.lower().endswith(ENDINGS)]
         if not files:
             raise UserError(f"{run}: is a folder without runs; their names end in {' or '.join(ENDINGS)}")
-        others = [file.name for file in inside if not file.name.endswith((*ENDINGS, ".ids.txt"))]
+        others = [file.name for file in inside if not file.name.lower().endswith((*ENDINGS, ".ids.txt"))]
         if skips := [name for name in others if run_name(Path(name)) != name]:
             more = f" and {len(skips) - 1} more" if skips[1:] else ""
             warnings.warn(f"{run}: without {skips[0]}{more}, as runs in a folder end in .trec", stacklevel=2)

@@ -41,7 +41,8 @@ def run_name(run: Path) -> str:
     """The file name without the endings of runs and compressed files: ``bm25.dl19`` for ``bm25.dl19.trec.gz``."""
     name = run.name
     for ending in (".gz", ".zst", ".trec", ".res", ".run", ".txt", ".tsv"):
-        name = name.removesuffix(ending) or name
+        if name.lower().endswith(ending):
+            name = name[: -len(ending)] or name
     return name
 
 

@@ -63,14 +63,15 @@ def test_every_form_of_a_run_scores_as_the_command_does(form, run, published_rel
     assert scores.provenance["runs"][0]["file"] == (str(run) if form in ("path", "text") else "tas-b.dl19")
     table = scores.to_polars()
     assert table["value"].to_list() == [figure["value"] for figure in expected]
-    assert pandas(table).equals(scores.to_pandas())
+    assert pandas(table).astype(scores.to_pandas().dtypes).equals(scores.to_pandas())
     assert scores.per_query().height == sum(figure["queries"] for figure in expected)
 
 
 def test_a_run_that_is_written_scores_as_it_did(run, published_release, tmp_path):
     scored = eval_kit.score(lines(run), published_release).to_polars()
     assert set(scored["run"]) == {"run"}, "its name, where it has none"
-    names = {"w.trec": b"", "w.trec.gz": b"\x1f\x8b\x08\x00" + bytes(4), "w.trec.zst": b"\x28\xb5\x2f\xfd"}
+    gzipped, zstd = b"\x1f\x8b\x08\x00" + bytes(4), b"\x28\xb5\x2f\xfd"
+    names = {"w.trec": b"", "w.trec.gz": gzipped, "W.TREC.GZ": gzipped, "w.trec.zst": zstd}
     for name, magic in names.items():
         eval_kit.write_run(lines(run), tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(magic)
@@ -240,7 +241,9 @@ def test_a_written_run_has_ranks_and_its_name(run, published_release, tmp_path):
     for strange in (pl.concat([frame, frame.head(1)]), frame.clear()):
         with pytest.raises(UserError):
             eval_kit.write_run(strange, tmp_path / "no.trec")
-    assert not (tmp_path / "no.trec").exists()
+    with pytest.raises(UserError, match="no command reads runs packed so"):
+        eval_kit.write_run(frame, tmp_path / "no.trec.bz2")
+    assert not list(tmp_path.glob("no.*"))
 
 
 def test_runs_of_other_tools(run, published_release):

@@ -65,6 +65,12 @@ def test_a_result_in_a_session_is_its_table_and_short():
     assert few.to_pandas().to_dict("records") == few.to_polars().to_dicts()
 
 
+def test_a_column_without_a_number_is_of_numbers_in_pandas():
+    schema = {"value": pl.Float64(), "low": pl.Float64(), "n": pl.Int64()}
+    rows = pl.DataFrame({"value": [1.0], "low": [None], "n": [None]}, schema)
+    assert (Slices(rows, [], PROVENANCE).to_pandas().dtypes == "float64").all()
+
+
 def test_a_release_is_one_line(published_release, mini_release):
     for release in (published_release, mini_release):
         assert len(repr(release)) < 250 and release.digest[:16] in repr(release)

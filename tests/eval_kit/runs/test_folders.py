@@ -8,6 +8,7 @@ import eval_kit
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.runs import folders
+from eval_kit.runs.names import cell_of
 from tests.eval_kit.submissions import plain_run
 
 
@@ -41,6 +42,13 @@ def test_files_that_may_be_runs_are_named(runs: Path, mini_release: Release) -> 
     (runs / "d.tsv").touch()
     with pytest.warns(UserWarning, match="runs: without c.dl19.run.gz and 1 more, as runs in a folder end in .trec"):
         folders.opened([runs])
+
+
+def test_endings_may_be_in_capitals(runs: Path, mini_release: Release) -> None:
+    (runs / "notes.txt").unlink()
+    (runs / "b.dl19.trec").rename(runs / "B.DL19.TREC")
+    assert set(eval_kit.score(runs, mini_release).to_polars()["run"]) == {"B.DL19", "a.dl19"}
+    assert cell_of(Path("mine.topic.c0.TREC.Gz")) == cell_of(Path("mine.topic.c0.trec"))
 
 
 def test_a_folder_without_runs_is_a_sentence(tmp_path: Path, mini_release: Release) -> None:
