@@ -51,10 +51,14 @@ def parse(text: str) -> Terms:
 
 
 def contains(texts: pl.Expr, terms: tuple[str, ...], whole_words: bool) -> pl.Expr:
-    """Whether texts hold one of the terms; a term in a script without spaces needs no ends of words."""
+    """Whether texts hold one of the terms; a term in a script without spaces needs no ends of words.
+
+    Whole words are compared in Unicode's composed form, as accents may be characters of their own.
+    """
     lower_case = texts.str.to_lowercase()
     if not whole_words:
         return lower_case.str.contains_any(list(terms))
+    lower_case, terms = lower_case.str.normalize("NFC"), tuple(pl.Series(terms).str.normalize("NFC"))
     spaceless = pl.Series(terms).str.contains(SPACELESS)
     literal = map(pl.escape_regex, terms)
     patterns = [term if free else rf"\b{term}\b" for term, free in zip(literal, spaceless, strict=True)]

@@ -83,7 +83,11 @@ def rebuild(build: Build, parameters: ResttestParameters) -> ShiftResult:
 
 def _size_remarks(buckets: pl.Series) -> list[str]:
     """How many test queries the buckets have, and which have too few to test on."""
-    sizes = buckets.value_counts().sort("bucket")
+    names = pl.Series("bucket", buckets.dtype.categories, buckets.dtype).to_frame()  # type: ignore[attr-defined]
+    sizes = names.join(buckets.value_counts(), on="bucket", how="left", maintain_order="left").fill_null(0)
     few = ", ".join(f"{name} ({size})" for name, size in sizes.filter(pl.col("count") < FEWEST_TESTED).iter_rows())
     remark = f"resttest: fewer than {FEWEST_TESTED} test queries, too few to conclude from: {few}"
-    return [interval_remark("resttest", sizes["count"].to_list()), *([remark] if few else [])]
+    return [
+        interval_remark("resttest", sizes["count"].replace(0, None).drop_nulls().to_list()),
+        *([remark] if few else []),
+    ]

@@ -9,6 +9,7 @@ that they lose are those that a reader would call mistakes of the substring rule
 """
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 
 import polars as pl
@@ -110,6 +111,11 @@ def assign(queries: pl.DataFrame, parameters: WhParameters = WhParameters()) -> 
         sample = drawn(members, parameters.size, parameters.seed, f"wh {cluster}")
         parts.append(pl.DataFrame({"query_id": sample, "cluster": pl.repeat(cluster, len(sample), eager=True)}))
     memberships = pl.concat(parts)
+    if memberships.is_empty():
+        terms = ", ".join(chain.from_iterable(clusters.values()))
+        raise UserError(
+            f"no training query holds a question word ({terms}); --set wh.terms gives those of its language"
+        )
     distinct = memberships["query_id"].unique()
     test = drawn(distinct, round(parameters.test_share * len(distinct)), parameters.seed, "wh test")
     return memberships.with_columns(pl.col("cluster").cast(pl.Enum(list(clusters))), split=split_by(test))

@@ -13,7 +13,7 @@ SCHEMA = {"query_id": pl.String(), "part": pl.String()}
 
 
 def read_parts(parts: str, collection: Path) -> pl.DataFrame:
-    """``query_id`` and ``part`` of the queries that have one.
+    """``query_id`` and ``part``, in Unicode's composed form, of the queries that have one.
 
     Args:
         parts: a TSV of query id and part, without a header; else a field of ``queries.jsonl``, with dots between the
@@ -31,7 +31,8 @@ def read_parts(parts: str, collection: Path) -> pl.DataFrame:
     if not rows:
         why = "is empty" if path.is_file() else "no query has a text or number there"
         raise UserError(f"--parts {parts}: {why}")
-    frame = pl.DataFrame(rows, SCHEMA, orient="row").unique(maintain_order=True)
+    frame = pl.DataFrame(rows, SCHEMA, orient="row").with_columns(pl.col("part").str.normalize("NFC"))
+    frame = frame.unique(maintain_order=True)
     twice = frame.filter(pl.col("query_id").is_duplicated())
     if twice.height:
         raise UserError(f"--parts {parts}: query {twice['query_id'][0]} has two parts")

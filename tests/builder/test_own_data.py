@@ -4,6 +4,7 @@ import json
 import random
 from dataclasses import replace
 from pathlib import Path
+from unicodedata import normalize
 
 import polars as pl
 import pytest
@@ -17,7 +18,7 @@ from builder.lite import of_passages
 from builder.parameters import ShiftParameters
 from builder.permission import publishable
 from builder.pool import read_systems
-from builder.shifts import length
+from builder.shifts import length, resttest
 from builder.sources import beir, log, mini, parts, released
 from builder.verify import verify
 from eval_kit import question_words
@@ -97,6 +98,22 @@ def test_whole_words_leave_out_of_training_what_their_own_rule_finds(folder: Pat
     assert texts.str.contains("what").any() and not texts.str.contains(r"\bhow\b").any()
     shown = question_words.contains(pl.col("text"), ("how",), True)
     assert not pl.DataFrame({"text": ["what is the show"]}).select(shown).item()
+
+
+def test_names_and_question_words_are_the_same_in_every_unicode_form(folder: Path, tmp_path: Path) -> None:
+    texts = pl.DataFrame({"text": [normalize(form, "là gì thế Où") for form in ("NFC", "NFD")]})
+    for form in ("NFC", "NFD"):
+        for term in ("là gì", "où"):
+            assert texts.select(question_words.contains(pl.col("text"), (normalize(form, term),), True))["text"].all()
+    (file := tmp_path / "parts.tsv").write_text(normalize("NFC", "q1\tSaúde\n") + normalize("NFD", "q2\tSaúde\n"))
+    assert parts.read_parts(str(file), folder)["part"].n_unique() == 1
+    with pytest.raises(UserError, match=r"no training query holds a question word \(jak, kdo\); --set wh.terms"):
+        build(folder, tmp_path / "own", "wh", "wh.terms=how:jak,who:kdo")
+
+
+def test_a_bucket_without_a_test_query_is_remarked_on() -> None:
+    buckets = pl.Series("bucket", ["b1"] * 40 + ["b2"] * 3, dtype=pl.Enum(["b1", "b2", "b3"]))
+    assert resttest._size_remarks(buckets)[1].endswith("too few to conclude from: b2 (3), b3 (0)")
 
 
 def test_crossed_hold_outs_are_audited(tmp_path: Path) -> None:
