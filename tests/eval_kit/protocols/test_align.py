@@ -112,7 +112,7 @@ HEADER = "system,training,score,nq\n"
         ("system,training,score\n", ":1: has no dataset column"),
         ("system,training,score,nq,nq\n", ":1: expected the header"),
         ("system,training,score,\n", ":1: expected the header"),
-        ("\ufeff" + HEADER, ":1: expected the header"),
+        ("\ufeff" + HEADER, ":1: holds a byte-order mark"),
         (HEADER, ":2: no model follows"),
         (HEADER + "a,interpolation,0.5\n", ":2: 3 columns, the header has 4"),
         (HEADER + "a,interpolation,0.5,\n", ":2: '' is not a finite number"),
