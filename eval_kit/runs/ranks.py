@@ -43,7 +43,8 @@ class RankedRun:
         lines: how many lines it has.
         queries: one row per query: ``query_id``, ``retrieved`` (passages), and for each cutoff k
             ``tied_across_k`` (whether passages at ranks k and k + 1 share a score).
-        contradictions: queries in which the run states a better rank for a passage than for one of higher score.
+        contradictions: queries in which the run states a better rank for a passage than for one of higher score; all
+            of several passages where the run gives a query's passages one score and different ranks.
         judged: one row per judged passage that the run holds: ``query_id``, ``passage_id``, ``rank`` (from 1),
             and the first and last rank of the passages that share its score, ``tied_from`` and ``tied_to``.
         own_left_out: of how many queries the passage with the query's own id was left out.
@@ -104,6 +105,7 @@ def _ranking(
     ranks = []
     query_ids: set[str] = set()
     lines = contradictions = own_left_out = 0
+    one_score, has_order = True, False
     repeats: list[Future[list[tuple[int, str]]]] = []
     with ThreadPoolExecutor(1) as beside:
         for frame in frames:
@@ -127,6 +129,8 @@ def _ranking(
             frame = _by_score(frame)
             if "stated_rank" in frame.columns:
                 contradictions += _contradictions(frame)
+                one_score = one_score and frame["tied"].sum() == frame.height - blocks.height
+                has_order = has_order or (one_score and frame["stated_rank"].n_unique() > 1)
             queries.append(_queries(blocks, frame["tied"], cutoffs))
             hits.append(_hits(blocks, frame, pairs))
     faults = Faults(path)
@@ -136,6 +140,8 @@ def _ranking(
     for line, what in sorted(chain.from_iterable(repeat.result() for repeat in repeats)):
         faults.add(line, what)
     faults.raise_any()
+    if one_score and has_order:  # a system that gives ranks alone
+        contradictions = int((pl.concat(queries)["retrieved"] > 1).sum())
     return RankedRun(path, "", lines, contradictions, pl.concat(queries), pl.concat(hits), own_left_out)
 
 

@@ -128,6 +128,12 @@ def test_ranks_that_contradict_the_scores_are_counted(path):
         assert ranked.contradictions == contradictions, numbers
         assert ranked.judged.is_empty()
         assert sorted(ranked.queries.rows()) == [("q", 3), ("r", 1)]
+    for numbers, contradictions in (((1, 2, 3), 2), ((1, 1, 1), 0)):  # no scores, but ranks
+        lines = (
+            f"{query} Q0 {passage} {rank} 0 t\n" for query in "qr" for passage, rank in zip("abc", numbers, strict=True)
+        )
+        path.write_text("".join(lines) + "s Q0 a 1 0 t\n")
+        assert rank_judged(path, judged).contradictions == contradictions
 
 
 def repeats(path, lines, place, name):
