@@ -50,6 +50,8 @@ CITATIONS = {shift.name: [shift.bibtex] for shift in SHIFTS.values()} | {
     "Guzpenha/query_variation_generators": ["Penha2022Variations"],
 }
 type Queries = Callable[[], pl.DataFrame]
+_DIGESTS: dict[str, str] = {}
+"""The release that each registered id is of."""
 GRADES = {0: "not relevant", 1: "relevant", 2: "highly relevant", 3: "perfectly relevant"}
 
 
@@ -122,10 +124,17 @@ def register(source: str | os.PathLike[str] | Release | None = None, revision: s
 
     Returns:
         The ids that were registered now.
+
+    Raises:
+        UserError: one is of another release, as two rebuilt ones or two versions have the same ids.
     """
     release = source if isinstance(source, Release) else open_release(source, revision)
     ids = {f"{release.collection}/shift/{name}": dataset for name, dataset in datasets_of(release).items()}
     registry = set(ir_datasets.registry)
+    for dataset_id in ids.keys() & _DIGESTS.keys():
+        if _DIGESTS[dataset_id] != release.digest:
+            raise UserError(f"{dataset_id} is of another release already; register {release.folder} in its own process")
+    _DIGESTS.update(dict.fromkeys(ids, release.digest))
     new = [dataset_id for dataset_id in ids if dataset_id not in registry]
     for dataset_id in new:
         ir_datasets.registry.register(dataset_id, ids[dataset_id])

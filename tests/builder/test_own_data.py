@@ -143,6 +143,7 @@ def test_ids_of_a_log_are_those_of_its_texts_or_numbers(tmp_path: Path) -> None:
 
 def test_a_licence_that_nobody_states_is_not_lost_on_the_way(folder: Path, tmp_path: Path) -> None:
     first = build(folder, tmp_path / "first", "topic", "topic.topics=2", "topic.k=20", "topic.size=155")
+    assert "\n| `toy/corpus.jsonl` | not stated" in (first.folder / "README.md").read_text()  # no link: it is not there
     again = rebuilt.draft(released.collection(first.folder), ["length"])
     releases.write(again, tmp_path / "again")
     of_passages(first, folder, tmp_path / "lite")

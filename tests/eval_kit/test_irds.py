@@ -190,3 +190,13 @@ def test_a_release_beside_the_program_and_a_damaged_one(mini_release: Release, t
     (tmp_path / "ms-marco-shift" / MANIFEST).write_text("{")
     done = python(None, tmp_path, "-m", "eval_kit.irds", "list", cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.startswith("eval_kit.irds: ") and "Traceback" not in done.stderr
+
+
+def test_ids_of_another_release_are_refused_and_not_served(mini_release: Release, tmp_path: Path) -> None:
+    code = (
+        "import sys, eval_kit.irds as irds\nfrom msgspec.structs import replace\nfrom eval_kit.release import Release\n"
+        "release = irds.open_release(sys.argv[1])\nirds.register(release)\nassert irds.register(release) == []\n"
+        "irds.register(Release(release.folder, replace(release.manifest, digest='0' * 64)))"
+    )
+    done = python(None, tmp_path / "home", "-c", code, str(mini_release.folder))
+    assert "UserError: ms-marco-shift-mini/shift/" in done.stderr and "is of another release already" in done.stderr
