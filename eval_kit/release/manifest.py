@@ -8,6 +8,7 @@ name; those of earlier versions, which hold their numbers, are read too.
 """
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -72,10 +73,11 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def title(manifest: Manifest) -> str:
-    """The dataset's name: ``ms-marco-shift``, or one after the collection that it was rebuilt from."""
+    """The dataset's name: ``ms-marco-shift``, or one after the collection it was rebuilt from, as the Hub takes it."""
     if manifest.collection == MS_MARCO or not manifest.built_from:
         return NAME
-    return re.sub(r"[^\w.-]+", "-", manifest.built_from.rpartition("/")[2]) + "-shift"
+    plain = unicodedata.normalize("NFKD", manifest.built_from.rpartition("/")[2]).encode("ascii", "ignore").decode()
+    return "-".join([*re.findall(r"\w+(?:\.\w+)*", plain), "shift"])
 
 
 def is_synthetic(manifest: Manifest) -> bool:

@@ -8,6 +8,7 @@ from unicodedata import normalize
 
 import polars as pl
 import pytest
+from msgspec.structs import replace as replace_field
 
 from builder import audit, rebuilt, typos, variations
 from builder import release as releases
@@ -24,7 +25,7 @@ from builder.verify import verify
 from eval_kit import question_words
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
-from eval_kit.release import Release, open_release, read_manifest
+from eval_kit.release import Release, open_release, read_manifest, title
 from eval_kit.shifts import SHIFTS
 
 WORDS = ["river", "stone", "music", "bread", "garden", "winter", "engine", "doctor", "harbour", "letter"]
@@ -109,6 +110,15 @@ def test_names_and_question_words_are_the_same_in_every_unicode_form(folder: Pat
     assert parts.read_parts(str(file), folder)["part"].n_unique() == 1
     with pytest.raises(UserError, match=r"no training query holds a question word \(jak, kdo\); --set wh.terms"):
         build(folder, tmp_path / "own", "wh", "wh.terms=how:jak,who:kdo")
+
+
+def test_a_release_is_named_as_the_hub_takes_it(mini_release: Release) -> None:
+    for name, word in (
+        ("beir/nfcorpus", "nfcorpus-shift"),
+        ("Coleção – nº 1 (v1.0)", "Colecao-no-1-v1.0-shift"),
+        ("質問", "shift"),
+    ):
+        assert title(replace_field(mini_release.manifest, built_from=name)) == word
 
 
 def test_a_bucket_without_a_test_query_is_remarked_on() -> None:
