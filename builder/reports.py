@@ -7,6 +7,7 @@ one is noticed; a picture goes with the JSON report of the same run.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -134,19 +135,24 @@ def add_history_of_part(out: Path, part: Manifest, folder: Path, manifest: Manif
     steps = history(folder)
     if not steps or steps[0].release != name_of(manifest):
         return
-    changes = {(change.config, change.split): change for change in steps[0].changes}
+    changes = {}
+    for change in steps[0].changes:
+        changes[change.config, change.split] = change
     for key in sorted(_contents(manifest) - _contents(part)):
-        change = changes.pop(key, None)
-        if change is None or change.whole != "entered":
+        before = changes.pop(key, None)
+        if before is None or before.whole != "entered":
             changes[key] = Change(*key, entered=0, left=0, moved=0, whole="left")
     _write_history(out, [Step(name_of(part), steps[0].previous, list(changes.values())), *steps[1:]])
 
 
 def _contents(manifest: Manifest) -> set[tuple[str, str]]:
     """The tables, test sets and variations, named as in a change."""
-    test_sets = {("test_sets", entry.name) for entry in manifest.test_sets}
-    variations = {("variations", entry.full_name) for entry in manifest.variations}
-    return {table.key for table in manifest.tables} | test_sets | variations
+    contents = set(map(attrgetter("key"), manifest.tables))
+    for test_set in manifest.test_sets:
+        contents.add(("test_sets", test_set.name))
+    for variation in manifest.variations:
+        contents.add(("variations", variation.full_name))
+    return contents
 
 
 def _write_history(folder: Path, steps: list[Step]) -> None:
