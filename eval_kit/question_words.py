@@ -40,12 +40,13 @@ TERMS: dict[str, Terms] = {
 
 def parse(text: str) -> Terms:
     """The terms in ``wha:was|welche,how:wie``; ValueError for anything else, or a cluster that no test set can be."""
-    pairs = [part.split(":") for part in text.lower().split(",")]
-    if any(len(pair) != 2 or not _CLUSTER.fullmatch(pair[0].strip()) for pair in pairs):
-        raise ValueError(text)
-    clusters = {cluster.strip(): tuple(map(str.strip, terms.split("|"))) for cluster, terms in pairs}
-    if len(clusters) < len(pairs) or not all(map(all, clusters.values())):
-        raise ValueError(text)
+    clusters: dict[str, tuple[str, ...]] = {}
+    for part in text.lower().split(","):
+        cluster, _, term_list = map(str.strip, part.partition(":"))
+        terms = tuple(map(str.strip, term_list.split("|")))
+        if ":" in term_list or cluster in clusters or not _CLUSTER.fullmatch(cluster) or not all(terms):
+            raise ValueError(text)
+        clusters[cluster] = terms
     return clusters
 
 

@@ -50,9 +50,11 @@ class Frame:
 
     def grid(self, ticks: Sequence[tuple[float, str]], title: str) -> Markup:
         """Horizontal lines with their labels, and the axis' title above them."""
-        parts = [line(self.left, self.y(at), self.width - self.right, self.y(at), "grid") for at, _ in ticks]
-        parts += [label(self.left - 6, self.y(at) + 4, text, anchor="end") for at, text in ticks]
-        parts.append(label(0, 12, title, anchor="start"))
+        lines, labels = [], []
+        for at, text in ticks:
+            lines.append(line(self.left, self.y(at), self.width - self.right, self.y(at), "grid"))
+            labels.append(label(self.left - 6, self.y(at) + 4, text, anchor="end"))
+        parts = [*lines, *labels, label(0, 12, title, anchor="start")]
         if self.y_range[0] < 0 < self.y_range[1]:
             parts.append(line(self.left, self.y(0), self.width - self.right, self.y(0), "zero"))
         return Markup().join(parts)
@@ -70,9 +72,11 @@ class Frame:
 
 def span(losses: Iterable[float | None]) -> tuple[float, float]:
     """The scale that the bars of one table share: zero and all the losses and their intervals, within ±100 %."""
-    values = [max(-LONGEST_BAR, min(LONGEST_BAR, loss)) for loss in losses if loss is not None]
-    low, high = min([0.0, *values]), max([0.0, *values])
-    return (low, high) if low < high else (0.0, 1.0)
+    low = high = 0.0
+    for loss in losses:
+        if loss is not None:
+            low, high = min(low, loss), max(high, loss)
+    return (max(low, -LONGEST_BAR), min(high, LONGEST_BAR)) if low < high else (0.0, 1.0)
 
 
 def loss_bar(
@@ -131,8 +135,10 @@ def marker(system: int, x: float, y: float) -> Markup:
     turns = {1: (45, 4), 2: (-90, 3), 3: (0, 4), 4: (90, 3)}
     if kind in turns:
         start, corners = turns[kind]
-        angles = [math.radians(start + 360 * corner / corners) for corner in range(corners)]
-        ends = (f"{x + 1.25 * size * math.cos(angle):.1f},{y + 1.25 * size * math.sin(angle):.1f}" for angle in angles)
+        ends = []
+        for corner in range(corners):
+            angle = math.radians(start + 360 * corner / corners)
+            ends.append(f"{x + 1.25 * size * math.cos(angle):.1f},{y + 1.25 * size * math.sin(angle):.1f}")
         return element("polygon", points=" ".join(ends), class_="mark")
     cross = f"M{x - size:.1f} {y - size:.1f}l{2 * size} {2 * size}m0 {-2 * size}l{-2 * size} {2 * size}"
     return element("path", d=cross, class_="mark cross")
@@ -155,7 +161,7 @@ def percent_axis(values: Sequence[float]) -> tuple[tuple[float, float], list[tup
         high = 0.01
     at = ticks(low, high, wider=True)
     digits = max(0, _digits(at) - 2)
-    return (at[0], at[-1]), [(value, format(value, f",.{digits}%").replace("-", "\u2212")) for value in at]
+    return (at[0], at[-1]), _with_labels(at, f",.{digits}%")
 
 
 def ticks(low: float, high: float, wider: bool = False) -> list[float]:
@@ -170,17 +176,23 @@ def ticks(low: float, high: float, wider: bool = False) -> list[float]:
 
 def labelled(ticks: Sequence[float]) -> list[tuple[float, str]]:
     """The ticks with their labels, with as few decimals as the step needs."""
-    digits = _digits(ticks)
-    return [(at, format(at, f",.{digits}f").replace("-", "\u2212")) for at in ticks]
+    return _with_labels(ticks, f",.{_digits(ticks)}f")
 
 
 def told_apart(values: Sequence[float]) -> list[str]:
     """With the fewest significant digits, at least two, in which values that differ have different labels."""
     for digits in range(2, 18):
-        labels = [np.format_float_positional(value, digits, fractional=False, trim="-") for value in values]
+        labels = []
+        for value in values:
+            label = np.format_float_positional(value, digits, fractional=False, trim="-")
+            labels.append(label.replace("-", "\u2212"))
         if len(set(labels)) == len(set(values)):
             break
-    return [label.replace("-", "\u2212") for label in labels]
+    return labels
+
+
+def _with_labels(ticks: Sequence[float], form: str) -> list[tuple[float, str]]:
+    return [(at, format(at, form).replace("-", "\u2212")) for at in ticks]
 
 
 def _digits(ticks: Sequence[float]) -> int:

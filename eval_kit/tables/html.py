@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Sequence
-from itertools import groupby, pairwise
+from itertools import chain, groupby
+from operator import attrgetter
 
 from markupsafe import Markup
 
@@ -19,8 +20,11 @@ def to_html(table: Table, bars: bool = True) -> Markup:
     ``bars`` are drawn for pages, whose styles they need.
     """
     caption = element("caption", table.title) if table.title else ""
-    cell_bars = [cell.bar for row in table.rows() for cell in row if cell.bar]
-    scale = span(end for bar in cell_bars for end in (bar.loss, bar.low, bar.high)) if bars else None
+    ends: list[float | None] = []
+    for cell in chain.from_iterable(table.rows()):
+        if cell.bar:
+            ends += [cell.bar.loss, cell.bar.low, cell.bar.high]
+    scale = span(ends) if bars else None
     bodies = [_body(table, group, scale) for group in table.groups]
     whole = element("table", caption, _head(table), *bodies, data_sortable=bool(table.sorted_by))
     return element("div", whole, class_="scroll", role="region", tabindex="0", aria_label="wide table")
@@ -38,19 +42,19 @@ def typographic(number: str) -> str:
 
 
 def _head(table: Table) -> Markup:
-    groups = [column for column in table.columns if column.group]
-    rows = 2 if groups else None
-    cells = []
-    for group, columns in groupby(table.columns, lambda column: column.group):
+    rows = 2 if any(map(attrgetter("group"), table.columns)) else None
+    cells, below = [], []
+    for group, columns in groupby(table.columns, attrgetter("group")):
         if group:
-            cells.append(element("th", group, scope="colgroup", colspan=len(list(columns)), class_="num"))
+            names = list(map(_header, columns))
+            cells.append(element("th", group, scope="colgroup", colspan=len(names), class_="num"))
+            below += names
         else:
             cells += [_header(column, table.sorted_by, rows) for column in columns]
-    below = element("tr", *(_header(column, "") for column in groups)) if groups else ""
-    return element("thead", element("tr", *cells), below)
+    return element("thead", element("tr", *cells), element("tr", *below) if below else "")
 
 
-def _header(column: Column, sorted_by: str, rows: int | None = None) -> Markup:
+def _header(column: Column, sorted_by: str = "", rows: int | None = None) -> Markup:
     number = column.kind == "number"
     if sorted_by:
         return sort_header(column.name, number, "descending" if column.name == sorted_by else None)
@@ -61,13 +65,17 @@ def _header(column: Column, sorted_by: str, rows: int | None = None) -> Markup:
 
 def _body(table: Table, group: Sequence[Row], scale: tuple[float, float] | None) -> Markup:
     """The rows of a group; a cell that those below it continue spans them."""
-    lines: list[list[Markup]] = [[] for _ in group]
-    for index, column in enumerate(table.columns):
-        cells = [row[index] for row in group]
-        starts = [row for row, cell in enumerate(cells) if cell is not None]
-        for start, end in pairwise([*starts, len(cells)]):
-            lines[start].append(_cell(as_cell(cells[start]), column, end - start, scale, bool(table.sorted_by)))
-    rows = [element("tr", *line) for line in lines]
+    rows: list[Markup] = []
+    heights = [1] * len(table.columns)
+    for row in reversed(group):
+        line = []
+        for index, (cell, column) in enumerate(zip(row, table.columns, strict=True)):
+            if cell is None:
+                heights[index] += 1
+            else:
+                line.append(_cell(as_cell(cell), column, heights[index], scale, bool(table.sorted_by)))
+                heights[index] = 1
+        rows.insert(0, element("tr", *line))
     return element("tbody", *rows, class_="group" if len(table.groups) > 1 else None)
 
 

@@ -1,6 +1,7 @@
 """A table in LaTeX."""
 
 import re
+from collections.abc import Iterable
 
 from eval_kit.errors import printable
 from eval_kit.tables.table import Cell, Column, Table
@@ -29,21 +30,23 @@ _SIGNED = re.compile(r"(?<![\w.])[+-]\d+([.,]\d+)*(\\%)?")
 
 def to_latex(table: Table) -> str:
     """A tabular environment that needs no package, the table's heading and notes in comments above it."""
-    header = [escape(column.header) for column in table.columns]
-    rows = [list(map(_text, row, table.columns)) for row in table.rows()]
-    head, *body = (" & ".join(line) + r" \\" for line in (header, *rows))
+    lines = []
+    for comment in filter(None, (table.heading, *table.notes)):
+        lines.append(f"% {printable(comment)}")
     columns = "".join("r" if column.kind == "number" else "l" for column in table.columns)
-    top = [
-        *(f"% {printable(line)}" for line in filter(None, (table.heading, *table.notes))),
-        rf"\begin{{tabular}}{{{columns}}}",
-        r"\hline",
-    ]
-    return "\n".join([*top, head, r"\hline", *body, r"\hline", r"\end{tabular}", ""])
+    lines += [rf"\begin{{tabular}}{{{columns}}}", r"\hline", _line(map(escape, table.headers)), r"\hline"]
+    for row in table.rows():
+        lines.append(_line(map(_text, row, table.columns)))
+    return "\n".join([*lines, r"\hline", r"\end{tabular}", ""])
 
 
 def escape(text: str) -> str:
     """Text on one line, escaped so that LaTeX sets it as it is."""
     return printable(text).translate(_ESCAPES)
+
+
+def _line(cells: Iterable[str]) -> str:
+    return " & ".join(cells) + r" \\"
 
 
 def _text(cell: Cell, column: Column) -> str:

@@ -1,5 +1,7 @@
 """A table in GitHub's Markdown."""
 
+from collections.abc import Iterable
+
 from eval_kit.errors import printable
 from eval_kit.tables.table import Cell, Column, Table
 
@@ -8,19 +10,23 @@ _ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]|~$#!"} | {"<": 
 
 def to_markdown(table: Table) -> str:
     """The table under its heading, and its notes below it."""
-    lines = [
-        [escape(column.header) for column in table.columns],
-        ["--:" if column.kind == "number" else ":--" for column in table.columns],
-        *(list(map(_text, row, table.columns)) for row in table.rows()),
-    ]
-    heading = f"{escape(table.heading)}\n\n" if table.heading else ""
-    notes = [f"\n{escape(note)}\n" for note in table.notes]
-    return "".join([heading, *(f"| {' | '.join(line)} |\n" for line in lines), *notes])
+    text = f"{escape(table.heading)}\n\n" if table.heading else ""
+    text += _line(map(escape, table.headers))
+    text += _line("--:" if column.kind == "number" else ":--" for column in table.columns)
+    for row in table.rows():
+        text += _line(map(_text, row, table.columns))
+    for note in table.notes:
+        text += f"\n{escape(note)}\n"
+    return text
 
 
 def escape(text: str) -> str:
     """Text on one line, escaped so that Markdown, and the HTML made from it, shows it as it is."""
     return printable(text).translate(_ESCAPES)
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |\n"
 
 
 def _text(cell: Cell, column: Column) -> str:

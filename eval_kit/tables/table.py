@@ -109,6 +109,11 @@ class Table:
         """The section and the title, for where both share one line."""
         return ", ".join(filter(None, (self.section, self.title)))
 
+    @property
+    def headers(self) -> list[str]:
+        """Those of the columns, for where there is one line of them."""
+        return [column.header for column in self.columns]
+
     def rows(self) -> Iterator[list[Cell]]:
         """Every row, with an empty cell where the one above it continues."""
         for row in chain.from_iterable(self.groups):

@@ -82,7 +82,7 @@ def _span(column: Column, header: Sequence[str], texts: Sequence[str]) -> tuple[
 
 
 def _longest(texts: Sequence[str]) -> int:
-    return max((cell_len(line) for text in texts for line in text.splitlines()), default=0)
+    return max(map(cell_len, "\n".join(texts).splitlines()), default=0)
 
 
 def _parts(columns: Sequence[Column], spans: Sequence[tuple[int, int]], width: int) -> list[list[int]]:
@@ -91,14 +91,17 @@ def _parts(columns: Sequence[Column], spans: Sequence[tuple[int, int]], width: i
     def room(indexes: Sequence[int]) -> int:
         return sum(spans[index][0] + _GAP for index in indexes)
 
-    first = next((index for index, column in enumerate(columns) if column.kind == "number"), len(columns))
-    names = list(range(first))
+    names: list[int] = []
+    blocks: list[list[int]] = []
+    for index, column in enumerate(columns):
+        if not blocks and column.kind != "number":
+            names.append(index)
+        elif blocks and column.beside_last:
+            blocks[-1].append(index)
+        else:
+            blocks.append([index])
     parts = [list(names)]
-    for start in range(first, len(columns)):
-        if columns[start].beside_last:
-            continue
-        end = next((i for i in range(start + 1, len(columns)) if not columns[i].beside_last), len(columns))
-        block = list(range(start, end))
+    for block in blocks:
         if room(parts[-1] + block) > width and len(parts[-1]) > len(names):
             parts.append(list(names))
         parts[-1] += block
