@@ -22,28 +22,22 @@ def explorer(
     grid: Protocols, pairs: Mapping[str, pl.DataFrame], systems: Sequence[str], release: Release, r: pl.DataFrame | None
 ) -> dict[str, Any]:
     """The data of explorer.js, one row for each query, system and cluster; ``r`` adds the nearness of each."""
-    measures = {shift: main_measure(results) for shift, results in grid.results.items()}
-    rows = pl.concat(
-        pairs[shift]
-        .filter(pl.col("measure") == measure)
-        .group_by("system", "part", "query_id", maintain_order=True)
-        .agg(pl.col("inside", "out").mean(), pl.col("in_rank", "out_rank").median())
-        .with_columns(group=pl.lit(group), shift=pl.lit(shift))
-        for group, (shift, measure) in enumerate(measures.items())
-    ).rename({"inside": "in"})
+    frames, groups = [], {}
+    parts: list[str] = []
+    for group, (shift, results) in enumerate(grid.results.items()):
+        measure = main_measure(results)
+        by_query = pairs[shift].filter(measure=measure).group_by("system", "part", "query_id", maintain_order=True)
+        means = by_query.agg(pl.col("inside", "out").mean(), pl.col("in_rank", "out_rank").median())
+        frames.append(means.with_columns(group=pl.lit(group), shift=pl.lit(shift)))
+        groups[f"{SHIFTS[shift].title} ({measure})"] = parse(measure).cutoff
+        parts += grid.clusters[shift] if SHIFTS[shift].group != "size" else []
+    rows = pl.concat(frames).rename({"inside": "in"})
     if r is not None:
         rows = rows.join(r, on=["shift", "part", "query_id"], how="left", maintain_order="left")
-    parts: list[str] = []
-    for shift in measures:
-        parts += grid.clusters[shift] if SHIFTS[shift].group != "size" else []
     for frame in pairs.values():
         parts += frame["part"].unique().sort().to_list()
     return document(
-        rows,
-        {f"{SHIFTS[shift].title} ({measure})": parse(measure).cutoff for shift, measure in measures.items()},
-        systems,
-        list(dict.fromkeys(parts)),
-        texts(release, list(measures), rows["query_id"].unique()),
+        rows, groups, systems, list(dict.fromkeys(parts)), texts(release, list(grid.results), rows["query_id"].unique())
     )
 
 

@@ -36,11 +36,10 @@ def figures(
     }
     if r is None:
         return pictures
-    near = {
-        shift: pairs[shift].join(r.filter(shift=shift), on=["part", "query_id"], maintain_order="left")
-        for shift in shifts
-    }
-    measures = {shift: _measures(grid.results[shift]) for shift in shifts}
+    near, measures = {}, {}
+    for shift in shifts:
+        near[shift] = pairs[shift].join(r.filter(shift=shift), on=["part", "query_id"], maintain_order="left")
+        measures[shift] = _measures(grid.results[shift])
     return pictures | {
         "distributions": _figure_4(grid, shifts, r),
         "by_nearness": _figure_5(measures, near, systems, grid.provenance["seed"]),

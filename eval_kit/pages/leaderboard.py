@@ -119,12 +119,17 @@ def write_leaderboard(entries: Sequence[Entry], out: Path) -> None:
     rows = _rows(entries)
     rows = [*_means(rows), *rows]
     _rank(rows)
-    systems = {(row.system, row.team, row.published) for row in rows}
-    count = sum(is_published for *_, is_published in systems)
-    releases = Counter((row.release_version, row.release_digest) for row in rows if row.release_digest)
+    submissions: set[tuple[str, str]] = set()
+    paper_systems: set[tuple[str, str]] = set()
+    figures: set[str] = set()
+    releases: Counter[tuple[str, str]] = Counter()
     ends: defaultdict[str, list[float | None]] = defaultdict(list)
     for row in rows:
+        (paper_systems if row.published else submissions).add((row.system, row.team))
+        figures.update(row.figures)
         ends[row.measure].extend(row.figures.get("rel_loss", ()))
+        if row.release_digest:
+            releases[row.release_version, row.release_digest] += 1
     page = render(
         "leaderboard.html.j2",
         ["tables.js", "leaderboard.js"],
@@ -134,12 +139,12 @@ def write_leaderboard(entries: Sequence[Entry], out: Path) -> None:
         mark=mark,
         margin=MARGIN,
         letter=_letter,
-        submitted=len(systems) - count,
-        published=count,
+        submitted=len(submissions),
+        published=len(paper_systems),
         shifts=list(dict.fromkeys(row.shift for row in sorted(rows, key=attrgetter("published")))),
-        architectures=sorted({row.architecture for row in rows}),
-        releases=[release for release, _ in releases.most_common()],
-        with_values=any("value" in row.figures for row in rows),
+        architectures=sorted(set(map(attrgetter("architecture"), rows))),
+        releases=list(dict(releases.most_common())),
+        with_values="value" in figures,
     )
     atomic.write_text(out, page)
 
@@ -177,7 +182,7 @@ def _means(rows: Sequence[Entry]) -> list[Entry]:
             if len(values) == len(group):
                 figures[figure] = (sum(values) / len(values), None, None)
         mean = replace(first, test_set=ALL, figures=figures, significance="", per_query={})
-        mean.trained_on = worst(row.trained_on for row in group)
+        mean.trained_on = worst(map(attrgetter("trained_on"), group))
         if len({"out" in row.figures for row in group}) == 1:
             for row in group:
                 mean.per_query |= row.per_query

@@ -51,7 +51,7 @@ class Report(Result):
     @property
     def parts(self) -> list[Protocols | Variations]:
         """The grid and the changes, as far as they are there."""
-        return [part for part in (self.grid, self.changes) if part is not None]
+        return list(filter(None, (self.grid, self.changes)))
 
     @property
     def provenance(self) -> Mapping[str, Any]:  # type: ignore[override]
@@ -149,25 +149,33 @@ def _(report: Report) -> str:
             ["tables.js", "explorer.js"],
             **values,
             provenance=report.provenance,
-            runs=_runs([part.provenance for part in report.parts]),
+            runs=_runs(report.parts),
             vectors=list(dict.fromkeys(Path(source.source).name for source in sources)),
         )
 
 
 def _of_grid(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, Vectors]) -> dict[str, Any]:
     """What the template needs of a grid."""
-    grid = replace(grid, results={shift: grid.results[shift] for shift in SHIFTS if shift in grid.results})
-    pairs = {shift: paired(grid.values, shift, release) for shift in grid.results}
+    shifts = [shift for shift in SHIFTS.values() if shift.name in grid.results]
+    results, pairs, summaries = {}, {}, {}
+    ends: list[float | None] = []
+    all_systems: list[str] = []
+    for shift in shifts:
+        results[shift.name] = grid.results[shift.name]
+        pairs[shift.name] = paired(grid.values, shift.name, release)
+        losses = standings(grid, shift.name)
+        summaries[shift.name] = _summaries(results[shift.name], losses)
+        ends.extend(losses.select("rel_loss", "rel_loss_low", "rel_loss_high").unpivot()["value"])
+        all_systems.extend(results[shift.name]["system"])
+    grid = replace(grid, results=results)
+    systems = list(dict.fromkeys(all_systems))
     r = nearness(grid, release, vectors) if vectors else None
-    systems = pl.concat(results["system"] for results in grid.results.values()).unique(maintain_order=True).to_list()
-    by_shift = {shift: standings(grid, shift) for shift in grid.results}
-    losses = pl.concat(by_shift.values(), how="diagonal_relaxed").select("rel_loss", "rel_loss_low", "rel_loss_high")
     return {
         "systems": systems,
-        "shifts": [SHIFTS[shift] for shift in grid.results],
-        "subjects": [SHIFTS[shift].title for shift in grid.results],
-        "summaries": {shift: _summaries(grid.results[shift], of_shift) for shift, of_shift in by_shift.items()},
-        "scale": span(losses.unpivot()["value"]),
+        "shifts": shifts,
+        "subjects": [shift.title for shift in shifts],
+        "summaries": summaries,
+        "scale": span(ends),
         "grid": grid,
         "chameleons": chameleons.of_grid(grid.values, release, grid.provenance),
         "about": {shift: replace(table, title="") for shift, table in about(release).items()},
@@ -192,12 +200,12 @@ def _summaries(results: pl.DataFrame, of_shift: pl.DataFrame) -> list[tuple[dict
     return summaries
 
 
-def _runs(provenances: Sequence[Mapping[str, Any]]) -> Table:
+def _runs(parts: Sequence[Result]) -> Table:
     """Every run that was read, once."""
-    runs = {run["file"]: run for provenance in provenances for run in provenance["runs"]}
-    rows = []
-    for run in runs.values():
-        digest = Markup("<code>{}</code>").format(run["sha256"])
-        rows.append([Path(run["run"]).name, f"{run['lines']:,}", f"{run['queries']:,}", digest])
+    rows = {}
+    for part in parts:
+        for run in part.provenance["runs"]:
+            digest = Markup("<code>{}</code>").format(run["sha256"])
+            rows[run["file"]] = [Path(run["run"]).name, f"{run['lines']:,}", f"{run['queries']:,}", digest]
     columns = [Column("Run"), Column("Lines", "number"), Column("Queries", "number"), Column("sha256")]
-    return Table(columns, [rows], "Runs")
+    return Table(columns, [list(rows.values())], "Runs")
