@@ -5,8 +5,9 @@ where the missing queries are: empty results are few and scattered, a cut takes 
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 import polars as pl
@@ -73,29 +74,34 @@ def covered(
         line = _line_of(run, unknown[0])
         raise RunError(f"{run}:{line}: query {unknown[0]} is in no test set of this release{more}; another --release?")
     ids = set(queries)
-    members = {name: test_set.query_ids for name, test_set in test_sets.items()}
-    share = {name: len(ids & of_set) / len(of_set) for name, of_set in members.items()}
-    selection = {name for name in members if share[name] >= 1 - MOST_MISSING}
-    for shift in {test_set.shift for test_set in test_sets.values()}:
-        parts = [test_set for test_set in test_sets.values() if test_set.shift == shift]
-        together = pl.concat(part.queries for part in parts).unique(maintain_order=True)
+    members: dict[str, frozenset[str]] = {}
+    share: dict[str, float] = {}
+    by_shift: dict[str, list[TestSet]] = {}
+    selection, nearly = set(), []
+    for name, test_set in test_sets.items():
+        members[name] = test_set.query_ids
+        share[name] = len(ids & members[name]) / len(members[name])
+        by_shift.setdefault(test_set.shift, []).append(test_set)
+        if share[name] >= 1 - MOST_MISSING:
+            selection.add(name)
+        elif share[name] >= 1 - MOST_SCATTERED:
+            nearly.append(name)
+    for shift, parts in by_shift.items():
+        names = list(map(attrgetter("name"), parts))
+        together = pl.concat(map(attrgetter("queries"), parts)).unique(maintain_order=True)
         whole = TestSet(shift, shift, (), together, parts[0].qrels)
-        is_part = any(whole.query_ids <= larger for larger in members.values())
-        few = min(share[part.name] for part in parts) >= 1 - MOST_OF_A_PART
-        if few and not is_part and not _lacking(run, ids, whole, known_queries):
-            selection.update(part.name for part in parts)
-    nearly = [name for name in members if 1 - MOST_SCATTERED <= share[name] < 1 - MOST_MISSING]
-    in_covered = set().union(*(members[name] for name in selection))
+        few = min(map(share.__getitem__, names)) >= 1 - MOST_OF_A_PART
+        if few and not _within(whole.query_ids, members.values()) and not _lacking(run, ids, whole, known_queries):
+            selection.update(names)
+    in_covered = _queries_of(members, selection)
     for name in sorted(nearly, key=lambda name: -len(members[name])):
-        part_of_chosen = any(members[name] <= members[larger] for larger in selection)
+        part_of_chosen = _within(members[name], map(members.__getitem__, selection))
         if not part_of_chosen and not allow_missing and (refusal := _lacking(run, ids, test_sets[name], known_queries)):
             if ids & members[name] <= in_covered:
                 continue
             raise refusal
         selection.add(name)
-    all_judged = set().union(*members.values())
-    all_expected = set().union(*(members[name] for name in members.keys() - SELECTIONS))
-    rest = (ids & all_expected).difference(*(members[name] for name in selection))
+    rest = ids & _queries_of(members, members.keys() - SELECTIONS) - _queries_of(members, selection)
     if not rest and not selection:
         raise RunError(f"{run}: this release judges none of its {len(ids):,} queries")
     while rest:
@@ -104,8 +110,11 @@ def covered(
             raise _too_many(run, len(members[name] - ids), test_sets[name])
         selection.add(name)
         rest -= members[name]
-    covers = [name for name in test_sets if any(members[name] <= members[larger] for larger in selection)]
-    return Coverage([test_sets[name] for name in covers], len(ids - all_judged))
+    covers = []
+    for test_set in test_sets.values():
+        if _within(test_set.query_ids, map(members.__getitem__, selection)):
+            covers.append(test_set)
+    return Coverage(covers, len(ids - _queries_of(members, members)))
 
 
 def complete(run: Path, queries: pl.Series, test_sets: Sequence[TestSet], allow_missing: bool = False) -> Coverage:
@@ -120,7 +129,17 @@ def complete(run: Path, queries: pl.Series, test_sets: Sequence[TestSet], allow_
     for test_set in test_sets:
         if not allow_missing and (refusal := _lacking(run, ids, test_set, test_set.queries)):
             raise refusal
-    return Coverage(list(test_sets), len(ids.difference(*(test_set.query_ids for test_set in test_sets))))
+    return Coverage(list(test_sets), len(ids.difference(*map(attrgetter("query_ids"), test_sets))))
+
+
+def _queries_of(members: Mapping[str, frozenset[str]], names: Iterable[str]) -> set[str]:
+    """The queries of these test sets."""
+    return set().union(*map(members.__getitem__, names))
+
+
+def _within(queries: frozenset[str], sets: Iterable[frozenset[str]]) -> bool:
+    """Whether one of the sets holds all of the queries."""
+    return any(map(queries.issubset, sets))
 
 
 def _lacking(run: Path, ids: set[str], test_set: TestSet, known_queries: pl.Series) -> RunError | None:
@@ -154,7 +173,7 @@ def _explaining_most(rest: set[str], members: Mapping[str, frozenset[str]], shar
 
 def _missing_at_an_end(queries: pl.Series, ids: set[str], known_queries: pl.Series) -> int:
     """How many of a test set's missing queries are together at an end of one of its orders; 0 if they are scattered."""
-    missing = sum(query not in ids for query in queries)
+    missing = len(set(queries) - ids)
     for order in _orders(queries, known_queries):
         for from_an_end in (order, order[::-1]):
             together = next(index for index, query in enumerate(from_an_end) if query in ids)

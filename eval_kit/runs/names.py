@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 
 from eval_kit.errors import UserError
@@ -79,8 +79,8 @@ def grid(cells: Iterable[Cell], release: Release) -> dict[tuple[str, str], list[
         SHIFTS[cell.shift].check_part(release, cell.held_out, cell.file)
         groups.setdefault((cell.shift, cell.system), []).append(cell)
     for (shift, system), members in groups.items():
-        held_outs = SHIFTS[shift].complete([cell.held_out for cell in members], release)
-        for seed in sorted({cell.seed for cell in members}):
+        held_outs = SHIFTS[shift].complete(map(attrgetter("held_out"), members), release)
+        for seed in sorted(set(map(attrgetter("seed"), members))):
             for part in held_outs:
                 needed_cell = Cell(system, shift, part, seed)
                 if needed_cell not in members:
@@ -138,9 +138,12 @@ def worded(runs: Sequence[Path], release: Release) -> list[WordedRun]:
         if run_name(run) in files:
             raise UserError(f"{run}: a second run of {run_name(run)}")
         files[run_name(run)] = run
-    of_variations = {name: read for name, run in files.items() if (read := _varied_run(run, release))}
+    of_variations: dict[str, WordedRun] = {}
     systems: dict[str, set[str]] = {}
-    for worded_run in of_variations.values():
+    for varied_name, run in files.items():
+        if not (worded_run := _varied_run(run, release)):
+            continue
+        of_variations[varied_name] = worded_run
         for name in _original_names(worded_run):
             systems.setdefault(name, set()).add(worded_run.system)
     for name, run in files.items():
@@ -162,11 +165,19 @@ def grid_and_worded(runs: Sequence[Path], release: Release) -> tuple[list[Path],
     A run of a grid's cell is in both where runs of variations need it as their original. What is neither a run of a
     variation nor the original of one counts as a grid's.
     """
-    of_variations = {run: worded_run for run in runs if (worded_run := _varied_run(run, release))}
-    names = set(chain.from_iterable(map(_original_names, of_variations.values())))
-    rest = [run for run in runs if run not in of_variations]
-    originals = [run for run in rest if run_name(run) in names]
-    return [run for run in rest if run not in originals or cell_of(run)], [*originals, *of_variations]
+    of_variations, names = [], set()
+    for run in runs:
+        if worded_run := _varied_run(run, release):
+            of_variations.append(run)
+            names.update(_original_names(worded_run))
+    of_grid, originals = [], []
+    for run in runs:
+        is_original = run_name(run) in names
+        if run not in of_variations and is_original:
+            originals.append(run)
+        if run not in of_variations and (cell_of(run) or not is_original):
+            of_grid.append(run)
+    return of_grid, [*originals, *dict.fromkeys(of_variations)]
 
 
 def original_of(worded_run: WordedRun, runs: Iterable[WordedRun]) -> WordedRun:
@@ -203,11 +214,10 @@ def _meaning(run: Path, release: Release) -> Variation | tuple[str, str, int] | 
 def _varied_run(run: Path, release: Release) -> WordedRun | None:
     """The run of a variation that a file name gives, or None for any other run."""
     name = run_name(run)
-    named_for = [full_name for full_name in release.variations if name.endswith(f".{full_name}")]
-    if not named_for:
-        return None
-    full_name = max(named_for, key=len)
-    return WordedRun(run, name.removesuffix(f".{full_name}"), release.variations[full_name])
+    for full_name in sorted(release.variations, key=len, reverse=True):
+        if name.endswith(f".{full_name}"):
+            return WordedRun(run, name.removesuffix(f".{full_name}"), release.variations[full_name])
+    return None
 
 
 def _original_names(worded_run: WordedRun) -> list[str]:
