@@ -12,6 +12,7 @@ the shift's queries together; beside them are the kit's figures for each test se
 
 import json
 from collections.abc import Mapping
+from operator import attrgetter
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar
@@ -131,7 +132,7 @@ def tasks(release: ReleaseSource = None, *shifts: str) -> list[ShiftTask]:
         UserError: the release embeds no passages, or has no test set of a shift.
     """
     opened_release = open_release(release)
-    names = shifts or dict.fromkeys(test_set.shift for test_set in opened_release.test_sets.values())
+    names = shifts or dict.fromkeys(map(attrgetter("shift"), opened_release.test_sets.values()))
     return [_task(pool(opened_release, shift))() for shift in names]
 
 

@@ -42,9 +42,9 @@ def parse(text: str) -> Terms:
     """The terms in ``wha:was|welche,how:wie``; ValueError for anything else, or a cluster that no test set can be."""
     clusters: dict[str, tuple[str, ...]] = {}
     for part in text.lower().split(","):
-        cluster, _, listed = map(str.strip, part.partition(":"))
-        terms = tuple(map(str.strip, listed.split("|")))
-        if ":" in listed or cluster in clusters or not _CLUSTER.fullmatch(cluster) or not all(terms):
+        cluster, _, term_list = map(str.strip, part.partition(":"))
+        terms = tuple(map(str.strip, term_list.split("|")))
+        if ":" in term_list or cluster in clusters or not _CLUSTER.fullmatch(cluster) or not all(terms):
             raise ValueError(text)
         clusters[cluster] = terms
     return clusters

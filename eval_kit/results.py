@@ -17,7 +17,6 @@ import io
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, ClassVar
 
 import polars as pl
@@ -143,11 +142,16 @@ class Result(ABC):
     def _repr_html_(self) -> str:
         """The tables and notes for a notebook."""
         tables = self.tables()
-        parts = [to_html(table, bars=False) for table in tables[:REPR_TABLES]]
+        parts: list[Markup] = []
+        notes: list[str] = []
+        for table in tables[:REPR_TABLES]:
+            parts.append(to_html(table, bars=False))
+            notes += table.notes
         if len(tables) > REPR_TABLES:
             parts.append(element("p", f"… {len(tables) - REPR_TABLES:,} more tables"))
-        notes = chain(*(table.notes for table in tables[:REPR_TABLES]), self.notes())
-        return Markup().join([*parts, *(element("p", note) for note in notes)])
+        for note in [*notes, *self.notes()]:
+            parts.append(element("p", note))
+        return Markup().join(parts)
 
 
 def origin(provenance: Mapping[str, Any]) -> str:
@@ -155,5 +159,5 @@ def origin(provenance: Mapping[str, Any]) -> str:
     origin = f"eval_kit {provenance['kit_version']}"
     if release := provenance.get("release"):
         origin = f"{release['kind']} release {release['version']} ({release['digest'][:16]}), {origin}"
-        origin += "".join(f"; {caution}" for caution in release.get("cautions", ()))
+        origin = "; ".join([origin, *release.get("cautions", ())])
     return f"{origin}; ties: {provenance['tie_rule']}" if "tie_rule" in provenance else origin

@@ -121,10 +121,13 @@ class PoolEvaluator(BaseEvaluator):
         """The same for a cross-encoder: scores of each query's candidates, and -inf elsewhere."""
         if self._candidates is None:
             raise UserError("a cross-encoder re-ranks candidates: give the evaluator a run, such as BM25's")
-        pairs = [(query, passage) for query in self._queries for passage in self._candidates.get(query, ())]
-        texts = [(self._queries[query], self._passages[passage]) for query, passage in pairs]
+        texts, rows, columns = [], [], []
+        for query, text in self._queries.items():
+            for passage in self._candidates.get(query, ()):
+                texts.append((text, self._passages[passage]))
+                rows.append(self._rows[query])
+                columns.append(self._columns[passage])
         scores = np.full((len(self._rows), len(self._columns)), -np.inf, np.float32)
-        rows, columns = [self._rows[query] for query, _ in pairs], [self._columns[passage] for _, passage in pairs]
         scores[rows, columns] = model.predict(
             texts, batch_size=self._batch, show_progress_bar=False, activation_fn=torch.nn.Identity()
         )

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
+from operator import attrgetter
 from typing import ClassVar
 
 import polars as pl
@@ -85,8 +86,10 @@ class Shift(ABC):
 
     def _parts(self, release: Release) -> list[str]:
         """The parts, none where the release does not hold the shift."""
-        own_labels = (column.labels for column in self._columns(release) if column.name == self.label)
-        return next(filter(None, own_labels), [])
+        for column in self._columns(release):
+            if column.name == self.label and column.labels:
+                return column.labels
+        return []
 
     def _columns(self, release: Release) -> Iterator[Column]:
         """The columns of the shift's tables."""
@@ -174,7 +177,7 @@ class Shift(ABC):
             "validation": (validation, "query_id"),
         }
         if strict:
-            test_queries = union(release, sorted({entry.table for entry in release.manifest.test_sets}))
+            test_queries = union(release, sorted(set(map(attrgetter("table"), release.manifest.test_sets))))
             reasons["test sets of other shifts"] = (test_queries, "query_id")
             reasons["same text"] = (pl.concat([test_queries, validation]), "text")
         queries = table.select("query_id", "text").unique("query_id", keep="first", maintain_order=True)
@@ -204,7 +207,7 @@ def benchmarks(names: Iterable[str]) -> list[str]:
 
 def benchmark_tables(release: Release) -> list[tuple[str, str]]:
     """Config and split of the benchmarks that the release has."""
-    names = benchmarks(entry.name for entry in release.manifest.test_sets)
+    names = benchmarks(map(attrgetter("name"), release.manifest.test_sets))
     return list(dict.fromkeys(entry.table for entry in release.manifest.test_sets if entry.name in names))
 
 

@@ -52,9 +52,9 @@ class WordClusters(Clusters):
         rule: dict[str, str] = next((entry.rule.parameters for entry in tables), {})
         if not rule:
             return super().in_part(release, table, part)
-        language, own_terms, kind = (rule.get(name) or "" for name in ("language", "terms", "rule"))
+        language, own_terms = rule.get("language") or "", rule.get("terms") or ""
         terms = parse(own_terms) if own_terms else TERMS[language or ENGLISH]
-        whole_words = bool(own_terms) or kind == "token" or language not in ("", ENGLISH)
+        whole_words = bool(own_terms) or rule.get("rule") == "token" or language not in ("", ENGLISH)
         matches = contains(pl.col("text"), terms[part], whole_words)
         return table.filter((pl.col("cluster") == part) | matches.fill_null(False))
 

@@ -184,8 +184,8 @@ def told_apart(values: Sequence[float]) -> list[str]:
     for digits in range(2, 18):
         labels = []
         for value in values:
-            printed = np.format_float_positional(value, digits, fractional=False, trim="-")
-            labels.append(printed.replace("-", "\u2212"))
+            label = np.format_float_positional(value, digits, fractional=False, trim="-")
+            labels.append(label.replace("-", "\u2212"))
         if len(set(labels)) == len(set(values)):
             break
     return labels

@@ -39,13 +39,14 @@ def entries(folder: Path, release: Release, allow_missing: bool = False) -> list
     """
     if not folder.is_dir():
         raise UserError(f"{folder}: there is no such folder")
-    folders = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-    paths = [path for path in folders if (path / document_of(path)).is_file()]
+    paths: list[Path] = []
+    others: list[Path] = []
+    for path in sorted(filter(Path.is_dir, folder.glob("[!.]*"))):
+        (paths if (path / document_of(path)).is_file() else others).append(path)
     if not paths:
         raise UserError(f"{folder}: holds no submission (a folder with {DOCUMENT})")
-    for path in folders:
-        if path not in paths:
-            warnings.warn(f"{path}: is not a submission: there is no {DOCUMENT}", stacklevel=2)
+    for path in others:
+        warnings.warn(f"{path}: is not a submission: there is no {DOCUMENT}", stacklevel=2)
 
     def scored(path: Path) -> list[Entry] | UserError:
         try:
@@ -67,8 +68,10 @@ def entries(folder: Path, release: Release, allow_missing: bool = False) -> list
 
 
 def _entries(source: str, submission: Submission, release: Release, allow_missing: bool) -> Iterator[Entry]:
-    grid = [run for run, cell in submission.runs.items() if cell is not None]
-    single = [run for run, cell in submission.runs.items() if cell is None]
+    grid: list[Path] = []
+    single: list[Path] = []
+    for run, cell in submission.runs.items():
+        (single if cell is None else grid).append(run)
     document = submission.document
     entry = partial(
         Entry,

@@ -258,8 +258,11 @@ def _release_faults(document: Mapping[str, Any], release: Release) -> list[str]:
 def _files_not_listed(folder: Path, document: Mapping[str, Any]) -> list[str]:
     runs = {folder / PurePosixPath(name) for _, name, _ in _entries(document)}
     known_files = runs | {folder / DOCUMENT, folder / ir_metadata.DOCUMENT} | set(map(declaration, runs))
-    unlisted = sorted(path for path in folder.rglob("*") if is_file(path) and path not in known_files)
-    return [f"{printable(str(path.relative_to(folder)))}: is not listed in {DOCUMENT}" for path in unlisted]
+    faults = []
+    for path in sorted(folder.rglob("*")):
+        if path not in known_files and is_file(path):
+            faults.append(f"{printable(str(path.relative_to(folder)))}: is not listed in {DOCUMENT}")
+    return faults
 
 
 def _grid_faults(cells: list[Cell], release: Release) -> list[str]:

@@ -9,11 +9,12 @@ each ended by a newline.
 import hashlib
 import json
 from collections.abc import Iterable
+from operator import attrgetter
 from pathlib import Path
 
 import polars as pl
 
-from eval_kit.documents import Column, Manifest
+from eval_kit.documents import Column, Manifest, TestSetEntry, Variation
 from eval_kit.files.opening import open_file
 
 
@@ -63,12 +64,12 @@ def release_digest(manifest: Manifest) -> str:
     content = {
         **{field: getattr(manifest, field) for field in ("name", "schema_version", "kind", "version", "collection")},
         "tables": sorted(
-            [table.config, table.split, table.rows, table.digest, [column.as_json() for column in table.columns]]
+            [table.config, table.split, table.rows, table.digest, list(map(Column.as_json, table.columns))]
             for table in manifest.tables
         ),
-        "test_sets": [entry.as_json() for entry in sorted(manifest.test_sets, key=lambda entry: entry.name)],
-        "variations": [entry.as_json() for entry in sorted(manifest.variations, key=lambda entry: entry.split)],
-        "missing": sorted(item.what for item in manifest.missing),
+        "test_sets": list(map(TestSetEntry.as_json, sorted(manifest.test_sets, key=attrgetter("name")))),
+        "variations": list(map(Variation.as_json, sorted(manifest.variations, key=attrgetter("split")))),
+        "missing": sorted(map(attrgetter("what"), manifest.missing)),
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import batched, chain, repeat
+from itertools import batched, chain
 from pathlib import Path
 from typing import Any
 from weakref import finalize
@@ -100,9 +100,11 @@ class Cross(Pretrained):
         self, queries: Sequence[tuple[str, str, list[str]]], folder: Path, depth: int
     ) -> list[tuple[str, list[tuple[str, float]]]]:
         """The ``depth`` best of each ``(query id, text, candidates)``, best first; all pairs are scored together."""
-        ids = list(chain.from_iterable(passages for _, _, passages in queries))
+        ids, texts = [], []
+        for _, text, passages in queries:
+            ids += passages
+            texts += [text] * len(passages)
         contents = self._contents(folder / "texts").of(ids) if ids else []
-        texts = chain.from_iterable(repeat(text, len(passages)) for _, text, passages in queries)
         scores = iter(self.scores(list(zip(texts, contents, strict=True))).tolist() if ids else ())
         return [(query, best_first(zip(passages, scores, strict=False))[:depth]) for query, _, passages in queries]
 

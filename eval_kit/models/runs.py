@@ -114,13 +114,14 @@ def varied(release: Release, names: Sequence[str], test_sets: Sequence[str]) -> 
     Raises:
         UserError: the release has no variation of that name.
     """
-    bases = [variation for variation in release.variations.values() if not test_sets or variation.base in test_sets]
     queries: dict[str, pl.DataFrame] = {}
     for name in names:
-        matches = [
-            variation for variation in bases if name == "all" or f"{variation.full_name}.".startswith(f"{name}.")
-        ]
-        if not matches:
+        exists = False
+        for full_name, variation in release.variations.items():
+            is_of_test_sets = not test_sets or variation.base in test_sets
+            if is_of_test_sets and (name == "all" or f"{full_name}.".startswith(f"{name}.")):
+                queries[full_name] = release.wordings(variation)
+                exists = True
+        if not exists:
             raise UserError(f"{release.folder}: has no variation {name!r} of the test sets that are searched")
-        queries |= {variation.full_name: release.wordings(variation) for variation in matches}
     return queries

@@ -119,13 +119,13 @@ def write_leaderboard(entries: Sequence[Entry], out: Path) -> None:
     rows = _rows(entries)
     rows = [*_means(rows), *rows]
     _rank(rows)
-    submitted: set[tuple[str, str]] = set()
-    published: set[tuple[str, str]] = set()
+    submissions: set[tuple[str, str]] = set()
+    paper_systems: set[tuple[str, str]] = set()
     figures: set[str] = set()
     releases: Counter[tuple[str, str]] = Counter()
     ends: defaultdict[str, list[float | None]] = defaultdict(list)
     for row in rows:
-        (published if row.published else submitted).add((row.system, row.team))
+        (paper_systems if row.published else submissions).add((row.system, row.team))
         figures.update(row.figures)
         ends[row.measure].extend(row.figures.get("rel_loss", ()))
         if row.release_digest:
@@ -139,8 +139,8 @@ def write_leaderboard(entries: Sequence[Entry], out: Path) -> None:
         mark=mark,
         margin=MARGIN,
         letter=_letter,
-        submitted=len(submitted),
-        published=len(published),
+        submitted=len(submissions),
+        published=len(paper_systems),
         shifts=list(dict.fromkeys(row.shift for row in sorted(rows, key=attrgetter("published")))),
         architectures=sorted(set(map(attrgetter("architecture"), rows))),
         releases=list(dict(releases.most_common())),

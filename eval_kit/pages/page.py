@@ -59,15 +59,16 @@ def render(template: str | Template, scripts: Sequence[str], **values: Any) -> s
         values: for the template.
     """
     assets = files("eval_kit.pages") / "assets"
-    code, allowed = [], []
+    code, hashes = [], []
     for name in scripts:
-        script = (assets / name).read_bytes()
-        code.append(script.decode())
-        allowed.append(f"'sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode()}'")
+        script = (assets / name).read_text(encoding="utf-8")
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        code.append(script)
+        hashes.append(f"'sha256-{digest}'")
     return TEMPLATES.get_template(template).render(
         style=(assets / "page.css").read_text(encoding="utf-8"),
         scripts=code,
-        allowed=" ".join(allowed) or "'none'",
+        allowed=" ".join(hashes) or "'none'",
         version=__version__,
         **values,
     )

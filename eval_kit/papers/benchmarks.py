@@ -87,17 +87,16 @@ def layout(results: pl.DataFrame) -> Table:
 
 def _of_measure(means: pl.DataFrame, seed: int) -> Iterator[dict[str, Any]]:
     """One row for each system and training; ``means`` are of one test set and measure."""
-    by_model = {
-        (str(system), str(shift)): part.sort("query_id")
-        for (system, shift), part in means.group_by("system", "shift", maintain_order=True)
-    }
-    pairs = {
-        (system, shift): (by_model[system, CONTROL.name]["value"].to_numpy(), part["value"].to_numpy())
-        for (system, shift), part in by_model.items()
-        if shift != CONTROL.name and (system, CONTROL.name) in by_model
-    }
+    by_model = {}
+    for (system, shift), part in means.group_by("system", "shift", maintain_order=True):
+        by_model[str(system), str(shift)] = part.sort("query_id")
+    pairs, tests = {}, {}
+    for (system, shift), part in by_model.items():
+        control = by_model.get((system, CONTROL.name))
+        if shift != CONTROL.name and control is not None:
+            pair = (control["value"].to_numpy(), part["value"].to_numpy())
+            pairs[system, shift], tests[system, shift] = pair, paired_t_test(*pair)
     losses = relative_losses(pairs, seed=seed)
-    tests = {key: paired_t_test(*pair) for key, pair in pairs.items()}
     p_holm = dict(zip(tests, holm(list(map(attrgetter("p"), tests.values()))), strict=True))
     for key, part in by_model.items():
         row = dict(zip(("system", "training"), key, strict=True)) | {"models": part["models"][0]}

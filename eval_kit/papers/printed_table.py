@@ -36,7 +36,12 @@ def table(reference: Mapping[str, Any], our_values: Mapping[Key, str]) -> Table:
         our_values: your own figures, formatted.
     """
     cells = {key(cell): printed(cell) for cell in reference["cells"]}
-    varying = [name for name, values in zip(Key._fields, zip(*cells, strict=True), strict=True) if len(set(values)) > 1]
+    varying, common = [], []
+    for name, values in zip(Key._fields, zip(*cells, strict=True), strict=True):
+        if len(set(values)) > 1:
+            varying.append(name)
+        elif values[0] not in IMPLIED:
+            common.append(values[0])
     down = [name for name in ("system", "training") if name in varying] or varying[:1]
     across = [name for name in varying if name not in down]
     if len({_varying_names(at, across) for at in cells}) > MOST_COLUMNS:
@@ -49,12 +54,14 @@ def table(reference: Mapping[str, Any], our_values: Mapping[Key, str]) -> Table:
         headings.append(Column(last, "number", group=" ".join(group), wrap="never"))
     lines = []
     for row in rows:
-        row_cells = [by_position.get((row, column)) for column in columns]
-        lines.append([*row, *("" if at is None else Cell(cells[at], below=our_values.get(at, "")) for at in row_cells)])
-    common = [value for name, value in next(iter(cells))._asdict().items() if name not in varying]
+        line: list[Cell | str] = [*row]
+        for column in columns:
+            at = by_position.get((row, column))
+            line.append("" if at is None else Cell(cells[at], below=our_values.get(at, "")))
+        lines.append(line)
     paper = reference["paper"]
     title = f"{paper['venue']} {paper['year']}, {reference['table']}"
-    about = ", ".join(value for value in common if value not in IMPLIED)
+    about = ", ".join(common)
     notes = [reference["caption"], *reference.get("remarks", [])]
     return Table(headings, [lines], f"{title}: {about}" if about else title, notes=notes)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import polars as pl
 
-from eval_kit.documents import MS_MARCO, NAME, ColumnType, Manifest, TableEntry
+from eval_kit.documents import MS_MARCO, NAME, Column, ColumnType, Manifest, TableEntry
 from eval_kit.errors import UserError, first_line
 from eval_kit.files import atomic, schemas
 from eval_kit.files.digests import file_sha256, release_digest, table_digest
@@ -131,9 +131,11 @@ def _read(path: Path, table: TableEntry, name: str) -> pl.DataFrame:
         }
         if rows != table.rows:
             raise ReleaseError(f"{path}: table {name} has {rows} rows, the manifest says {table.rows}")
-        labels = {column.name: column.labels or [] for column in table.columns if column.type == "label"}
-        codes = {column: names for column, names in labels.items() if file_kinds.get(column) == "int64"}
-        if file_kinds != kinds | dict.fromkeys(labels, "string") | dict.fromkeys(codes, "int64"):
+        labels = [column for column in table.columns if column.type == "label"]
+        expected_kinds = dict(kinds)
+        for column in labels:
+            expected_kinds[column.name] = "int64" if file_kinds.get(column.name) == "int64" else "string"
+        if file_kinds != expected_kinds:
             raise ReleaseError(f"{path}: has the columns {file_kinds}, the manifest says {kinds}")
         frame = lazy.collect()
     except _DAMAGE as error:
@@ -141,21 +143,25 @@ def _read(path: Path, table: TableEntry, name: str) -> pl.DataFrame:
     if _text_bytes(frame) > max(SMALL_BYTES, MOST_GROWTH * path.stat().st_size):
         raise ReleaseError(f"{path}: unpacks to more than {MOST_GROWTH} times its size, as no table does")
     try:
-        return frame.with_columns(
-            *(pl.col(name).cast(pl.Enum(labels[name])).cast(pl.String) for name in labels.keys() - codes.keys()),
-            *(
-                pl.col(name).replace_strict(dict(enumerate(names)), return_dtype=pl.String)
-                for name, names in codes.items()
-            ),
-        )
+        return frame.with_columns(_label_names(column, expected_kinds[column.name]) for column in labels)
     except pl.exceptions.PolarsError as error:
         raise ReleaseError(f"{path}: holds a label that the manifest does not name") from error
 
 
+def _label_names(column: Column, kind: str) -> pl.Expr:
+    names = column.labels or []
+    if kind == "int64":
+        return pl.col(column.name).replace_strict(dict(enumerate(names)), return_dtype=pl.String)
+    return pl.col(column.name).cast(pl.Enum(names)).cast(pl.String)
+
+
 def _text_bytes(frame: pl.DataFrame) -> int:
-    texts = [frame[name] for name, dtype in frame.schema.items() if dtype == pl.String]
-    texts += [frame[name].list.explode() for name, dtype in frame.schema.items() if isinstance(dtype, pl.List)]
-    return sum(int(text.str.len_bytes().cast(pl.Int64).sum()) for text in texts)
+    size = 0
+    for column in frame:
+        texts = column.list.explode() if column.dtype == pl.List else column
+        if texts.dtype == pl.String:
+            size += int(texts.str.len_bytes().cast(pl.Int64).sum())
+    return size
 
 
 def _check_names(manifest: Manifest) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import polars as pl
 
@@ -45,7 +46,7 @@ def pool(release: Release, shift: str) -> Pool:
             f"{release.folder} --queries 100 --shift {shift} --passages 20000"
         )
     queries = pl.concat(release.queries(test_set.name) for test_set in test_sets)
-    qrels = pl.concat(release.qrels(split) for split in dict.fromkeys(test_set.qrels for test_set in test_sets))
+    qrels = pl.concat(release.qrels(split) for split in dict.fromkeys(map(attrgetter("qrels"), test_sets)))
     return Pool(
         release=release,
         test_sets=test_sets,

@@ -10,6 +10,7 @@ import warnings
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,7 @@ class Release:
     @property
     def missing(self) -> list[str]:
         """What a partial release lacks; empty in a complete one."""
-        return [item.what for item in self.manifest.missing]
+        return list(map(attrgetter("what"), self.manifest.missing))
 
     @property
     def cautions(self) -> list[str]:
@@ -181,7 +182,7 @@ class Release:
         """
         if test_sets := [test_set for test_set in self.test_sets.values() if test_set.shift == shift]:
             return test_sets
-        shifts = dict.fromkeys(test_set.shift for test_set in self.test_sets.values())
+        shifts = dict.fromkeys(map(attrgetter("shift"), self.test_sets.values()))
         raise ReleaseError(f"{self.folder}: has no test sets of {shift}; it has those of {', '.join(shifts)}")
 
     def queries(self, test_set: str) -> pl.DataFrame:
@@ -209,7 +210,7 @@ class Release:
     @cached_property
     def known_queries(self) -> pl.Series:
         """Ids of every query of the release that may appear in a run, judged or not, in the order of its tables."""
-        in_use = {entry.table for entry in self.manifest.test_sets}
+        in_use = set(map(attrgetter("table"), self.manifest.test_sets))
         # runs over all topics, or made while training, hold these two
         in_use |= {table.key for table in self.manifest.tables if table.config in ("trec_dl", "validation")}
         if self.in_beir_format:
@@ -296,7 +297,7 @@ def _snapshot(repository: str, revision: str, local_files_only: bool = False) ->
     folder = Path(download(local_files_only=local_files_only, allow_patterns=MANIFEST))
     if not (folder / MANIFEST).is_file():
         raise ReleaseError(f"{repository}: not a release, it has no {MANIFEST}")
-    tables = [table.path for table in read_manifest(folder).tables]
+    tables = map(attrgetter("path"), read_manifest(folder).tables)
     return Path(download(local_files_only=local_files_only, allow_patterns=[MANIFEST, HISTORY, *tables]))
 
 

@@ -93,7 +93,7 @@ def covered(
         few = min(map(share.__getitem__, names)) >= 1 - MOST_OF_A_PART
         if few and not _within(whole.query_ids, members.values()) and not _lacking(run, ids, whole, known_queries):
             selection.update(names)
-    in_covered = _united(members, selection)
+    in_covered = _queries_of(members, selection)
     for name in sorted(nearly, key=lambda name: -len(members[name])):
         part_of_chosen = _within(members[name], map(members.__getitem__, selection))
         if not part_of_chosen and not allow_missing and (refusal := _lacking(run, ids, test_sets[name], known_queries)):
@@ -101,7 +101,7 @@ def covered(
                 continue
             raise refusal
         selection.add(name)
-    rest = ids & _united(members, members.keys() - SELECTIONS) - _united(members, selection)
+    rest = ids & _queries_of(members, members.keys() - SELECTIONS) - _queries_of(members, selection)
     if not rest and not selection:
         raise RunError(f"{run}: this release judges none of its {len(ids):,} queries")
     while rest:
@@ -114,7 +114,7 @@ def covered(
     for test_set in test_sets.values():
         if _within(test_set.query_ids, map(members.__getitem__, selection)):
             covers.append(test_set)
-    return Coverage(covers, len(ids - _united(members, members)))
+    return Coverage(covers, len(ids - _queries_of(members, members)))
 
 
 def complete(run: Path, queries: pl.Series, test_sets: Sequence[TestSet], allow_missing: bool = False) -> Coverage:
@@ -132,7 +132,7 @@ def complete(run: Path, queries: pl.Series, test_sets: Sequence[TestSet], allow_
     return Coverage(list(test_sets), len(ids.difference(*map(attrgetter("query_ids"), test_sets))))
 
 
-def _united(members: Mapping[str, frozenset[str]], names: Iterable[str]) -> set[str]:
+def _queries_of(members: Mapping[str, frozenset[str]], names: Iterable[str]) -> set[str]:
     """The queries of these test sets."""
     return set().union(*map(members.__getitem__, names))
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from eval_kit.errors import UserError
@@ -79,8 +80,8 @@ def grid(cells: Iterable[Cell], release: Release) -> dict[tuple[str, str], list[
         SHIFTS[cell.shift].check_part(release, cell.held_out, cell.file)
         groups.setdefault((cell.shift, cell.system), []).append(cell)
     for (shift, system), members in groups.items():
-        held_outs = SHIFTS[shift].complete([cell.held_out for cell in members], release)
-        for seed in sorted({cell.seed for cell in members}):
+        held_outs = SHIFTS[shift].complete(map(attrgetter("held_out"), members), release)
+        for seed in sorted(set(map(attrgetter("seed"), members))):
             for part in held_outs:
                 needed_cell = Cell(system, shift, part, seed)
                 if needed_cell not in members:

@@ -57,11 +57,14 @@ def read(source: Path) -> Training:
 
 
 def _of_release(folder: Path, release: Release) -> Training:
-    tables = [release.table(config, TRAIN) for config, splits in release.configs.items() if TRAIN in splits]
-    with_text = [table.select("query_id", "text") for table in tables if {"query_id", "text"} <= set(table.columns)]
-    if not with_text:
+    tables = []
+    for config, splits in release.configs.items():
+        table = release.table(config, TRAIN) if TRAIN in splits else pl.DataFrame()
+        if {"query_id", "text"} <= set(table.columns):
+            tables.append(table.select("query_id", "text"))
+    if not tables:
         raise UserError(f"{folder}: has no train split")
-    queries = pl.concat(with_text).drop_nulls().unique("query_id", keep="first", maintain_order=True)
+    queries = pl.concat(tables).drop_nulls().unique("query_id", keep="first", maintain_order=True)
     ids = pl.Series("passage_id", [], pl.String)
     if TRAIN in release.configs.get("qrels", []):
         ids = release.qrels(TRAIN).filter(pl.col("relevance") > 0)["passage_id"].unique(maintain_order=True)

@@ -42,15 +42,17 @@ def of_tau(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
     """The p-value of Kendall's tau-b of n ≥ 3 pairs, both (n,) (Kendall 1970), exact or normal as in scipy."""
     n = len(x)
     agreement = float((np.sign(x[:, None] - x) * np.sign(y[:, None] - y)).sum()) / 2
-    ties = [np.unique(side, return_counts=True)[1].astype(np.float64) for side in (x, y)]
+    pairs, triples, weight = [], [], 0.0
+    for side in (x, y):
+        ties = np.unique(side, return_counts=True)[1].astype(np.float64)
+        pairs.append(float((ties * (ties - 1)).sum()))
+        triples.append(float((ties * (ties - 1) * (ties - 2)).sum()))
+        weight += float((ties * (ties - 1) * (2 * ties + 5)).sum())
     fewer = round((n * (n - 1) / 2 - abs(agreement)) / 2)
-    if all(len(counts) == n for counts in ties) and (n <= _EXACT_KENDALL or fewer <= 1):
+    if not any(pairs) and (n <= _EXACT_KENDALL or fewer <= 1):
         return _chance_of_inversions(n, fewer)
-    pairs = [float((counts * (counts - 1)).sum()) for counts in ties]
-    triples = [float((counts * (counts - 1) * (counts - 2)).sum()) for counts in ties]
-    weights = [float((counts * (counts - 1) * (2 * counts + 5)).sum()) for counts in ties]
     ordered_pairs = n * (n - 1)
-    variance = (ordered_pairs * (2 * n + 5) - sum(weights)) / 18
+    variance = (ordered_pairs * (2 * n + 5) - weight) / 18
     variance += pairs[0] * pairs[1] / (2 * ordered_pairs) + triples[0] * triples[1] / (9 * ordered_pairs * (n - 2))
     return math.erfc(abs(agreement) / math.sqrt(2 * variance))
 
