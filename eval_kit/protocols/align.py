@@ -79,10 +79,9 @@ class Alignment(Result):
         figures = []
         for (dataset, training), models in self.models.group_by("dataset", "training", maintain_order=True):
             title = DOMAINS.get(str(dataset), (str(dataset), ""))[0]
-            points = [
-                Point(score, value, f"{system}: {score:.3f}, {title} {value:.3f}")
-                for system, score, value in models.select("system", "score", "value").iter_rows()
-            ]
+            points = []
+            for system, score, value in models.select("system", "score", "value").iter_rows():
+                points.append(Point(score, value, f"{system}: {score:.3f}, {title} {value:.3f}"))
             heading = f"CIKM 2022, Figure 2: {title} against {training}"
             picture = plots.points({str(training): points}, f"{training} score", "nDCG@10", heading, linked=False)
             figures.append(Figure(picture))

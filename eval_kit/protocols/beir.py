@@ -5,8 +5,10 @@ that a split judges, the mean of CQADupStack's twelve folders, and the average a
 :func:`eval_kit.protocols.scoring.score` on its dataset's folder.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -91,12 +93,13 @@ class Suite(Result):
 
     def notes(self) -> list[str]:
         """The averages against BM25, the queries that a run lacks with the means without them, and own ids left out."""
-        notes = [
-            f"{system} against {self._bm25} (nDCG@10): {_percent(average.relative)} (ratio of the means, "
-            f"{average.system:.3f} against {average.bm25:.3f}), {_percent(average.mean_of_relatives)} (mean of the "
-            f"ratios); datasets: {average.datasets}. The paper's own row follows from neither over its 18 datasets."
-            for system, average in self.averages().items()
-        ]
+        notes = []
+        for system, average in self.averages().items():
+            notes.append(
+                f"{system} against {self._bm25} (nDCG@10): {_percent(average.relative)} (ratio of the means, "
+                f"{average.system:.3f} against {average.bm25:.3f}), {_percent(average.mean_of_relatives)} (mean of the "
+                f"ratios); datasets: {average.datasets}. The paper's own row follows from neither over its 18 datasets."
+            )
         lacking = self.rows.filter(pl.col("missing") > 0, pl.col("measure").is_in(OVER_ANSWERED))
         for (system, dataset), group in lacking.group_by("system", "dataset", maintain_order=True):
             means = ", ".join(f"{row['measure']} {row['answered']:.4f}" for row in group.iter_rows(named=True))
@@ -137,12 +140,12 @@ class Suite(Result):
             systems["bm25"] = "bm25"  # the paper's, beside any system
         for system, paper_name in systems.items():
             values = [ours.get((system, *place)) for place in places]
-            paper = [published_values().get((paper_name, name), {}).get(of) for name, of in places]
+            paper = _published(paper_name, places)
             average = [_percent(averages[system].relative) if system in averages else ""] if averages else []
             if system in self.published_as:
                 columns.append(Column("ours", "number", group=system, wrap="never"))
                 cells.append([*map(_text, values), *average])
-            if any(value is not None for value in paper):
+            if set(paper) - {None}:
                 columns.append(Column("BEIR", "number", group=system, wrap="never"))
                 cells.append([*map(_text, paper), *[""] * len(average)])
         lines: list[Row] = list(map(list, zip(*cells, strict=True)))
@@ -186,10 +189,14 @@ def suite(
             format; a run that cannot be used.
     """
     names = list(map(dataset_name, folders))
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UserError(f"two datasets are called {twice}")
-    paper_names = {system: (published_as or {}).get(system, system.partition(".")[0]) for system in runs}
-    scores: dict[str, dict[str, Scores]] = {system: {} for system in runs}
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise UserError(f"two datasets are called {name}")
+    paper_names = {}
+    scores: dict[str, dict[str, Scores]] = {}
+    for system in runs:
+        paper_names[system] = (published_as or {}).get(system, system.partition(".")[0])
+        scores[system] = {}
     digests, sources = {}, []
     for number, (name, folder) in enumerate(zip(names, folders, strict=True)):
         release = Release(folder, *beir_folder.read(folder))
@@ -202,9 +209,8 @@ def suite(
             scores[system][name] = score([files[number]], release, True, test_sets)
             sources += scores[system][name].provenance["runs"]
         digests[name] = release.digest
-    rows = [_rows(name, paper_names[name], of_system) for name, of_system in scores.items()]
     provenance = {"kit_version": __version__, "tie_rule": TIE_RULE, "datasets": digests, "runs": sources}
-    return Suite(pl.concat(rows), provenance, paper_names)
+    return Suite(pl.concat(map(_rows, scores, paper_names.values(), scores.values())), provenance, paper_names)
 
 
 def against_bm25(system: Mapping[str, float], bm25: Mapping[str, float]) -> Average:
@@ -217,7 +223,7 @@ def against_bm25(system: Mapping[str, float], bm25: Mapping[str, float]) -> Aver
         system: dataset → nDCG@10; at least one.
         bm25: the same for BM25, on the same datasets.
     """
-    system_mean, bm25_mean = (sum(values.values()) / len(values) for values in (system, bm25))
+    system_mean, bm25_mean = sum(system.values()) / len(system), sum(bm25.values()) / len(bm25)
     ratios = [system[dataset] / bm25[dataset] - 1 for dataset in system if bm25[dataset]]
     mean_of_ratios = sum(ratios) / len(ratios) if len(ratios) == len(system) else None
     relative = system_mean / bm25_mean - 1 if bm25_mean else None
@@ -237,10 +243,14 @@ def _rows(system: str, paper_name: str, scores: Mapping[str, Scores]) -> pl.Data
         keys = {"system": pl.lit(system), "dataset": pl.lit(CQADUPSTACK)}
         mean = together.agg(means, pl.col("queries", "missing").sum(), **keys)
         members.append(mean.select(members[0].columns))
-    rows = pl.concat(frame for frames in by_dataset.values() for frame in frames)
-    names = rows.select("dataset", "measure").iter_rows()
-    paper = [published_values().get((paper_name, dataset), {}).get(measure) for dataset, measure in names]
+    rows = pl.concat(chain.from_iterable(by_dataset.values()))
+    paper = _published(paper_name, rows.select("dataset", "measure").iter_rows())
     return rows.with_columns(published=pl.Series(paper, dtype=pl.Float64))
+
+
+def _published(paper_name: str, names: Iterable[tuple[str, str]]) -> list[float | None]:
+    """The paper's value for each dataset and measure."""
+    return [published_values().get((paper_name, dataset), {}).get(measure) for dataset, measure in names]
 
 
 def _row(system: str, dataset: str, figure: Mean) -> dict[str, Any]:

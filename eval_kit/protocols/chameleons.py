@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +75,10 @@ class Chameleons(Result):
 
     def notes(self) -> list[str]:
         """Where each run stands among the published rankers."""
-        return [
-            f"{row['run']}: {row['measure']} on {row['set']}: place {row['rank']} of {row['of']}"
-            for row in self.standing.iter_rows(named=True)
-        ]
+        notes = []
+        for row in self.standing.iter_rows(named=True):
+            notes.append(f"{row['run']}: {row['measure']} on {row['set']}: place {row['rank']} of {row['of']}")
+        return notes
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -118,7 +119,7 @@ def with_average_precision(release: Release) -> dict[str, TestSet]:
 
 def _whole_set(release: Release) -> set[str]:
     """The test set that the Chameleons are a part of, dev for MS MARCO; none where there are no Chameleons."""
-    return {test_set.qrels for test_set in _sets(release)}
+    return set(map(attrgetter("qrels"), _sets(release)))
 
 
 def _sets(release: Release) -> list[TestSet]:
@@ -261,13 +262,13 @@ def standing(results: pl.DataFrame) -> pl.DataFrame:
 def _averages_table(results: Chameleons) -> Table:
     """Table 1: one row per ranker, mean and median of each measure over all dev queries."""
     measures = results.averages["measure"].unique(maintain_order=True)
-    figures = list(product(measures, ("mean", "median")))
     wide = results.averages.pivot("measure", index="run", values=["mean", "median"])
-    wide = wide.select("run", *(f"{figure}_{measure}" for measure, figure in figures))
-    columns = [Column("run", wrap="anywhere")]
-    columns += [Column(figure, "number", group=measure) for measure, figure in figures]
-    split = results.sets["test_set"][0]
-    lines = [*_lines(wide), *_published_rows(results, AVERAGES, [(split, *figure) for figure in figures])]
+    columns, names, keys = [Column("run", wrap="anywhere")], ["run"], []
+    for measure, figure in product(measures, ("mean", "median")):
+        columns.append(Column(figure, "number", group=measure))
+        names.append(f"{figure}_{measure}")
+        keys.append((results.sets["test_set"][0], measure, figure))
+    lines = [*_lines(wide.select(names)), *_published_rows(results, AVERAGES, keys)]
     queries = f"{results.averages['queries'][0]:,}"
     return Table(columns, [lines], title=f"Table 1: means and medians over {queries} queries")
 
@@ -306,7 +307,7 @@ def _performance_table(results: Chameleons) -> Table:
         ours = [rows[run, name, level, "RR@10" if measure == SOLVED else measure] for run in runs]
         line = [measure, name, f"{level} %", f"{ours[0]['queries']:,}"]
         if measure == SOLVED:
-            lines.append([*line, *(f"{row['solved']:,}" for row in ours), *("" for _ in rankers)])
+            lines.append([*line, *(f"{row['solved']:,}" for row in ours), *[""] * len(rankers)])
             continue
         show = parse(measure).show
         paper_cells = [paper.get((ranker, f"chameleons.{name}.{level}", measure, "value"), "") for ranker in rankers]
@@ -351,10 +352,15 @@ def _published_rows(results: Chameleons, id: str, keys: Sequence[tuple[str, str,
     """The figures of each published ranker: those of the test sets, measures and figures in ``keys``."""
     paper = _paper_cells(results, id)
     for ranker in _rankers(paper):
-        figures = (paper[ranker, *key] for key in keys)
-        yield [Cell(text, style="dim") for text in (f"{ranker} (published)", *figures)]
+        cells: list[Cell | str] = [Cell(f"{ranker} (published)", style="dim")]
+        for key in keys:
+            cells.append(Cell(paper[ranker, *key], style="dim"))
+        yield cells
 
 
 def _lines(frame: pl.DataFrame, digits: int = 4) -> list[list[Cell | str]]:
     """The rows of a dataframe: texts as they are, numbers with so many decimals."""
-    return [[value if isinstance(value, str) else f"{value:.{digits}f}" for value in row] for row in frame.iter_rows()]
+    lines: list[list[Cell | str]] = []
+    for row in frame.iter_rows():
+        lines.append([value if isinstance(value, str) else f"{value:.{digits}f}" for value in row])
+    return lines

@@ -62,9 +62,10 @@ class Clean(Result):
         columns = [Column("test set"), *number_columns("queries", *KINDS, LEAKED, CLEAN)]
         lines = []
         for row in self.counts().iter_rows(named=True):
-            counts = [row[name] for name in (*KINDS, LEAKED, CLEAN)]
-            cells = ["-" if count is None else f"{count:,} ({count / row['queries']:.1%})" for count in counts]
-            lines.append([row["test_set"], f"{row['queries']:,}", *cells])
+            line = [row["test_set"], f"{row['queries']:,}"]
+            for name in (*KINDS, LEAKED, CLEAN):
+                line.append("-" if row[name] is None else f"{row[name]:,} ({row[name] / row['queries']:.1%})")
+            lines.append(line)
         return [Table(columns, [lines])]
 
     def notes(self) -> list[str]:
@@ -111,10 +112,13 @@ def clean(
     """
     if not 0 < near <= 1:
         raise UserError(f"the threshold of near-duplicates must be above 0 and at most 1, not {near}")
-    if unknown := [name for name in test_sets if name not in release.test_sets]:
-        raise UserError(f"{release.folder}: has no test set {unknown[0]}; it has {', '.join(release.test_sets)}")
-    selection = [release.test_sets[name] for name in test_sets or release.test_sets]
-    texts = pl.concat([release.queries(test_set.name) for test_set in selection])
+    selection, query_texts = [], []
+    for name in test_sets or release.test_sets:
+        if name not in release.test_sets:
+            raise UserError(f"{release.folder}: has no test set {name}; it has {', '.join(release.test_sets)}")
+        selection.append(release.test_sets[name])
+        query_texts.append(release.queries(name))
+    texts = pl.concat(query_texts)
     texts = leaks.with_normal(texts.drop_nulls().unique("query_id", keep="first", maintain_order=True))
     train = leaks.with_normal(training.queries)
     nearest = leaks.near(texts, train, 0.0, "comparing queries").select("query_id", "cosine", nearest="train_text")
@@ -220,20 +224,24 @@ def with_effects(
         test_sets: from :func:`twins`.
         allow_missing: as for the scores.
     """
-    files = {source["run"]: Path(source["file"]) for source in scores.provenance["runs"]}
-    pivot_names = {source["run"] for source in scores.provenance["runs"] if source["training_data"] == []}
+    sources = {source["run"]: source for source in scores.provenance["runs"]}
+    runs_of: dict[str, dict[str, None]] = {}
+    for mean in scores.means:
+        runs_of.setdefault(mean.test_set, {})[mean.run] = None
     effects = {}
-    for name in dict.fromkeys(mean.test_set for mean in scores.means):
-        sides = {side: test_sets[f"{name}.{side}"] for side in (LEAKED, CLEAN) if f"{name}.{side}" in test_sets}
-        runs = dict.fromkeys(mean.run for mean in scores.means if mean.test_set == name)
-        pivots = [files[run] for run in runs if run in pivot_names]
-        systems = [files[run] for run in runs if run not in pivot_names]
-        if len(sides) < 2 or not pivots or not systems:
+    for name, runs in runs_of.items():
+        pivots: list[Path] = []
+        systems: list[Path] = []
+        for run in runs:
+            is_pivot = sources[run]["training_data"] == []
+            (pivots if is_pivot else systems).append(Path(sources[run]["file"]))
+        if not pivots or not systems or not {f"{name}.{LEAKED}", f"{name}.{CLEAN}"} <= test_sets.keys():
             continue
         texts = release.queries(name)
         of_sides = {}
-        for side, twin in sides.items():
-            of_sides[side] = texts.filter(pl.col("query_id").is_in(twin.queries.implode()))
+        for side in (LEAKED, CLEAN):
+            queries = test_sets[f"{name}.{side}"].queries
+            of_sides[side] = texts.filter(pl.col("query_id").is_in(queries.implode()))
         division = small_division("leaks", of_sides, CLEAN, seed=0)
         effects[name] = contrasts(systems, release, pivots, release.test_sets[name], [division], allow_missing)
     return CleanScores(scores.means, scores.provenance, effects)

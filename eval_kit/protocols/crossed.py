@@ -73,7 +73,7 @@ def figure(parts: pl.DataFrame) -> Figure:
 def tables(whole: pl.DataFrame, parts: pl.DataFrame) -> Iterator[Table]:
     """The losses of each measure over all clusters, and by cluster, the greatest first."""
     for measure in whole["measure"].unique(maintain_order=True):
-        of_measure, by_cluster = (frame.filter(pl.col("measure") == measure) for frame in (whole, parts))
+        of_measure, by_cluster = whole.filter(measure=measure), parts.filter(measure=measure)
         show = parse(str(measure)).show_as_ecir_2023
         lines: list[list[Cell | str]] = []
         for row in of_measure.iter_rows(named=True):

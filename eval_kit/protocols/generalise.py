@@ -10,6 +10,7 @@ be told, and the verdict is "cannot tell".
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -77,9 +78,9 @@ class Generalisation(Result):
         lines: list[list[Cell | str]] = []
         for row in self.contrasts.iter_rows(named=True):
             show = parse(row["measure"]).show
-            levels = [row[f"{side}_{who}"] for who in ("level", "pivot") for side in ("near", "far")]
-            levels_shown = ["-" if level is None else show(level) for level in levels]
-            line: list[Cell | str] = [row["shift"], row["system"], row["measure"], *levels_shown]
+            line: list[Cell | str] = [row["shift"], row["system"], row["measure"]]
+            for level in ("near_level", "far_level", "near_pivot", "far_pivot"):
+                line.append("-" if row[level] is None else show(row[level]))
             difference, interval, p, detectable = "-", "-", "-", "-"
             if row["adjusted"] is not None:
                 difference, interval = f"{row['adjusted']:+.4f}", f"[{row['low']:+.4f}, {row['high']:+.4f}]"
@@ -171,20 +172,19 @@ def contrasts(
     """
     if not pivots:
         raise UserError("name a pivot: the run of an untrained system, such as BM25, on the same queries")
-    if not any(division.far for division in divisions):
+    if not any(map(attrgetter("far"), divisions)):
         raise UserError("it is not known which parts are far; give --trained-on, or --parts and --far")
-    scores = score_on({run: [of_test_set] for run in [*runs, *pivots]}, release, allow_missing)
+    scores = score_on(dict.fromkeys([*runs, *pivots], (of_test_set,)), release, allow_missing)
     measures = [name for name in of_test_set.measures if not parse(name).kind.lower_is_better][:1]
-    names = {run: run_name(run) for run in [*runs, *pivots]}
     values = scores.per_query().filter(pl.col("measure").is_in(measures))
-    pivot_names = [names[run] for run in pivots]
+    pivot_names = list(map(run_name, pivots))
     covariates = _covariates(pivots, release, of_test_set, values, pivot_names)
     rows = []
     for division in divisions:
         for run, measure in product(runs, measures):
-            of_system = values.filter(pl.col("run") == names[run], pl.col("measure") == measure)
+            of_system = values.filter(pl.col("run") == run_name(run), pl.col("measure") == measure)
             row = _contrast(of_system, covariates, division)
-            rows.append({"shift": division.shift, "system": names[run], "measure": measure} | row)
+            rows.append({"shift": division.shift, "system": run_name(run), "measure": measure} | row)
     provenance = {**scores.provenance, "pivots": pivot_names, "margin": MARGIN}
     return Generalisation(_with_verdicts(pl.DataFrame(rows, infer_schema_length=None).fill_nan(None)), None, provenance)
 
@@ -240,8 +240,11 @@ def _divisions(
     for name, shift in SHIFTS.items():
         if distances is None or not shift.label or name not in release.configs:
             continue
-        tables = [release.table(name, split) for split in release.configs[name] if split != "train"]
-        frame = pl.concat(table.select("query_id", part=pl.col(shift.label).cast(pl.String)) for table in tables)
+        tables = []
+        for split in release.configs[name]:
+            if split != "train":
+                tables.append(release.table(name, split).select("query_id", part=pl.col(shift.label).cast(pl.String)))
+        frame = pl.concat(tables)
         inside = frame.filter(pl.col("query_id").is_in(members)).unique("query_id", maintain_order=True)
         if inside["part"].n_unique() > 1:
             divisions.append(Division(name, inside, _farther_half(inside, distances)))
@@ -306,7 +309,7 @@ def _contrast(values: pl.DataFrame, covariates: pl.DataFrame, division: Division
     is_far = rows["part"].is_in(list(division.far)).to_numpy()
     level, pivot = rows["value"].to_numpy(), rows["pivot"].to_numpy()
     features = rows.drop("query_id", "part", "value", "pivot").to_numpy().astype(np.float64)
-    near_parts, far_parts = (len(np.unique(numbers[side])) for side in (~is_far, is_far))
+    near_parts, far_parts = len(np.unique(numbers[~is_far])), len(np.unique(numbers[is_far]))
     row: dict[str, Any] = {"far": ", ".join(sorted(division.far)), "queries": rows.height}
     row |= {"near_parts": near_parts, "far_parts": far_parts}
     row |= {"near_level": _mean(level, ~is_far), "far_level": _mean(level, is_far)}
@@ -331,15 +334,14 @@ def _mean(values: NDArray[np.float64], rows: NDArray[np.bool_]) -> float:
 
 def _with_verdicts(table: pl.DataFrame) -> pl.DataFrame:
     """The table with ``p_holm`` over all its rows and the ``verdict`` of each."""
-    holms = {name: holm(table[name].to_list()) for name in ("p", "p_does_not")}
+    p_holm = holm(table["p"].to_list())
+    p_does_not_holm = holm(table["p_does_not"].to_list())
     verdicts = []
-    for row, p, p_does_not in zip(table.iter_rows(named=True), *holms.values(), strict=True):
+    for row, p, p_does_not in zip(table.iter_rows(named=True), p_holm, p_does_not_holm, strict=True):
         if p is not None and p < ALPHA and row["adjusted"] < 0:
             verdicts.append(DEGRADES)
         elif p_does_not is not None and p_does_not < ALPHA:
             verdicts.append(DOES_NOT)
         else:
             verdicts.append(CANNOT_TELL)
-    return table.with_columns(
-        p_holm=pl.Series(holms["p"], dtype=pl.Float64), verdict=pl.Series(verdicts, dtype=pl.String)
-    )
+    return table.with_columns(p_holm=pl.Series(p_holm, dtype=pl.Float64), verdict=pl.Series(verdicts, dtype=pl.String))

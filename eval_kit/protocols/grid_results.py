@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,9 @@ class Protocols(Result):
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values: one list of rows a shift."""
         return {
-            "protocols": {shift: frame.to_dicts() for shift, frame in self.results.items()},
-            "overall": {shift: frame.to_dicts() for shift, frame in self.overall.items()},
-            "matrices": {shift: frame.to_dicts() for shift, frame in self.matrices.items()},
+            "protocols": _rows(self.results),
+            "overall": _rows(self.overall),
+            "matrices": _rows(self.matrices),
             "untrained": self.untrained,
             "provenance": self.provenance,
         } | ({} if self.crossed is None else {"crossed": self.crossed.to_dicts()})
@@ -69,7 +70,11 @@ class Protocols(Result):
 
     def tables(self) -> list[Table]:
         """The papers' tables, a section for each shift."""
-        return [replace(table, section=shift) for shift in self.results for _, table in self.of_shift(shift)]
+        tables = []
+        for shift in self.results:
+            for _, table in self.of_shift(shift):
+                tables.append(replace(table, section=shift))
+        return tables
 
     def figures(self) -> list[Figure]:
         """The losses of crossed hold-outs by cluster; the figures of other shifts are on the report's page."""
@@ -87,7 +92,8 @@ class Protocols(Result):
         """The papers' tables of a shift, each with its measure; on a page with more marks, the main measure first."""
         results = self.results[shift]
         if self.crossed is not None and shift == crossed.NAME:
-            yield from (("", table) for table in crossed.tables(results, self.crossed))
+            for table in crossed.tables(results, self.crossed):
+                yield "", table
             return
         if not SHIFTS[shift].clustered:
             of = "TREC DL 2019 and 2020" if SHIFTS[shift].group else "dev (else test)"
@@ -106,16 +112,22 @@ class Protocols(Result):
         """Every model of each system on every test set of a shift of clusters, by the main measure."""
         sets = [f"{shift}.{cluster}" for cluster in self.clusters[shift]]
         measure = in_out.main_measure(self.results[shift])
-        systems = self.results[shift]["system"].unique(maintain_order=True)
-        tables = (papers.matrix(self.matrices[shift], sets, measure, system) for system in systems)
-        return [papers.with_direction(table, measure) for table in tables]
+        tables = []
+        for system in self.results[shift]["system"].unique(maintain_order=True):
+            table = papers.matrix(self.matrices[shift], sets, measure, system)
+            tables.append(papers.with_direction(table, measure))
+        return tables
 
     def untrained_on(self, shift: str, measure: str) -> dict[str, dict[str, float]]:
         """System → cluster → value, of the untrained systems that were run on every cluster of a shift."""
         rows: dict[str, dict[str, float]] = {}
         for system, values in self.untrained.items():
-            if all(f"{shift}.{cluster}" in values for cluster in self.clusters[shift]):
-                rows[system] = {cluster: values[f"{shift}.{cluster}"][measure] for cluster in self.clusters[shift]}
+            of_system = {}
+            for cluster in self.clusters[shift]:
+                if test_set := values.get(f"{shift}.{cluster}"):
+                    of_system[cluster] = test_set[measure]
+            if len(of_system) == len(self.clusters[shift]):
+                rows[system] = of_system
         return rows
 
 
@@ -152,7 +164,7 @@ def protocols(
     clusters: dict[str, list[str]] = {}
     overall: dict[str, pl.DataFrame] = {}
     of_clusters: pl.DataFrame | None = None
-    for shift in dict.fromkeys(cell.shift for cell in cells.values()):
+    for shift in dict.fromkeys(map(attrgetter("shift"), cells.values())):
         of_shift = values.filter(pl.col("shift") == shift)
         clusters[shift] = SHIFTS[shift].parts(release)
         _refuse_foreign_runs(SHIFTS[shift], cells, of_shift, release)
@@ -192,11 +204,16 @@ def _by_run(cells: Mapping[Path, Cell]) -> pl.DataFrame:
 
     Scores call runs that share a name by their paths, so their rows by name match nothing.
     """
-    by_name = {run_name(run): cell for run, cell in cells.items()}
-    by_name |= {str(run): cell for run, cell in cells.items()}
-    rows = [(name, cell.system, cell.shift, cell.held_out, cell.seed) for name, cell in by_name.items()]
+    rows = {}
+    for name_of in (run_name, str):
+        for run, cell in cells.items():
+            rows[name_of(run)] = (name_of(run), cell.system, cell.shift, cell.held_out, cell.seed)
     names = dict.fromkeys(("run", "system", "shift", "held_out"), pl.String)
-    return pl.DataFrame(rows, {**names, "seed": pl.Int64}, orient="row")
+    return pl.DataFrame(list(rows.values()), {**names, "seed": pl.Int64}, orient="row")
+
+
+def _rows(frames: Mapping[str, pl.DataFrame]) -> dict[str, list[dict[str, Any]]]:
+    return {shift: frame.to_dicts() for shift, frame in frames.items()}
 
 
 def _refuse_foreign_runs(shift: Shift, cells: dict[Path, Cell], values: pl.DataFrame, release: Release) -> None:

@@ -64,9 +64,11 @@ class InDomain(Result):
 
 def lack_protocol(paths: Sequence[Path]) -> bool:
     """Whether files are results on BEIR alone, and so nothing that :mod:`eval_kit.protocols.align` compares."""
-    documents = (strict_json.read(path) for path in paths if path.suffix == ".json")
-    on_beir = [path for path in documents if isinstance(path, dict) and "protocols" not in path]
-    return len(on_beir) == len(paths)
+    for path in paths:
+        document = strict_json.read(path) if path.suffix == ".json" else None
+        if not isinstance(document, dict) or "protocols" in document:
+            return False
+    return True
 
 
 def in_domain(paths: Sequence[Path] = (), seed: int = 0) -> InDomain:

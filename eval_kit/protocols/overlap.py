@@ -72,8 +72,11 @@ class Overlap(Result):
         columns += number_columns(*map(str, range(1, len(names) + 1)), wrap="never")
         rows = []
         for number, name in enumerate(names, start=1):
-            values = (jaccard.get(frozenset((name, column))) for column in names)
-            rows.append([f"{number} {name}", *("-" if value is None else f"{value:.2f}" for value in values)])
+            row = [f"{number} {name}"]
+            for column in names:
+                value = jaccard.get(frozenset((name, column)))
+                row.append("-" if value is None else f"{value:.2f}")
+            rows.append(row)
         return [Table(columns, [rows], "Weighted Jaccard similarity of passages (BEIR, Figure 2)")]
 
     def figures(self) -> list[Figure]:
@@ -94,15 +97,21 @@ def overlap(folders: Sequence[Path]) -> Overlap:
     Raises:
         UserError: fewer than two, one given twice, a folder that is not as it should be, or one without words.
     """
-    names = [folder.resolve().name for folder in folders]
-    if len(names) < 2:
+    by_name: dict[str, Path] = {}
+    for folder in folders:
+        name = folder.resolve().name
+        if name in by_name:
+            raise UserError(f"two collections are called {name}")
+        by_name[name] = folder
+    if len(by_name) < 2:
         raise UserError("name two collections or more to compare")
-    if repeat := next((name for name in names if names.count(name) > 1), None):
-        raise UserError(f"two collections are called {repeat}")
+    words, sizes, pairs = {}, [], []
     with tempfile.TemporaryDirectory(prefix="words-") as scratch:
-        words = {name: _count_folder(folder, Path(scratch) / name) for name, folder in zip(names, folders, strict=True)}
-        pairs = [(*pair, jaccard(*(words[name] for name in pair))) for pair in combinations(words, 2)]
-    sizes = [(name, counts.texts, counts.total) for name, counts in words.items()]
+        for name, folder in by_name.items():
+            words[name] = _count_folder(folder, Path(scratch) / name)
+            sizes.append((name, words[name].texts, words[name].total))
+        for source, target in combinations(words, 2):
+            pairs.append((source, target, jaccard(words[source], words[target])))
     collections = pl.DataFrame(sizes, ["collection", "passages", "words"], orient="row")
     by_pair = pl.DataFrame(pairs, ["collection", "other", "jaccard"], orient="row")
     return Overlap(collections, by_pair, {"kit_version": __version__})
@@ -126,7 +135,7 @@ def count(texts: Iterable[str], folder: Path) -> Words:
         number += len(batch)
         waiting.append(word_counts(pl.Series(batch, dtype=pl.String)))
         total += int(waiting[-1]["count"].sum())
-        if sum(counts.height for counts in waiting) > MOST_WORDS:
+        if sum(map(len, waiting)) > MOST_WORDS:
             _write(_merge(waiting), folder, file_number)
             waiting, file_number = [], file_number + 1
     _write(_merge(waiting), folder, file_number)

@@ -44,15 +44,16 @@ def ms_shift(
     for system, values in untrained.items():
         groups.append([[system, "", *(measure_shown.show_as_ecir_2023(values[cluster]) for cluster in clusters)]])
     for system in rows["system"].unique(maintain_order=True):
-        by_cluster = {row["cluster"]: row for row in rows.filter(pl.col("system") == system).iter_rows(named=True)}
-        cells = [by_cluster[cluster] for cluster in clusters]
-        groups.append(
-            [
-                [_system(cells), "Avg In", *(_mean(cell, "avg_in", measure_shown, best) for cell in cells)],
-                [None, "Out", *(_mean(cell, "out", measure_shown, best) for cell in cells)],
-                [None, "Rel Loss", *(_rel_loss(cell, measure_shown, best) for cell in cells)],
-            ]
-        )
+        by_cluster = rows.filter(system=system).rows_by_key("cluster", named=True, unique=True, include_key=True)
+        cells = list(map(by_cluster.__getitem__, clusters))
+        inside: list[Cell | str] = [_system(cells), "Avg In"]
+        out: list[Cell | str | None] = [None, "Out"]
+        rel_loss: list[Cell | str | None] = [None, "Rel Loss"]
+        for cell in cells:
+            inside.append(_mean(cell, "avg_in", measure_shown, best))
+            out.append(_mean(cell, "out", measure_shown, best))
+            rel_loss.append(_rel_loss(cell, measure_shown, best))
+        groups.append([inside, out, rel_loss])
     columns = [Column("Models", "heading"), Column("", "label"), *number_columns(*clusters)]
     return Table(columns, groups, title=measure)
 
@@ -95,15 +96,17 @@ def matrix(values: pl.DataFrame, test_sets: Sequence[str], measure: str, system:
     ``values`` are from :func:`eval_kit.protocols.in_out.matrix`; the columns are ``test_sets``, such as ``topic.c0``.
     """
     rows = values.filter(pl.col("measure") == measure, pl.col("system") == system)
-    by_cell = {(row["held_out"], row["test_set"]): row["value"] for row in rows.iter_rows(named=True)}
+    by_cell = rows.rows_by_key(["held_out", "test_set"], named=True, unique=True)
     show = parse(measure).show_as_ecir_2023
     columns = [Column("Trained", "heading")]
     lines: list[Row] = []
     for test_set in test_sets:
         held_out = test_set.split(".", 1)[-1]
         columns.append(Column(held_out, "number"))
-        cells = [Cell(show(by_cell[held_out, name]), shaded=name == test_set) for name in test_sets]
-        lines.append([f"without {held_out}", *cells])
+        line: list[Cell | str] = [f"without {held_out}"]
+        for name in test_sets:
+            line.append(Cell(show(by_cell[held_out, name]["value"]), shaded=name == test_set))
+        lines.append(line)
     return Table(columns, [lines], title=f"{system}, {measure}")
 
 
@@ -111,7 +114,10 @@ def every_loss(results: Mapping[str, pl.DataFrame]) -> Table:
     """All losses of all shifts, systems and measures with their statistics, one row each, sortable."""
     words = ("shift", "part", "system", "measure")
     numbers = ("Rel Loss", "low", "high", "In", "Out", "p (Holm)", "d", "n")
-    lines = [_statistics(shift, row) for shift, frame in results.items() for row in frame.iter_rows(named=True)]
+    lines = []
+    for shift, frame in results.items():
+        for row in frame.iter_rows(named=True):
+            lines.append(_statistics(shift, row))
     columns = [*text_columns(*words), *number_columns(*numbers)]
     return Table(columns, [lines], title="Every loss", sorted_by="Rel Loss")
 
@@ -146,14 +152,14 @@ def _rel_loss(row: Mapping[str, Any], measure: Measure, best: Mapping[tuple[str,
 def _statistics(shift: str, row: Mapping[str, Any]) -> list[Cell | str]:
     show = parse(row["measure"]).show_as_ecir_2023
     ends = [Cell(loss(row[name]), sort=row[name]) for name in ("rel_loss", "rel_loss_low", "rel_loss_high")]
-    means = [Cell(show(row[name]), sort=row[name]) for name in ("avg_in", "out")]
     return [
         shift,
         row.get("cluster") or row.get("size") or "",
         _system([row]),
         row["measure"],
         *ends,
-        *means,
+        Cell(show(row["avg_in"]), sort=row["avg_in"]),
+        Cell(show(row["out"]), sort=row["out"]),
         Cell(_p(row["p_holm"]), sort=row["p_holm"]),
         Cell("-" if row["d"] is None else f"{row['d']:.2f}", sort=row["d"]),
         Cell(f"{row['queries']:,}", sort=float(row["queries"])),

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import polars as pl
@@ -57,15 +58,14 @@ class Scores(Result):
 
     def as_json(self) -> dict[str, Any]:
         """The document of scores.schema.json."""
-        return {"measures": [mean.as_json() for mean in self.means], "provenance": self.provenance}
+        return {"measures": list(map(Mean.as_json, self.means)), "provenance": self.provenance}
 
     def to_polars(self) -> pl.DataFrame:
         """One row per figure, with the fields of :class:`Mean`.
 
         ``worst`` and ``best`` are null where no tie crosses the cutoff.
         """
-        rows = [mean.as_json() for mean in self.means]
-        return pl.DataFrame(rows, _COLUMNS, infer_schema_length=None)
+        return pl.DataFrame(list(map(Mean.as_json, self.means)), _COLUMNS, infer_schema_length=None)
 
     def tables(self) -> list[Table]:
         """A table for each group of test sets that share their measures, with a row for each test set and run."""
@@ -77,7 +77,7 @@ class Scores(Result):
             first = means[0]
             values = [parse(mean.measure).show(mean.value) for mean in means]
             cell = Cell(first.run, mark=contamination.mark(first.trained_on))
-            measures = tuple(mean.measure for mean in means)
+            measures = tuple(map(attrgetter("measure"), means))
             groups.setdefault(measures, []).append([first.test_set, cell, f"{first.queries:,}", *values])
         tables = []
         for measures, rows in groups.items():
@@ -92,11 +92,12 @@ class Scores(Result):
         for source in self.provenance["runs"]:
             deepest = max(parse(mean.measure).cutoff or 0 for mean in self.means if mean.run == source["run"])
             notes += _about(source, deepest)
-        notes += contamination.notes((mean.run, mean.trained_on) for mean in self.means)
+        notes += contamination.notes(map(attrgetter("run", "trained_on"), self.means))
         for mean in self.means:
             if mean.worst is None or mean.best is None:
                 continue
-            worst, best = (parse(mean.measure).show(value) for value in (mean.worst, mean.best))
+            show = parse(mean.measure).show
+            worst, best = show(mean.worst), show(mean.best)
             if worst != best:
                 ties = f"depending on the order of ties across the cutoff ({mean.ties_at_cutoff:,} queries)"
                 notes.append(f"{mean.run}: {mean.measure} on {mean.test_set} is {worst} to {best}, {ties}")
@@ -127,7 +128,7 @@ class Scores(Result):
 
 def _missing(means: Sequence[Mean]) -> Iterator[str]:
     """For each run, the test set of which it lacks most queries."""
-    for run in dict.fromkeys(mean.run for mean in means):
+    for run in dict.fromkeys(map(attrgetter("run"), means)):
         lacking = {mean.test_set: mean for mean in means if mean.run == run and mean.missing}
         if lacking:
             most = max(lacking.values(), key=lambda mean: (mean.missing, mean.queries))

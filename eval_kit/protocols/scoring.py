@@ -281,8 +281,8 @@ def _source(name: str, ranking: RankedRun, pairs: pl.DataFrame, coverage: Covera
 
 
 def _names(runs: Sequence[Path]) -> list[str]:
-    [(run, times)] = Counter(runs).most_common(1)
-    if times > 1:
-        raise UserError(f"{run}: is given twice")
+    for run, times in Counter(runs).items():
+        if times > 1:
+            raise UserError(f"{run}: is given twice")
     short = list(map(run_name, runs))
     return [name if short.count(name) == 1 else str(run) for name, run in zip(short, runs, strict=True)]

@@ -216,15 +216,22 @@ def nearness(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
 
 def queries_to_encode(grid: Protocols, release: Release) -> pl.DataFrame:
     """``query_id`` and ``text`` of all queries that :func:`nearness` needs vectors of, each once."""
-    shifts = [shift for shift in grid.results if SHIFTS[shift].clustered]
+    shifts = _clustered(grid)
     if not shifts:
         raise UserError(f"these runs need no vectors: none is of a shift with clusters ({', '.join(CLUSTERED)})")
     return _queries(release, shifts)
 
 
 def _queries(release: Release, shifts: Sequence[str]) -> pl.DataFrame:
-    every = (release.table(shift, split) for shift in shifts for split in cluster_splits(release, shift))
-    return pl.concat(table.select("query_id", "text") for table in every).unique("query_id", maintain_order=True)
+    tables = []
+    for shift in shifts:
+        for split in cluster_splits(release, shift):
+            tables.append(release.table(shift, split).select("query_id", "text"))
+    return pl.concat(tables).unique("query_id", maintain_order=True)
+
+
+def _clustered(grid: Protocols) -> list[str]:
+    return [shift for shift in grid.results if SHIFTS[shift].clustered]
 
 
 def vectors_beside(grid: Protocols, release: Release) -> dict[str, Vectors]:
@@ -239,7 +246,7 @@ def vectors_beside(grid: Protocols, release: Release) -> dict[str, Vectors]:
     Raises:
         UserError: a file that cannot be read.
     """
-    shifts = [shift for shift in grid.results if SHIFTS[shift].clustered]
+    shifts = _clustered(grid)
     if any("train" not in release.configs[shift] for shift in shifts):
         return {}
     runs = {entry["run"]: Path(entry["file"]) for entry in grid.provenance["runs"]}
@@ -248,6 +255,6 @@ def vectors_beside(grid: Protocols, release: Release) -> dict[str, Vectors]:
         files = {}
         for shift, held_out, run in model.select("shift", "held_out", "run").iter_rows():
             files[f"{shift}.{held_out}"] = runs[run].with_name(f"{run_name(runs[run])}.npy")
-        if all(file.is_file() for file in files.values()):
-            return {test_set: read(file) for test_set, file in files.items()}
+        if all(map(Path.is_file, files.values())):
+            return dict(zip(files, map(read, files.values()), strict=True))
     return {}

@@ -8,6 +8,7 @@ of one system, measure and test set. A method that was applied several times, su
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +140,7 @@ def variations(
     worded_runs = worded(runs, release)
     if test_set is not None and test_set not in release.test_sets:
         raise UserError(f"{release.folder}: has no test set {test_set!r}; it has {', '.join(release.test_sets)}")
-    if pivot is not None and pivot not in {run.system for run in worded_runs}:
+    if pivot is not None and pivot not in set(map(attrgetter("system"), worded_runs)):
         raise UserError(f"--pivot {pivot}: none of the runs is of that system")
     values, provenance = scored(worded_runs, release, test_set, allow_missing)
     descriptions = variations_of(worded_runs)
@@ -150,7 +151,7 @@ def variations(
 
 def variations_of(worded_runs: Iterable[WordedRun]) -> list[Variation]:
     """The variations of some runs, each once."""
-    return list(dict.fromkeys(run.variation for run in worded_runs if run.variation))
+    return list(dict.fromkeys(filter(None, map(attrgetter("variation"), worded_runs))))
 
 
 def scored(
@@ -237,7 +238,7 @@ def changes(
         invalid = [variation.invalid for variation in variations if variation.full_name in names]
         for queries_are, part in _scopes(varied, invalid):
             keys = {"test_set": test_set, "method": method, "queries_are": queries_are}
-            rows += [keys | row for row in _rows(part, pivot, seed)]
+            rows.extend(map(keys.__or__, _rows(part, pivot, seed)))
     return holm_corrected(pl.DataFrame(rows, infer_schema_length=None), ["test_set", "measure", "queries_are"])
 
 
@@ -281,11 +282,12 @@ def _scopes(varied: pl.DataFrame, invalid: Sequence[list[str] | None]) -> Iterat
 
 def _rows(varied: pl.DataFrame, pivot: str | None, seed: int) -> Iterator[dict[str, Any]]:
     """A row for each system and measure, of the queries that all of them have."""
-    groups = {}
+    groups, ids = {}, []
     for names, group in varied.group_by("system", "measure", maintain_order=True):
         by_query = group.pivot("replica", index=["query_id", "clean"], values="value")
         groups[names] = by_query.drop_nulls().sort("query_id")
-    common = set.intersection(*(set(by_query["query_id"]) for by_query in groups.values()))
+        ids.append(set(groups[names]["query_id"]))
+    common = set.intersection(*ids)
     if not common:
         raise UserError(
             f"{varied['method'][0]} of {varied['test_set'][0]}: no query is in every replica of all systems"
