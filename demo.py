@@ -10,11 +10,11 @@ from baselines import config
 from baselines.grid import grid
 from baselines.options import Options
 from baselines.runners import local
-from baselines.runners.display import watched
+from baselines.runners.display import watch
 from builder import mini, negatives
 from builder import release as releases
 from eval_kit.console import screen
-from eval_kit.errors import UserError, reported
+from eval_kit.errors import UserError, reporting
 from eval_kit.files import atomic
 from eval_kit.models.run import run
 from eval_kit.pages.page import result_page
@@ -64,7 +64,7 @@ def demo(
     cells = grid.cells(options, release, folder / "grid", [shift], benchmarks=False)
     console.rule(f"2. {len(options)} systems, each trained without a part of {shift}: {len(cells)} cells")
     runner = partial(local.run, workers=local.most_workers(1), threads=1)
-    if failures := watched(cells, runner, Console(stderr=True)):
+    if failures := watch(cells, runner, Console(stderr=True)):
         raise UserError(f"{failures[0].name.file}: {failures[0].reason}")
 
     console.rule("3. the papers' table (as ECIR 2023, Table 2)")
@@ -81,5 +81,5 @@ def demo(
 
 
 if __name__ == "__main__":
-    with reported("demo"):
+    with reporting("demo"):
         demo(Path("demo"), screen())

@@ -12,7 +12,7 @@ import polars as pl
 
 from baselines.runners import Runner
 from eval_kit import models
-from eval_kit.console import counted
+from eval_kit.console import with_count
 from eval_kit.errors import UserError
 from eval_kit.files import atomic, strict_json
 from eval_kit.files.beir import judged_queries, read_corpus, read_fields
@@ -25,7 +25,7 @@ from eval_kit.release.beir_suite import MS_MARCO, dataset_name, split_of
 from eval_kit.runs import contamination
 from eval_kit.search import bm25
 from eval_kit.search.gpus import refuse_unusable_gpus
-from eval_kit.search.passages import Counted
+from eval_kit.search.passages import CountedPassages
 from eval_kit.search.retriever import Hits, Passages, Retriever, best_first
 
 BM25 = "bm25"
@@ -89,7 +89,7 @@ def search(
     return runs
 
 
-def measured(runs: Mapping[str, Sequence[Path]]) -> dict[str, dict[str, Any]]:
+def measurements(runs: Mapping[str, Sequence[Path]]) -> dict[str, dict[str, Any]]:
     """The measurements taken when each run was made, by the run's name; runs from elsewhere have none."""
     files = [run.with_suffix(".json") for of_system in runs.values() for run in of_system]
     return {file.stem: strict_json.read(file) for file in files if file.is_file()}
@@ -128,7 +128,7 @@ def retriever(system: str, folder: Path, most: int | None = None) -> Retriever:
         return Bm25()
     if system == MULTIFIELD:
         return MultifieldBm25(folder / "corpus.jsonl", most)
-    entry = checkpoints.named(system)
+    entry = checkpoints.checkpoint_named(system)
     return over_fields(models.retriever(entry.architecture, entry.model, entry.options), folder, most)
 
 
@@ -139,14 +139,14 @@ def over_fields(searcher: Retriever, folder: Path, most: int | None = None) -> R
     return searcher
 
 
-def passages(folder: Path, most: int | None = None) -> Counted:
+def passages(folder: Path, most: int | None = None) -> CountedPassages:
     """``(passage id, text)`` of a dataset: the first ``most``, or all."""
     corpus = folder / "corpus.jsonl"
     count = 0
     if corpus.is_file():
         with corpus.open("rb") as lines:
             count = sum(1 for _ in islice(lines, most))
-    return Counted(lambda: islice(read_corpus(corpus), most), count)
+    return CountedPassages(lambda: islice(read_corpus(corpus), most), count)
 
 
 def _search(system: str, folder: Path, run: Path, depth: int, runner: Runner) -> None:
@@ -160,7 +160,7 @@ def _search(system: str, folder: Path, run: Path, depth: int, runner: Runner) ->
     queries = judged_queries(folder, split_of(folder))
     [figures] = make_runs(searcher, passages(folder), {part: queries}, index, depth)
     figures |= {"run": str(run), "latency_ms": latency_ms(searcher, queries, index, depth)}
-    contamination.declare(run, [] if system in LEXICAL else checkpoints.named(system).training_data)
+    contamination.declare(run, [] if system in LEXICAL else checkpoints.checkpoint_named(system).training_data)
     atomic.write_text(run.with_suffix(".json"), json.dumps(figures, indent=1) + "\n")
     part.replace(run)
     shutil.rmtree(working)
@@ -178,7 +178,7 @@ class MultifieldBm25:
     def index(self, passages: Passages, folder: Path) -> None:
         """Index the corpus (its first ``most`` documents), as titles and texts are already joined in ``passages``."""
         rows = islice(read_fields(self.corpus, ("text", "title", "queries")), self.most)
-        documents = counted(rows, "indexing passages", "passages")
+        documents = with_count(rows, "indexing passages", "passages")
         bm25.index_fields(documents, folder)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:

@@ -12,7 +12,7 @@ import typer
 from baselines import search_cli
 from baselines.runners import Runner
 from baselines.search_cli import ReleaseOption
-from eval_kit.errors import UserError, reported
+from eval_kit.errors import UserError, reporting
 from eval_kit.options import JsonFile, argument, option
 from eval_kit.program import commands
 from eval_kit.shifts import SHIFTS, check_names
@@ -66,7 +66,7 @@ def run_grid(
     from baselines.grid import grid
     from baselines.options import Trained
     from baselines.runners import checks, local, ray
-    from baselines.runners.display import watched
+    from baselines.runners.display import watch
     from eval_kit.release import open_release
     from eval_kit.search.examples import refuse_without_negatives
     from eval_kit.search.gpus import instead_of_bfloat16, refuse_unseen_gpus
@@ -79,7 +79,7 @@ def run_grid(
         of_card = None if precision else instead_of_bfloat16()
     if of_card is not None:
         typer.echo(f"a GPU has no bfloat16: what the config trains in it is trained in {of_card}", err=True)
-    systems_of = {name: config.chosen(name, system, backbone, precision, of_card) for name in configs}
+    systems_of = {name: config.choose(name, system, backbone, precision, of_card) for name in configs}
     opened_release = open_release(release)
     for systems in systems_of.values():
         for options in systems.values():
@@ -104,7 +104,7 @@ def run_grid(
         run = functools.partial(ray.run, threads=threads, processes=processes)
     else:
         run = functools.partial(local.run, workers=workers, threads=threads, processes=processes)
-    failures = watched(cells, run, Console(stderr=True))
+    failures = watch(cells, run, Console(stderr=True))
     typer.echo(str(out / "runs"))
     if failures:
         raise typer.Exit(1)
@@ -154,7 +154,7 @@ def beir(
 ) -> None:
     """Search datasets of BEIR with several systems. Their figures are shown beside the paper's."""
 
-    from baselines.beir import folders, measured, published_as, search
+    from baselines.beir import folders, measurements, published_as, search
     from baselines.efficiency import efficiency
     from eval_kit.console import screen, status, write_json
     from eval_kit.protocols.beir import suite
@@ -170,7 +170,7 @@ def beir(
     runs = search(systems, parts, out, depth, runner)
     with status("reading runs"):
         results = suite(runs, parts, published_as())
-    if not write_json(results.as_json() | {"measured": measured(runs)}, json_file):
+    if not write_json(results.as_json() | {"measured": measurements(runs)}, json_file):
         results.show(screen())
 
 
@@ -195,5 +195,5 @@ def generate(
 
 def main() -> None:
     """Run the command line; a user's mistake gives one sentence and exit status 2."""
-    with reported("baselines"):
+    with reporting("baselines"):
         app()

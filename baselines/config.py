@@ -110,7 +110,7 @@ def load(config: str | Path) -> dict[str, Options]:
     return systems
 
 
-def chosen(
+def choose(
     config: str | Path,
     systems: Sequence[str] | None = None,
     backbone: str | None = None,
@@ -166,7 +166,7 @@ def read(config: str | Path) -> Config:
     return _parse(strict_json.read(path), str(path))
 
 
-def checked(document: Any, origin: str) -> dict[str, Options]:
+def check(document: Any, origin: str) -> dict[str, Options]:
     """The options of each system in a parsed config; ``origin`` names it in messages.
 
     A re-ranker's candidates come from the config's BM25 unless its own options set BM25's parameters.
@@ -178,7 +178,7 @@ def checked(document: Any, origin: str) -> dict[str, Options]:
 
 
 def _parse(document: Any, origin: str) -> Config:
-    """The config, with ``systems`` as :func:`checked` returns them."""
+    """The config, with ``systems`` as :func:`check` returns them."""
     if isinstance(document, dict) and isinstance(document.get("systems"), dict):
         common = document.get("neural", {})
         systems = dict(document["systems"])

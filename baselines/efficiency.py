@@ -17,7 +17,7 @@ from eval_kit.files.beir import judged_queries
 from eval_kit.models import devices
 from eval_kit.models.runs import latency_ms
 from eval_kit.release.beir_suite import dataset_name, split_of
-from eval_kit.release.reference import printed, published
+from eval_kit.release.reference import as_printed, published_cells
 from eval_kit.search import shards
 from eval_kit.search.gpus import refuse_unusable_gpus
 from eval_kit.tables.table import Column, Table, number_columns
@@ -36,7 +36,7 @@ class Efficiency:
     def table(self) -> Table:
         """Table 3: one row per system; latency on the kind of device that it used, and the index's size."""
         names = beir.published_as()
-        cells = {(cell["system"], cell["measure"]): printed(cell) for cell in published("beir2021-table3")}
+        cells = {(cell["system"], cell["measure"]): as_printed(cell) for cell in published_cells("beir2021-table3")}
         columns = [Column("system", "heading"), Column("passages", "number", wrap="never")]
         for group in ("latency GPU, ms", "latency CPU, ms", "index, GB"):
             columns += number_columns("ours", "BEIR", group=group, wrap="never")

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from baselines.options import Recipe
-from eval_kit.console import counted
+from eval_kit.console import with_count
 from eval_kit.errors import UserError
 from eval_kit.files import atomic, checkpoint, strict_json
 from eval_kit.files.beir import HEADER, read_documents
@@ -60,7 +60,9 @@ def generate(source: Path, out: Path, recipe: Recipe, seed: int = 0) -> int:
         if out.exists():
             raise UserError(f"{out}: already exists; remove it to generate again")
         work.mkdir(exist_ok=True)
-        documents = counted(_sample(source / "corpus.jsonl", recipe.passages, seed), "generating queries", "passages")
+        documents = with_count(
+            _sample(source / "corpus.jsonl", recipe.passages, seed), "generating queries", "passages"
+        )
         shards = [
             _shard(work / f"{number:06d}.json", shard, generator, [seed, number])
             for number, shard in enumerate(batched(documents, SHARD))
@@ -120,7 +122,7 @@ class Generator:
 
         name = self.recipe.model
         with checkpoint.loading(name):
-            pin = checkpoint.pinned(name)
+            pin = checkpoint.pinned_commit(name)
             model = AutoModelForSeq2SeqLM.from_pretrained(name, **pin).eval()
             tokenizer = AutoTokenizer.from_pretrained(name, **pin)
         return tokenizer, model.to("cuda" if torch.cuda.is_available() else "cpu")

@@ -68,7 +68,7 @@ def search(
     from baselines.beir import LEXICAL
     from baselines.runners import ray
     from eval_kit.console import write_json
-    from eval_kit.models.opening import parsed
+    from eval_kit.models.opening import parse_options
     from eval_kit.models.runs import latency_ms, make_runs
     from eval_kit.program import check_outputs
     from eval_kit.release.beir_suite import dataset_name
@@ -76,7 +76,7 @@ def search(
 
     if runner is Runner.ray:
         ray.connect()
-    retriever, training_data = _open_system(system, parsed(options or []), beir)
+    retriever, training_data = _open_system(system, parse_options(options or []), beir)
     of_dataset = f".{dataset_name(beir)}" if beir else ""
     name = name or Path(system.replace(":", ".")).resolve().name + of_dataset
     texts = (release, test_set or [], variation or [], passages, queries, beir, split)
@@ -103,13 +103,13 @@ def search(
 def _open_system(system: str, options: dict[str, Any], beir_folder: Path | None) -> Any:
     """The retriever, and what it was trained on."""
     from baselines.beir import MULTIFIELD, MultifieldBm25, over_fields
-    from eval_kit.models.opening import opened
+    from eval_kit.models.opening import open_retriever
 
     if system == MULTIFIELD and beir_folder is not None:
         if options:
             raise UserError(f"{MULTIFIELD} has no options")
         return MultifieldBm25(beir_folder / "corpus.jsonl"), []
-    retriever, training_data = opened(system, options)
+    retriever, training_data = open_retriever(system, options)
     return (over_fields(retriever, beir_folder) if beir_folder else retriever), training_data
 
 
@@ -126,7 +126,7 @@ def _read(
     from baselines.beir import passages as of_beir
     from eval_kit.files.beir import judged_queries
     from eval_kit.files.formats import read_queries
-    from eval_kit.models.runs import only, varied
+    from eval_kit.models.runs import only, variation_queries
     from eval_kit.release import open_release
     from eval_kit.search.passages import of_file
     from eval_kit.search.passages import passages as of_release
@@ -137,7 +137,7 @@ def _read(
         return of_file(passages), read_queries(queries), {}
     opened_release = open_release(release)
     texts = only(opened_release, test_sets) if queries is None else read_queries(queries)
-    wordings = varied(opened_release, variations, test_sets)
+    wordings = variation_queries(opened_release, variations, test_sets)
     return of_release(opened_release) if passages is None else of_file(passages), texts, wordings
 
 

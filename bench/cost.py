@@ -64,7 +64,7 @@ DRAWS = 10_000
 type Draws = NDArray[np.float64]
 
 
-def projected(
+def projection(
     rates: Mapping[str, Any], name: str, passages: int, training_queries: int = TRAINING_QUERIES
 ) -> dict[str, Draws]:
     """Draws of the hours of each part of each neural system of a config, by rates of :mod:`bench.gpu_check`.
@@ -159,7 +159,7 @@ def main() -> None:
     arguments = parser.parse_args()
     rates = json.loads(arguments.rates.read_text(encoding="utf-8")) if arguments.rates else ASSUMED
     how = "projected from measured rates" if arguments.rates else "assumed"
-    gpu = projected(rates, arguments.config, arguments.passages, arguments.training_queries)
+    gpu = projection(rates, arguments.config, arguments.passages, arguments.training_queries)
     parts = {part: (span(draws), how) for part, draws in gpu.items()}
     parts[f"all on the GPU ({rates['card']})"] = (span(sum(gpu.values(), np.zeros(DRAWS))), how)
     for stage, (hours, source) in on_cpus(json.loads(REHEARSED.read_text(encoding="utf-8"))).items():

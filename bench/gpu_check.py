@@ -78,7 +78,7 @@ def main() -> None:
     card = torch.cuda.get_device_name().replace(" ", "-") if on_gpu else "none"
     out = arguments.out or cost.RESULTS / f"gpu-{card}.json"
     with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-        document = measured(Path(folder), GPU if on_gpu else CPU)
+        document = measure(Path(folder), GPU if on_gpu else CPU)
     out.write_text(json.dumps({"card": card, **document}, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(document, indent=1))
     if on_gpu:
@@ -94,11 +94,11 @@ def verdict(document: Mapping[str, Any], memory: float) -> str:
     failures = [name for name, part in document.items() if isinstance(part, dict) and "error" in part]
     if failures:
         return f"{document['card']}, {memory:.0f} GB: {fits}; no hours, as these parts failed: {', '.join(failures)}"
-    hours = cost.span(sum(cost.projected(document, "paper", PASSAGES).values(), np.zeros(cost.DRAWS)))
+    hours = cost.span(sum(cost.projection(document, "paper", PASSAGES).values(), np.zeros(cost.DRAWS)))
     return f"{document['card']}, {memory:.0f} GB: {fits}; the paper's grid would take {hours} hours"
 
 
-def measured(folder: Path, scope: Scope) -> dict[str, Any]:
+def measure(folder: Path, scope: Scope) -> dict[str, Any]:
     """The figures of every part, or its error if it fails."""
     import torch
 
@@ -126,12 +126,12 @@ def measured(folder: Path, scope: Scope) -> dict[str, Any]:
 
 def cell(release: Release, root: Path, system: str, scope: Scope) -> Cell:
     """A cell of the paper's config on a backbone drawn at random."""
-    options_of_card = config.chosen("paper", [system], instead_of_bfloat16=instead_of_bfloat16())[system]
+    options_of_card = config.choose("paper", [system], instead_of_bfloat16=instead_of_bfloat16())[system]
     paper = {name: value for name, value in options_of_card.as_json().items() if name not in LEFT_OUT}
     model = backbone.make(root / "backbone", scope.layers, scope.width, scope.heads)
     overrides = {name: value for name, value in scope.options.items() if name in paper}
     settings = paper | overrides | {"steps": scope.steps, "backbone": str(model)}
-    options_of_system = config.checked({"systems": {system: settings}}, "gpu-check")[system]
+    options_of_system = config.check({"systems": {system: settings}}, "gpu-check")[system]
     return Cell(names.Cell(system, made_up.SHIFT, "c0"), release, options_of_system, root / "grid")
 
 
@@ -180,10 +180,10 @@ def dense_search(folder: Path, scope: Scope) -> dict[str, Any]:
     """The speed of exact search over drawn float16 vectors."""
     rng = np.random.default_rng(13)
 
-    def encoded(texts: list[str]) -> shards.Arrays:
+    def encode(texts: list[str]) -> shards.Arrays:
         return {"vectors": rng.standard_normal((len(texts), DIMENSIONS), dtype=np.float32).astype(np.float16)}
 
-    index = shards.write(_numbered(scope.searched), folder, encoded, "drawn")
+    index = shards.write(_numbered_passages(scope.searched), folder, encode, "drawn")
     queries = rng.standard_normal((scope.queries, DIMENSIONS), dtype=np.float32)
     return _speeds(lambda some: dense.exact(some, index, DEPTH), queries)
 
@@ -192,10 +192,10 @@ def sparse_search(folder: Path, scope: Scope) -> dict[str, Any]:
     """The speed of exact search over drawn weights."""
     blocks = iter(range(scope.searched))
 
-    def encoded(texts: list[str]) -> Any:
+    def encode(texts: list[str]) -> Any:
         return sparse.arrays_of(weights(next(blocks), len(texts), NON_ZEROS))
 
-    index = shards.write(_numbered(scope.searched), folder, encoded, "drawn")
+    index = shards.write(_numbered_passages(scope.searched), folder, encode, "drawn")
     queries = weights(TERMS, scope.queries, QUERY_NON_ZEROS)
     return _speeds(lambda some: sparse.exact(some, index, DEPTH), queries)
 
@@ -223,11 +223,11 @@ def plaid(folder: Path, scope: Scope) -> dict[str, Any]:
         rows = near + rng.standard_normal(near.shape, dtype=np.float32)
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
-    def encoded(texts: list[str]) -> shards.Arrays:
+    def encode(texts: list[str]) -> shards.Arrays:
         lengths = np.full(len(texts), TOKENS, np.int32)
         return {"tokens": tokens(int(lengths.sum())).astype(np.float16), "lengths": lengths}
 
-    index = shards.write(_numbered(scope.plaid), folder, encoded, "drawn")
+    index = shards.write(_numbered_passages(scope.plaid), folder, encode, "drawn")
     queries = [tokens(32) for _ in range(scope.queries)]
     start = time.monotonic()
     late.build(index, "plaid", folder)
@@ -237,7 +237,7 @@ def plaid(folder: Path, scope: Scope) -> dict[str, Any]:
     return {"passages": scope.plaid, "build_s": round(end - start, 1), "queries_per_second": round(rate, 2)}
 
 
-def _numbered(count: int) -> Iterator[tuple[str, str]]:
+def _numbered_passages(count: int) -> Iterator[tuple[str, str]]:
     """Passages without texts."""
     return ((str(number), "") for number in range(count))
 

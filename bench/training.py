@@ -73,7 +73,7 @@ def peer(cell: Cell, folder: Path) -> Figures:
 
     clock = Clock(cell.options_as(Trained).steps)
 
-    class Timed(TrainerCallback):
+    class Timer(TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             clock(state.global_step)
 
@@ -84,7 +84,7 @@ def peer(cell: Cell, folder: Path) -> Figures:
     with patch("eval_kit.models.token_ids.read", lambda model, passages, prompt=None: passages):
         parts = system.build(session, None)  # the peer reads texts
     trainer = plain_trainer(cell, parts, folder / "training")
-    trainer.add_callback(Timed())
+    trainer.add_callback(Timer())
     with contextlib.redirect_stdout(io.StringIO()):
         trainer.train()
         parts.model.save_pretrained(str(folder / "model"), create_model_card=False)
@@ -122,7 +122,7 @@ def plain_trainer(cell: Cell, parts: Parts, folder: Path) -> Any:
     return trainer
 
 
-def measured(folder: Path, queries: int = QUERIES, steps: int = STEPS, repeats: int = REPEATS) -> dict[str, Any]:
+def measure(folder: Path, queries: int = QUERIES, steps: int = STEPS, repeats: int = REPEATS) -> dict[str, Any]:
     """Each neural system of the mini config, trained by us and by the plain trainer in turn."""
     made_up.make(folder / "release", Sizes(PASSAGES, queries, test=40, validation=20, examples=1), negatives=True)
     release = open_release(folder / "release")
@@ -167,7 +167,7 @@ def main() -> None:
     os.environ["TQDM_DISABLE"] = "1"
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        keep("training", measured(Path(folder)))
+        keep("training", measure(Path(folder)))
 
 
 if __name__ == "__main__":

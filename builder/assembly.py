@@ -76,7 +76,7 @@ class Build:
         return {**train, **self.collection.evaluation}
 
     @cached_property
-    def embedded(self) -> dict[str, Vectors]:
+    def vectors_by_split(self) -> dict[str, Vectors]:
         """Split -> queries with vectors; all are encoded together, and so lie in one space."""
         distinct = pl.concat(self.splits.values()).unique("query_id", keep="first", maintain_order=True)
         vectors = embed(distinct, self.encoder, self.cache)
@@ -87,7 +87,7 @@ class Build:
             vectors_of[split] = Vectors(vectors.source, ids, values)
         return vectors_of
 
-    def rule(self, text: str, source: str, parameters: Any = None, encoded: bool = False, **more: Any) -> Rule:
+    def rule(self, text: str, source: str, parameters: Any = None, from_vectors: bool = False, **more: Any) -> Rule:
         """The rule of a table.
 
         Args:
@@ -97,7 +97,7 @@ class Build:
             encoded: whether the rule depends on the queries' vectors, and so on the encoder.
         """
         values = {} if parameters is None else msgspec.to_builtins(parameters, enc_hook=dict)
-        if encoded:
+        if from_vectors:
             values["encoder"] = {"name": public_name(self.encoder), "revision": self.encoder.revision}
         return Rule(text, source, [record.id for record in self.collection.inputs], {**values, **more})
 

@@ -23,7 +23,7 @@ import polars as pl
 from builder.release import VARIATIONS
 from eval_kit.errors import UserError
 from eval_kit.release import Release, Variation
-from eval_kit.release.reference import published
+from eval_kit.release.reference import published_cells
 from eval_kit.shift import TREC_DL
 from eval_kit.shifts import CLUSTERED, SHIFTS
 from eval_kit.stats import leaks
@@ -166,7 +166,7 @@ def shared_passages(release: Release) -> dict[str, Any]:
         lacking = "judgements of training queries" if years else f"test set {' or '.join(TREC_DL)}"
         raise UserError(f"{release.folder}: holds no {lacking}")
     labels = pl.concat(map(release.qrels, splits)).filter(pl.col("relevance") >= 1)
-    cells = published(TABLE_3) if release.manifest.kind == "published" else []
+    cells = published_cells(TABLE_3) if release.manifest.kind == "published" else []
     paper = {(cell["test_set"], cell["measure"]): cell["value"] for cell in cells}
     rows = []
     for year in years:

@@ -47,8 +47,8 @@ def published(
     _write(release, out, version, as_json)
 
 
-def _list_parameters(requested: bool) -> None:
-    if requested:
+def _list_parameters(flag: bool) -> None:
+    if flag:
         from builder.parameters import settings
 
         typer.echo("\n".join(settings()))
@@ -110,7 +110,7 @@ def rebuilt(
     from builder.sources.parts import read_parts
     from eval_kit.runs.names import run_name
 
-    ShiftParameters().changed(settings or [])  # reports a mistake before anything is read
+    ShiftParameters().with_settings(settings or [])  # reports a mistake before anything is read
     runs = {run_name(path): path for path in run or []}
     if len(runs) < len(run or []):
         raise UserError("two runs have the same name; each ranker's run file needs its own")
@@ -125,7 +125,7 @@ def rebuilt(
     parameters = for_mini(source.train.height) if collection == MINI else defaults(source)
     by_lsa = mini.encoder(source) if collection == MINI else None
     encode = by_lsa if encoder == "lsa" else encoders.by_name(encoder)
-    settings_changed = parameters.changed(settings or [])
+    settings_changed = parameters.with_settings(settings or [])
     release = draft(source, shift, encode, settings_changed, seed, runs, cache, disjoint_passages=disjoint_passages)
     _write(release, out, version, as_json)
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from builder import build_cli, lite_cli
 from builder.options import RELEASE, Cache, Folder, Json, Seed, print_result
 from eval_kit import output
-from eval_kit.errors import UserError, disk_errors, reported
+from eval_kit.errors import UserError, disk_errors, reporting
 from eval_kit.options import JsonFile, PageFile, PrintedFormat, argument, option
 from eval_kit.program import commands
 from eval_kit.search.processes import cores
@@ -53,7 +53,7 @@ def beir(
     """
     from builder.sources import beir_download
     from eval_kit.console import counting, screen
-    from eval_kit.release.beir_suite import datasets, named
+    from eval_kit.release.beir_suite import dataset_named, datasets
     from eval_kit.tables import terminal
 
     if names == ["all"]:
@@ -63,11 +63,11 @@ def beir(
         if name not in datasets() and (out / name).is_dir():
             folders_at_hand.append(out / name)
         else:
-            downloads.append(named(name))
+            downloads.append(dataset_named(name))
     if md5 is not None and (len(downloads) != 1 or downloads[0].md5):
         raise UserError("--md5 is for one dataset whose md5 is not known: builder beir shows which")
     if not names:
-        terminal.show(beir_download.listed(), screen())
+        terminal.show(beir_download.dataset_table(), screen())
     for folder in folders_at_hand:
         typer.echo(str(folder))
     for dataset in downloads:
@@ -360,7 +360,7 @@ for command in (lite_cli.lite, lite_cli.fidelity):
 
 def main() -> None:
     """Run the command line; a user's mistake gives one sentence and exit status 2."""
-    with reported("builder"):
+    with reporting("builder"):
         try:
             app()
         except ModuleNotFoundError as error:

@@ -57,7 +57,7 @@ class Collection:
     def __post_init__(self) -> None:
         if not self.qrels and not self.is_log:
             raise UserError(f"{self.name}: has no judged queries, from which shifts are built")
-        for split, queries in self.judged.items():
+        for split, queries in self.judged_queries.items():
             if not SPLIT.fullmatch(split):
                 raise UserError(f"{self.name}: a split cannot be called {split!r}; use a-z, 0-9 and _")
             check_ids(queries["query_id"])
@@ -75,15 +75,15 @@ class Collection:
     @property
     def train(self) -> pl.DataFrame:
         """The training queries that have a relevant passage; empty without a split ``train``."""
-        return self.judged["train"] if "train" in self.judged else pl.DataFrame(schema=QUERIES_SCHEMA)
+        return self.judged_queries["train"] if "train" in self.judged_queries else pl.DataFrame(schema=QUERIES_SCHEMA)
 
     @property
     def evaluation(self) -> dict[str, pl.DataFrame]:
         """The queries of the other splits that have a relevant passage."""
-        return {split: queries for split, queries in self.judged.items() if split != "train"}
+        return {split: queries for split, queries in self.judged_queries.items() if split != "train"}
 
     @cached_property
-    def judged(self) -> dict[str, pl.DataFrame]:
+    def judged_queries(self) -> dict[str, pl.DataFrame]:
         """Split -> ``query_id``, ``text`` of the queries with a relevant passage (grade 1 or more), by id."""
         if not self.qrels:
             return {split: by_id(queries, "query_id") for split, queries in self.queries.items()}

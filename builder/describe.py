@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from builder.sources import log
-from builder.validation import drawn
+from builder.validation import draw_ids
 from eval_kit import __version__
 from eval_kit.errors import UserError
 from eval_kit.release import Release, beir_folder, open_release
@@ -92,7 +92,7 @@ def describe(folder: Path, against: Path | None, seed: int) -> Description:
     rows: list[tuple[Any, ...]] = []
     for name, shift in SHIFTS.items():
         if shift.label and name in release.configs:
-            table = _labelled(release, name, shift.label)
+            table = _with_labels(release, name, shift.label)
             rows += [(name, *row) for row in _parts(table, shift.label, other, seed)]
     queries = _all(release)
     keys = pl.Series([" ".join(sorted(words(text))) for text in queries["text"]])
@@ -137,7 +137,7 @@ def _all(release: Release) -> pl.DataFrame:
     return texts
 
 
-def _labelled(release: Release, config: str, label: str) -> pl.DataFrame:
+def _with_labels(release: Release, config: str, label: str) -> pl.DataFrame:
     """The queries of a config with their labels; of a partial release those whose texts are at hand."""
     tables = (release.table(config, split).select("query_id", "text", label) for split in release.configs[config])
     return pl.concat(tables).drop_nulls("text")
@@ -147,7 +147,7 @@ def _parts(table: pl.DataFrame, label: str, other: pl.DataFrame | None, seed: in
     for part in topics(table.unique(["query_id", label], keep="first", maintain_order=True), label):
         members = table.filter(pl.col(label).cast(pl.String) == part.cluster)
         near = None if other is None else weighted_jaccard(members["text"], other["text"])
-        ids = drawn(members["query_id"], EXAMPLES, seed, f"describe {part.cluster}")
+        ids = draw_ids(members["query_id"], EXAMPLES, seed, f"describe {part.cluster}")
         examples = members.filter(pl.col("query_id").is_in(ids.implode()))["text"].unique(maintain_order=True)
         yield part.cluster, part.queries, ", ".join(part.terms), "\n".join(examples), near
 
@@ -182,8 +182,8 @@ def _growth(release: Release, other: pl.DataFrame, seed: int) -> Iterator[str]:
 
     if "topic" not in release.configs:
         return
-    table = _labelled(release, "topic", "cluster")
-    learn = table["query_id"].is_in(drawn(table["query_id"], table.height // 2, seed, "describe").implode())
+    table = _with_labels(release, "topic", "cluster")
+    learn = table["query_id"].is_in(draw_ids(table["query_id"], table.height // 2, seed, "describe").implode())
     model: Any = make_pipeline(CountVectorizer(analyzer=words), MultinomialNB())
     model.fit(table.filter(learn)["text"].to_list(), table.filter(learn)["cluster"].cast(pl.String).to_list())
     before = model.predict(table.filter(~learn)["text"].to_list())

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic, checkpoint
 from eval_kit.search import shards
-from eval_kit.search.encoders import Batch, pooled
+from eval_kit.search.encoders import Batch, with_pooling
 from eval_kit.search.gpus import refuse_unusable_gpus
-from eval_kit.search.passages import Counted
+from eval_kit.search.passages import CountedPassages
 from eval_kit.stats.vectors import Vectors, check_ids
 
 type Embeddings = NDArray[np.float32]
@@ -155,14 +155,14 @@ class Model:
             lengths = _token_counts(model, part)
             order = np.argsort(-lengths, kind="stable")
 
-            def encoded(budget: int) -> Embeddings:
+            def encode_in(budget: int) -> Embeddings:
                 vectors = []
                 for rows in _batches(lengths[order], budget):
                     texts = [part[i] for i in order[rows]]
                     vectors.append(model.encode(texts, batch_size=len(texts), show_progress_bar=False))
                 return np.concatenate(vectors, dtype=np.float32)[np.argsort(order)]
 
-            return batch.of(model.device, encoded)
+            return batch.of(model.device, encode_in)
 
         return compute
 
@@ -172,8 +172,8 @@ class Model:
         refuse_unusable_gpus()
         with self._faults():
             if self.name.endswith(":cls"):
-                return pooled(self.source, "cls", revision)
-            return checkpoint.opened(self.source, "SentenceTransformer", revision)
+                return with_pooling(self.source, "cls", revision)
+            return checkpoint.open_model(self.source, "SentenceTransformer", revision)
 
     @contextmanager
     def _faults(self) -> Iterator[None]:
@@ -272,7 +272,7 @@ def _on_disk(texts: list[str], encoder: Encoder, folder: Path) -> Embeddings:
             raise UserError(f"encoder {encoder.name!r} gives NaN or infinity for the text {text!r}")
         return {"vectors": vectors}
 
-    by_length = Counted(lambda: ((str(row), texts[row]) for row in order.tolist()), len(texts))
+    by_length = CountedPassages(lambda: ((str(row), texts[row]) for row in order.tolist()), len(texts))
     identity = json.dumps([encoder.name, encoder.revision])
     doing = f"encoding ({encoder.name})"
     index = shards.write(by_length, folder / "shards", vectors, identity, doing, "texts", size=SHARD)

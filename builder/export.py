@@ -29,7 +29,7 @@ WITH_PASSAGES = ("beir", "tevatron")
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportedFolder:
     """The content of one folder.
 
     Attributes:
@@ -133,7 +133,7 @@ def _values[Value](release: Release, kind: str, names: Iterable[str], there: Map
 
 def _exports(
     release: Release, test_sets: Collection[str], training_sets: Collection[str], strict: bool
-) -> list[Exported]:
+) -> list[ExportedFolder]:
     """The sets named, which the release must have; every test set and variation if none are."""
     variations = release.variations
     available = {**release.test_sets, **variations}
@@ -142,10 +142,10 @@ def _exports(
     for name in test_sets if test_sets or training_sets else available:
         base = variations[name].base if name in variations else name
         queries = release.wordings(variations[name]) if name in variations else release.queries(name)
-        datasets.append(Exported(name, queries, release.test_sets[base].qrels))
+        datasets.append(ExportedFolder(name, queries, release.test_sets[base].qrels))
     for name, (shift, part) in trainable(release, training_sets).items():
         training_queries = shift.training(release, part, strict)
-        datasets.append(Exported(name, training_queries.queries, training_queries.qrels, "train"))
+        datasets.append(ExportedFolder(name, training_queries.queries, training_queries.qrels, "train"))
     for dataset in datasets:
         count = dataset.queries.height
         if missing := dataset.queries["text"].null_count():
@@ -153,7 +153,7 @@ def _exports(
     return datasets
 
 
-def _beir(release: Release, dataset: Exported, qrels: pl.DataFrame, folder: Path, with_corpus: bool) -> None:
+def _beir(release: Release, dataset: ExportedFolder, qrels: pl.DataFrame, folder: Path, with_corpus: bool) -> None:
     files = {"queries": "queries.jsonl", "qrels": f"qrels/{dataset.split}.jsonl"}
     files |= {"corpus": "corpus.jsonl"} if with_corpus else {}
     (folder / "qrels").mkdir()

@@ -21,7 +21,7 @@ from msgspec import structs
 from builder import pool
 from builder.collection import NONE_IN_FOLDER, NONE_STATED, input_record
 from builder.release import Draft, Table, write
-from eval_kit.console import counted
+from eval_kit.console import with_count
 from eval_kit.documents import Input, Manifest, Rule, TableEntry, TestSetEntry
 from eval_kit.errors import UserError
 from eval_kit.files import beir
@@ -84,25 +84,25 @@ def make(
     systems = pool.read_systems(rankers, release)
     if "bm25" not in systems:
         index = bm25.index_of(release, cache)
-        hits = bm25.search(counted(texts.rows(), "finding candidates", "queries"), index, depth)
+        hits = bm25.search(with_count(texts.rows(), "finding candidates", "queries"), index, depth)
         systems = {"bm25": _ranking(hits)} | systems
     if encoder is not None:
         name, retriever = encoder
         folder = cache / "encoded" / f"{collection_key(release)}.{name}"
         retriever.index(passages(release), folder)
         systems[name] = _ranking(retriever.search(texts, folder, depth))
-    required = set[str]()
+    needs = set[str]()
     for table in tables:
         if table.config == "qrels":
-            required.update(table.frame["corpus-id"])
+            needs.update(table.frame["corpus-id"])
     for run in systems.values():
-        required.update(run.filter(pl.col("rank") <= depth)["passage_id"])
-    others = (passage_id for passage_id, _ in _read(release, "drawing passages") if passage_id not in required)
-    sample = heapq.nsmallest(max(0, size - len(required)), others, key=lambda passage_id: _draw(seed, passage_id))
+        needs.update(run.filter(pl.col("rank") <= depth)["passage_id"])
+    others = (passage_id for passage_id, _ in _read(release, "drawing passages") if passage_id not in needs)
+    sample = heapq.nsmallest(max(0, size - len(needs)), others, key=lambda passage_id: _draw(seed, passage_id))
     parameters: dict[str, Any] = {"size": size, "depth": depth, "seed": seed, "rankers": [*systems]}
     parameters |= {} if queries is None else {"queries": queries}
-    required.update(sample)
-    rows = [(passage_id, text) for passage_id, text in _read(release, "reading passages") if passage_id in required]
+    needs.update(sample)
+    rows = [(passage_id, text) for passage_id, text in _read(release, "reading passages") if passage_id in needs]
     rule = Rule(
         "all judged passages, each ranker's best (depth) for the test queries, and others drawn at random (seed) up to "
         "size",
@@ -135,7 +135,7 @@ def of_passages(release: Release, source: Path, out: Path, shifts: Collection[st
     """
     read = beir.read_corpus(source / "corpus.jsonl") if source.is_dir() else of_file(source)
     of_shifts = _test_sets(release, shifts)
-    texts = pl.DataFrame(counted(read, "reading passages", "passages"), TEXTS, orient="row")
+    texts = pl.DataFrame(with_count(read, "reading passages", "passages"), TEXTS, orient="row")
     ids = texts["passage_id"]
     if ids.is_duplicated().any():
         raise UserError(f"{source}: passage {ids.filter(ids.is_duplicated())[0]} appears twice")
@@ -217,10 +217,10 @@ def _tables(release: Release, test_sets: Sequence[TestSetEntry], queries: int | 
 
 def _open_encoder(model: str) -> tuple[str, Retriever]:
     """A dense encoder for the pool, and its name, before BM25 has indexed anything."""
-    from eval_kit.models.opening import opened
+    from eval_kit.models.opening import open_retriever
 
     try:
-        retriever, _ = opened(model)
+        retriever, _ = open_retriever(model)
     except UserError as error:
         raise UserError(f"{error}; name another encoder with --dense, runs with --pool, or --dense none") from error
     return Path(model.replace(":", ".")).name, retriever
@@ -271,7 +271,7 @@ def _table(release: Release, entry: TableEntry) -> Table:
 
 
 def _read(release: Release, doing: str) -> Iterator[tuple[str, str]]:
-    return counted(passages(release), doing, "passages")
+    return with_count(passages(release), doing, "passages")
 
 
 def _draw(seed: int, passage_id: str) -> bytes:

@@ -14,7 +14,7 @@ from builder.release import Draft, Table
 from builder.shifts import length, wh
 from builder.sources import mini
 from builder.test_sets import BUCKETS, CHAMELEON_SETS, LEVELS, OBSTINACY, TOPICS, in_order, test_sets
-from builder.typos import planted
+from builder.typos import plant
 from eval_kit.documents import Rule
 from eval_kit.files.formats import by_id
 
@@ -40,7 +40,7 @@ def draft(seed: int = 13, queries: int = 10_000, strength: float = 1.0) -> Draft
     collection = mini.generate(mini.MiniParameters(seed, queries, strength))
     benchmarks = list(_benchmarks(collection))
     dl19 = next(table.frame for table in benchmarks if (table.config, table.split) == ("resttest", "dl19"))
-    variations, typos = zip(*planted("dl19", dl19, seed=seed), strict=True)
+    variations, typos = zip(*plant("dl19", dl19, seed=seed), strict=True)
     tables = in_order([*_shifts(collection), *benchmarks, *_restrain(collection), *_qrels(collection), *typos])
     passages = Rule("synthetic passages", SOURCE)
     tables.append(Table("passages", "passages", by_id(collection.passages, "passage_id"), passages))

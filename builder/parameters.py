@@ -73,7 +73,7 @@ class ShiftParameters:
     crossed: CrossedParameters = field(default_factory=CrossedParameters)
     chameleons: ChameleonParameters = field(default_factory=ChameleonParameters)
 
-    def seeded(self, seed: int) -> "ShiftParameters":
+    def with_seed(self, seed: int) -> "ShiftParameters":
         """The same with one seed for all shifts that draw."""
         drawing = {}
         for shift in REBUILDABLE:
@@ -82,7 +82,7 @@ class ShiftParameters:
                 drawing[shift] = replace(parameters, seed=seed)
         return replace(self, **drawing)
 
-    def changed(self, settings: Sequence[str]) -> "ShiftParameters":
+    def with_settings(self, settings: Sequence[str]) -> "ShiftParameters":
         """The same with ``settings`` such as ``topic.k=20``, ``wh.rule=token`` or ``restrain.sizes=a:100,b:300``.
 
         Raises:

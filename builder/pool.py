@@ -197,7 +197,7 @@ def measure_fidelity(
         pools[contributor] = [name for name in contributors if name != contributor]
     orders, levels = [], []
     for labels in (ALL, DRAWN):
-        judgements = [qrels] if labels == ALL else [_drawn(relevant, random) for _ in range(draws)]
+        judgements = [qrels] if labels == ALL else [_draw(relevant, random) for _ in range(draws)]
         for left_out, rankers in pools.items():
             whole, from_pool = [], []
             for qrels_of_set in judgements:
@@ -267,7 +267,7 @@ def _measure(test_set: TestSet) -> Measure:
     return next((measure for measure in measures if measure.kind.name == "RR"), measures[0])
 
 
-def _drawn(relevant: pl.DataFrame, random: np.random.Generator) -> pl.DataFrame:
+def _draw(relevant: pl.DataFrame, random: np.random.Generator) -> pl.DataFrame:
     """One relevant passage of each query."""
     with_lots = relevant.with_columns(lot=pl.Series(random.random(relevant.height)))
     first = pl.col("lot") == pl.col("lot").min().over("query_id")

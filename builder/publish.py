@@ -137,7 +137,7 @@ def _publish(folder: Path, repo_id: str, tag: str, dry_run: bool, private: bool,
     from huggingface_hub import HfApi
 
     api = HfApi(library_name=NAME)
-    with hub.explained(repo_id, UNCHANGED):
+    with hub.explaining(repo_id, UNCHANGED):
         if not dry_run:
             hub.check_may_write(repo_id)
             api.create_repo(repo_id, repo_type="dataset", private=private, exist_ok=True)
@@ -147,14 +147,14 @@ def _publish(folder: Path, repo_id: str, tag: str, dry_run: bool, private: bool,
     if dry_run:
         if plan.creates or MANIFEST in plan.changes.added:  # there is no release yet
             return plan
-        with hub.explained(repo_id, UNCHANGED):
+        with hub.explaining(repo_id, UNCHANGED):
             return replace(plan, tables=diff(open_release(repo_id, plan.commit), Release(folder, manifest)))
     start = time.monotonic()
     commit = str(plan.commit)
     if plan.changes:
-        with hub.explained(repo_id, COMMITTING):
+        with hub.explaining(repo_id, COMMITTING):
             commit = _commit(api, folder, plan, manifest)
-    with hub.explained(repo_id, COMMITTED):
+    with hub.explaining(repo_id, COMMITTED):
         if differing := compare(api, folder, repo_id, commit):
             raise UserError(
                 f"{repo_id}: what the Hub holds at commit {commit} is not what was sent ({_listing(differing)}); "
@@ -184,8 +184,8 @@ def check_folder(folder: Path, tag: str, allow_partial: bool) -> Manifest:
             f"{folder}: {len(faults)} checks fail, first {faults[0].what}: {faults[0].fault}; build it again"
         )
     files(folder, manifest)
-    if outdated := reports.read(folder, manifest).outdated:
-        raise UserError(f"{folder / outdated[0]}: was made from content other than the release's; make it again")
+    if reports_of_old := reports.read(folder, manifest).outdated:
+        raise UserError(f"{folder / reports_of_old[0]}: was made from content other than the release's; make it again")
     check_card(folder, manifest)
     return manifest
 
@@ -217,7 +217,7 @@ def _plan(
         return Publication(repo_id, tag, None, Changes(added=paths), uploaded_bytes=_size(folder, paths), creates=True)
     tags = {ref.name: ref.target_commit for ref in refs.tags}
     if tag in tags:
-        remark = _settled(api, folder, repo_id, tag, tags[tag], manifest)
+        remark = _differences(api, folder, repo_id, tag, tags[tag], manifest)
         return Publication(repo_id, tag, tags[tag], done=True, remarks=[remark] if remark else [])
     head = next(branch.target_commit for branch in refs.branches if branch.name == "main")
     changes = compare(api, folder, repo_id, head)
@@ -225,7 +225,7 @@ def _plan(
     return Publication(repo_id, tag, head, changes, uploaded_bytes=_size(folder, changes.uploads))
 
 
-def _settled(api: "HfApi", folder: Path, repo_id: str, tag: str, commit: str, manifest: Manifest) -> str:
+def _differences(api: "HfApi", folder: Path, repo_id: str, tag: str, commit: str, manifest: Manifest) -> str:
     """What differs, if only in bytes, from the existing tag, which must not be for other content."""
     differing = compare(api, folder, repo_id, commit)
     if not differing:

@@ -58,23 +58,23 @@ def draft(
     """
     if disjoint_passages and not collection.qrels:
         raise UserError(f"{collection.name}: --disjoint-passages needs judgements, and there are none")
-    by_default = defaults(collection).seeded(seed)
-    final = parameters.seeded(seed) if parameters else by_default
+    by_default = defaults(collection).with_seed(seed)
+    final = parameters.with_seed(seed) if parameters else by_default
     set_by_user = {shift for shift in REBUILDABLE if getattr(final, shift) != getattr(by_default, shift)}
-    required = frozenset({*(shifts or ()), *set_by_user, *(["chameleons"] if runs else [])})
+    asked_for = frozenset({*(shifts or ()), *set_by_user, *(["chameleons"] if runs else [])})
     if encoder is None:
         texts = None if collection.passages is None else collection.passages["text"].to_list()
         encoder = Lsa(most=MOST_FREQUENT, corpus=texts)
-    build = Build(collection, encoder, seed, runs or {}, cache, frozenset(set_by_user), required, disjoint_passages)
+    build = Build(collection, encoder, seed, runs or {}, cache, frozenset(set_by_user), asked_for, disjoint_passages)
     names, left_out = _choose(shifts, build)
     results: dict[str, ShiftResult] = {}
     for shift in sorted(names, key=lambda shift: REBUILDABLE[shift].encodes):  # quick ones first: fail early
         if REBUILDABLE[shift].encodes:
-            build.embedded  # noqa: B018 - a fault of the encoder is not one of the shift
+            build.vectors_by_split  # noqa: B018 - a fault of the encoder is not one of the shift
         try:
             results[shift] = REBUILDABLE[shift].rebuild(build, getattr(final, shift))
         except UserError as error:
-            if shift in required:
+            if shift in asked_for:
                 raise
             left_out.append(f"no {shift}: {str(error).removeprefix(f'{shift}: ')}")
     if not results:

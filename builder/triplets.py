@@ -16,7 +16,15 @@ from eval_kit.files import atomic
 from eval_kit.release import Release
 from eval_kit.search import texts
 from eval_kit.search.cache import cache_folder
-from eval_kit.search.examples import Example, columns, judged, lines, permitted, refuse_without_negatives, tables
+from eval_kit.search.examples import (
+    Example,
+    columns,
+    judged_queries,
+    lines,
+    permitted_queries,
+    refuse_without_negatives,
+    tables,
+)
 from eval_kit.search.passages import collection_key, passages
 
 LOOKED_UP_AT_ONCE = 1_000
@@ -65,13 +73,13 @@ def write(
     """
     if negatives:
         refuse_without_negatives(release)
-    may_train_on = permitted(release, shift, held_out, strict)
-    queries = judged(release, may_train_on.queries, may_train_on.qrels)
+    may_train_on = permitted_queries(release, shift, held_out, strict)
+    queries = judged_queries(release, may_train_on.queries, may_train_on.qrels)
     if not queries.texts:
         raise UserError(f"{release.folder}: has no judged queries to train on without {held_out}")
     folder = (cache or cache_folder()) / "passages" / collection_key(release)
     passage_texts = texts.write(passages(release), folder)
-    sha256, written = hashlib.sha256(), 0
+    sha256, rows = hashlib.sha256(), 0
 
     def documents(examples: Sequence[Example]) -> Iterator[str]:
         looked_up = iter(passage_texts.of([passage for example in examples for passage in example[1:]]))
@@ -80,19 +88,19 @@ def write(
             yield json.dumps(FORMATS[format](example, of_example), ensure_ascii=False)
 
     def every_line() -> Iterator[str]:
-        nonlocal written
+        nonlocal rows
         with counting("writing triplets", "examples") as advance:
             for table in tables(queries, passage_texts, negatives, count, seed):
                 sha256.update(lines(table))
                 for part in table.iter_slices(LOOKED_UP_AT_ONCE):
                     yield from documents(part.rows())
                     advance(part.height)
-                written += table.height
+                rows += table.height
 
     with disk_errors(out):
         out.parent.mkdir(parents=True, exist_ok=True)
     atomic.write_lines(out, every_line())
-    return Triplets(written, sha256.hexdigest())
+    return Triplets(rows, sha256.hexdigest())
 
 
 def _columns(example: Example, texts: list[str]) -> dict[str, object]:

@@ -90,7 +90,7 @@ def keyboard(texts: pl.Series) -> Keyboard:
     return Keyboard(language, "".join(sorted(letters)), _neighbours(rows), tuple(kinds), word, frozenset(stop_words))
 
 
-def planted(base: str, queries: pl.DataFrame, replicas: int = 1, seed: int = 13) -> Iterator[tuple[Variation, Table]]:
+def plant(base: str, queries: pl.DataFrame, replicas: int = 1, seed: int = 13) -> Iterator[tuple[Variation, Table]]:
     """Every kind of typo that their keyboard allows in the queries of a test set, ``replicas`` times.
 
     One word of each query is mistyped; one without an eligible word keeps its text. A draw depends only on the seed,

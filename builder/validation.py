@@ -27,16 +27,16 @@ PUBLISHED_SEED = 13  # the published release has no seed of its own, and its lis
 def draw(train: pl.DataFrame, seed: int) -> pl.DataFrame:
     """The validation queries among all training queries (``query_id`` and more columns), in their order."""
     count = min(COUNT, round(SHARE * train.height))
-    return _rows(train, drawn(train["query_id"], count, seed, CONFIG))
+    return _rows(train, draw_ids(train["query_id"], count, seed, CONFIG))
 
 
 def draw_outside(train: pl.DataFrame, left_out: pl.Series) -> pl.DataFrame:
     """The validation queries among the training queries whose ids are not ``left_out``, in their order."""
     outside = train.filter(~pl.col("query_id").is_in(left_out.implode()))
-    return _rows(outside, drawn(outside["query_id"], COUNT, PUBLISHED_SEED, CONFIG))
+    return _rows(outside, draw_ids(outside["query_id"], COUNT, PUBLISHED_SEED, CONFIG))
 
 
-def drawn(query_ids: pl.Series, count: int, seed: int, purpose: str) -> pl.Series:
+def draw_ids(query_ids: pl.Series, count: int, seed: int, purpose: str) -> pl.Series:
     """``count`` of the distinct ``query_ids``, or all of them if there are no more.
 
     The draw depends on the ids, the seed and what it is for, never on the order; draws for different purposes are

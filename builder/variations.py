@@ -26,7 +26,7 @@ def add_typos(folder: Path, test_sets: Sequence[str], replicas: int = 1, seed: i
     release = _open(folder, test_sets)
     wordings: list[tuple[Variation, Table]] = []
     for name in dict.fromkeys(test_sets):  # each once, however often it was named
-        wordings += typos.planted(name, release.queries(name), replicas, seed)
+        wordings += typos.plant(name, release.queries(name), replicas, seed)
     return _add(folder, wordings)
 
 

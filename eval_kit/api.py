@@ -28,7 +28,7 @@ from eval_kit.protocols import variations as variation_results
 from eval_kit.release import Release, open_release
 from eval_kit.runs import folders, in_memory, training
 from eval_kit.runs.in_memory import Run, Runs, as_files
-from eval_kit.runs.names import named, run_name
+from eval_kit.runs.names import cells_of, run_name
 from eval_kit.runs.ranks import JUDGED_SCHEMA, rank_judged
 from eval_kit.stats.leaks import NEAR
 
@@ -78,7 +78,7 @@ def score(
     all_test_sets = opened_release.test_sets if clean is None else cleaning.twins(Path(clean), opened_release)
     with_measures = scoring.with_measures(all_test_sets, measures)
     if isinstance(runs, str | PathLike | list | tuple):
-        runs = folders.opened([runs] if isinstance(runs, str | PathLike) else runs)
+        runs = folders.run_files([runs] if isinstance(runs, str | PathLike) else runs)
     with as_files(runs) as files:
         scores = scoring.score(list(files), opened_release, allow_missing, test_sets=with_measures, only=test_sets)
         if clean is not None:
@@ -105,7 +105,7 @@ def protocol(
     """
     opened_release = open_release(release)
     with as_files(runs) as files, as_files(untrained, "untrained") as untrained_files:
-        return grid_results.protocols(named(list(files)), opened_release, list(untrained_files), seed, allow_missing)
+        return grid_results.protocols(cells_of(list(files)), opened_release, list(untrained_files), seed, allow_missing)
 
 
 def compare(
@@ -213,15 +213,15 @@ def generalise(
         UserError: no pivot, no such test set, a query without a part, or a run that cannot be used.
     """
     opened_release = open_release(release)
-    known = None
+    train = None
     if isinstance(trained_on, str | PathLike):
-        known = training.read(Path(trained_on)).queries
+        train = training.read(Path(trained_on)).queries
     elif trained_on is not None:
         ids = [f"training query {number}" for number in range(1, len(trained_on) + 1)]
-        known = pl.DataFrame({"query_id": ids, "text": list(trained_on)}, training.SCHEMA)
+        train = pl.DataFrame({"query_id": ids, "text": list(trained_on)}, training.SCHEMA)
     with as_files(runs) as files, as_files(pivots, "pivots") as pivot_files:
         return generalisation.generalise(
-            list(files), opened_release, list(pivot_files), test_set, known, parts, far, seed, allow_missing, vectors
+            list(files), opened_release, list(pivot_files), test_set, train, parts, far, seed, allow_missing, vectors
         )
 
 
@@ -297,7 +297,7 @@ def write_run(run: Run, path: str | PathLike[str]) -> None:
         raise UserError(f"run: {run} is a file already; copy it")
     if path.suffix.lower() in UNREADABLE:
         raise UserError(f"{path}: no command reads runs packed so; let the name end in .gz or .zst")
-    frame = in_memory.ranked(in_memory.lines("run", run))
+    frame = in_memory.ranking(in_memory.lines("run", run))
     with as_files({"run": frame}) as files:
         rank_judged(next(iter(files)), pl.DataFrame(schema=JUDGED_SCHEMA))  # for what it refuses
     with disk_errors(path), atomic.whole(path) as part:

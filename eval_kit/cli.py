@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eval_kit import __version__, options
-from eval_kit.errors import UserError, reported
+from eval_kit.errors import UserError, reporting
 from eval_kit.options import argument, emitting, option
 from eval_kit.program import commands
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 app = commands("Score runs on ms-marco-shift releases.")
 
 
-def _show_version(requested: bool) -> None:
-    if requested:
+def _show_version(flag: bool) -> None:
+    if flag:
         typer.echo(f"eval_kit {__version__}")
         raise typer.Exit
 
@@ -40,7 +40,7 @@ def _computing(compute: "Callable[..., Result]") -> Callable[..., None]:
     return app.command()(emitting(compute))
 
 
-def _opened(source: str | None, revision: str | None = None) -> "Release":
+def _release_of(source: str | None, revision: str | None = None) -> "Release":
     """The release of these options, once a command needs it: opening one imports much."""
     from eval_kit.release import open_release
 
@@ -89,8 +89,8 @@ def score(
         _refuse(others | {"--per-query": per_query}, why)
         with _reading():
             return suite(systems(runs, dataset or [], bm25 or []), dataset or [])
-    runs = folders.opened(runs)
-    opened_release = _opened(release, revision)
+    runs = folders.run_files(runs)
+    opened_release = _release_of(release, revision)
     all_test_sets = opened_release.test_sets if clean is None else twins(clean, opened_release)
     test_sets = with_measures(all_test_sets, measure or [])
     with _reading():
@@ -127,12 +127,12 @@ def run(
     context: typer.Context,
 ) -> "Result":
     """Search a release with a model and score it beside BM25. Its kind is read from its own files."""
-    from eval_kit.models.opening import parsed
+    from eval_kit.models.opening import parse_options
     from eval_kit.models.run import run as run_model
 
-    opened_release = _opened(release, revision)
+    opened_release = _release_of(release, revision)
     outputs = [context.params["json_file"], context.params["page"]]
-    of_model = parsed(option or [])
+    of_model = parse_options(option or [])
     return run_model(
         model, opened_release, out, pivot or [], test_set or [], variation or [], name, seed, outputs, of_model
     )
@@ -169,21 +169,21 @@ def protocol(
     --page writes a report: tables, figures, a per-query explorer and provenance.
     """
     from eval_kit.pages.report import report
-    from eval_kit.runs.names import cell_of, named
+    from eval_kit.runs.names import cell_of, cells_of
 
     if paper is not None:
         from eval_kit.papers.beside import of_paper
 
         others = {"--untrained": untrained, "--vectors": vectors, "--system": system, "--shift": shift}
         _refuse(others | {"--held-out": held_out}, "a published table is set beside a grid whose names say all")
-        opened_release = _opened(release, revision) if runs else None
+        opened_release = _release_of(release, revision) if runs else None
         with _reading():
             return of_paper(paper, runs or [], opened_release, seed, allow_missing)
     if not runs:
         raise UserError("give the RUNs of a grid, or with --paper the ID of a published table")
     cells_from_options = system or shift or held_out or not any(map(cell_of, runs))
-    cells = named(runs, system or [], shift or [], held_out or []) if cells_from_options else runs
-    opened_release = _opened(release, revision)
+    cells = cells_of(runs, system or [], shift or [], held_out or []) if cells_from_options else runs
+    opened_release = _release_of(release, revision)
     with _reading():
         return report(cells, opened_release, untrained or [], seed, allow_missing, vectors)
 
@@ -210,7 +210,7 @@ def similarity(
     if collection:
         _refuse({"--vectors": vectors, "RUN": runs, "--release": release}, "passages are compared by their words alone")
         return overlap(collection)
-    return similarities(_opened(release), vectors, runs or [], allow_missing)
+    return similarities(_release_of(release), vectors, runs or [], allow_missing)
 
 
 @_computing
@@ -241,7 +241,7 @@ def generalise(
 
     training = None if trained_on is None else read_training(trained_on).queries
     parts_of = None if parts is None else dict(read_queries(parts).iter_rows())
-    opened_release = _opened(release)
+    opened_release = _release_of(release)
     with _reading():
         return compare_gains(
             runs, opened_release, pivot, test_set, training, parts_of, far or [], seed, allow_missing, vectors
@@ -265,7 +265,7 @@ def clean(
     from eval_kit.runs import training
     from eval_kit.stats.leaks import NEAR
 
-    opened_release, trained_on = _opened(release), training.read(train)
+    opened_release, trained_on = _release_of(release), training.read(train)
     return find_leaks(opened_release, trained_on, test_set or [], NEAR if near is None else near, passages)
 
 
@@ -282,8 +282,8 @@ def slices(
 
     with _reading():
         if by == ["chameleons"]:
-            return chameleons.results(runs, _opened(release), allow_missing)
-        return slices_of(runs, _opened(release), by or ["length"], allow_missing)
+            return chameleons.results(runs, _release_of(release), allow_missing)
+        return slices_of(runs, _release_of(release), by or ["length"], allow_missing)
 
 
 @_computing
@@ -306,7 +306,7 @@ def variations(
     from eval_kit.pages.report import Report
     from eval_kit.protocols.variations import variations as variations_of
 
-    opened_release = _opened(release, revision)
+    opened_release = _release_of(release, revision)
     with _reading():
         pairs = (pair.partition("=") for pair in ranker or [])
         rankers = {system: published_name for system, _, published_name in pairs}
@@ -339,9 +339,9 @@ def compare(
 
     if check:
         _refuse({"--baseline": baseline, "--measure": measure}, "submissions are checked whole")
-        return check_submissions(systems, _opened(release), allow_missing)
+        return check_submissions(systems, _release_of(release), allow_missing)
     with _reading():
-        sources = load(systems, lambda: _opened(release), allow_missing, measure or [])
+        sources = load(systems, lambda: _release_of(release), allow_missing, measure or [])
         return compare_systems(sources, baseline=baseline, seed=seed)
 
 
@@ -358,7 +358,7 @@ def leaderboard(
     from eval_kit.pages.leaderboard import published_entries, write_leaderboard
 
     with status("scoring submissions"):
-        opened_release = _opened(release)
+        opened_release = _release_of(release)
         all_entries = entries(submissions, opened_release, allow_missing)
     write_leaderboard(
         [*all_entries, *(published_entries() if opened_release.manifest.kind == "published" else [])], page
@@ -406,7 +406,7 @@ def main() -> None:
     """
     gc.set_threshold(100_000)
     try:
-        with reported("eval_kit"):
+        with reporting("eval_kit"):
             app()
     finally:
         gc.freeze()  # the collection at exit has nothing to walk

@@ -50,7 +50,7 @@ def write_json(document: Any, path: Path | None) -> bool:
     return False
 
 
-_shown: list["Status"] = []
+_statuses: list["Status"] = []
 """The line that says what is being done, the last one if there are several; none outside :func:`status`."""
 
 
@@ -58,16 +58,16 @@ _shown: list["Status"] = []
 def status(what: str) -> Iterator[None]:
     """Show on a terminal what is being done within the block, and which run is :func:`reading`."""
     with Console(stderr=True).status(what) as line:
-        _shown.append(line)
+        _statuses.append(line)
         try:
             yield
         finally:
-            _shown.remove(line)
+            _statuses.remove(line)
 
 
 def reading(run: Path) -> None:
     """Say that a run is being read, where a command shows what it does; silent everywhere else."""
-    for line in _shown[-1:]:
+    for line in _statuses[-1:]:
         line.update(Text(f"reading {printable(run.name)}"))
 
 
@@ -125,7 +125,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def counted[Item](items: Iterable[Item], what: str, unit: str) -> Iterator[Item]:
+def with_count[Item](items: Iterable[Item], what: str, unit: str) -> Iterator[Item]:
     """Yield the items unchanged, counting them on a progress line."""
     total = len(items) if isinstance(items, Sized) else None
     with counting(what, unit, total) as advance:

@@ -60,7 +60,7 @@ def disk_errors(path: Path, what: str = "cannot be written") -> Iterator[None]:
 
 
 @contextmanager
-def reported(program: str) -> Iterator[None]:
+def reporting(program: str) -> Iterator[None]:
     """Turn a :class:`UserError` into its sentence on standard error and exit status 2, without a traceback.
 
     So do errors of the system: a full disk, a loop of links, a file without read permission. Warnings have the same

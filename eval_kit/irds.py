@@ -95,14 +95,14 @@ class ShiftQrels(BaseQrels):  # type: ignore[misc]
 
     def qrels_iter(self) -> Iterator[TrecQrel]:
         """Each judgement of a query of the list."""
-        for query_id, passage_id, relevance in self._judged().iter_rows():
+        for query_id, passage_id, relevance in self._judgements().iter_rows():
             yield TrecQrel(query_id, passage_id, relevance, "0")
 
     def qrels_count(self) -> int:
         """How many judgements there are."""
-        return self._judged().height
+        return self._judgements().height
 
-    def _judged(self) -> pl.DataFrame:
+    def _judgements(self) -> pl.DataFrame:
         queries = self._queries.frame["query_id"].implode()
         return self._release.qrels(self._split).filter(pl.col("query_id").is_in(queries))
 
@@ -196,9 +196,9 @@ def _docs(release: Release) -> Any:
 
 
 if __name__ == "__main__":
-    from eval_kit.errors import reported
+    from eval_kit.errors import reporting
 
-    with reported("eval_kit.irds"):
+    with reporting("eval_kit.irds"):
         register()
         try:
             ir_datasets.main_cli()

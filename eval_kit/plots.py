@@ -36,7 +36,7 @@ def loss_against_jaccard(
     jaccard = points["jaccard"].to_list()
     margin = 0.06 * (max(jaccard) - min(jaccard) or 0.1)
     frame = svg.Frame(520, 360, (min(jaccard) - margin, max(jaccard) + margin), y_range, top=62)
-    x_ticks = svg.labelled(svg.ticks(*frame.x_range))
+    x_ticks = svg.with_labels(svg.ticks(*frame.x_range))
     x_axis = frame.x_axis(x_ticks, "weighted Jaccard similarity to the other clusters")
     parts = [frame.grid(y_ticks, f"Rel Loss of {measure}"), x_axis]
     clusters = points.unique(["shift", "cluster"], maintain_order=True).sort("jaccard")
@@ -70,7 +70,7 @@ def distribution(r: Mapping[str, Sequence[float]]) -> Markup:
         cuts = np.linspace(cuts[0] - 0.5, cuts[0] + 0.5, _BINS + 1)
     row_height = 40
     frame = svg.Frame(420, 48 + row_height * len(r), (float(cuts[0]), float(cuts[-1])), (0, 1), left=58, top=4)
-    parts = [frame.x_axis(svg.labelled(svg.ticks(*frame.x_range)), "R(q, train)")]
+    parts = [frame.x_axis(svg.with_labels(svg.ticks(*frame.x_range)), "R(q, train)")]
     shares = {name: np.histogram(values, cuts)[0] / len(values) for name, values in r.items()}
     tallest = max(float(share.max()) for share in shares.values())
     for row, (name, share) in enumerate(shares.items(), start=1):
@@ -164,7 +164,7 @@ def change_by_method(spread: pl.DataFrame, systems: Sequence[str], measure: str)
     x_range = (ticks[0], ticks[-1]) if len(ticks) > 1 else (-1.0, 1.0)
     left = 20 + 6.4 * max(map(len, methods))
     frame = svg.Frame(640, 52 + group_height * len(methods), x_range, (0, 1), left=left, top=4)
-    parts = [frame.x_axis(svg.labelled(svg.ticks(*x_range)), f"change of {measure}, query by query")]
+    parts = [frame.x_axis(svg.with_labels(svg.ticks(*x_range)), f"change of {measure}, query by query")]
     parts.append(svg.line(frame.x(0), frame.top, frame.x(0), frame.height - frame.bottom, "zero"))
     for number, method in enumerate(methods):
         middle = frame.top + group_height * (number + 0.5)
@@ -189,7 +189,7 @@ def change_by_method(spread: pl.DataFrame, systems: Sequence[str], measure: str)
 
 
 def points(
-    series: Mapping[str, Sequence[svg.Point]], x_title: str, y_title: str, title: str, linked: bool = True
+    series: Mapping[str, Sequence[svg.Point]], x_title: str, y_title: str, title: str, connect: bool = True
 ) -> Markup:
     """Any number of series on two linear scales from zero.
 
@@ -203,10 +203,10 @@ def points(
     x, y, _ = zip(*chain.from_iterable(series.values()), strict=True)
     at_x, at_y = svg.ticks(0, max(x) or 1, wider=True), svg.ticks(0, max(y) or 1, wider=True)
     frame = svg.Frame(520, 320, (0, at_x[-1]), (0, at_y[-1]))
-    parts = [frame.grid(svg.labelled(at_y), y_title), frame.x_axis(svg.labelled(at_x), x_title)]
+    parts = [frame.grid(svg.with_labels(at_y), y_title), frame.x_axis(svg.with_labels(at_x), x_title)]
     for number, of_series in enumerate(series.values()):
         marks = []
-        if linked:
+        if connect:
             line = " ".join(f"{frame.x(point.x):.1f},{frame.y(point.y):.1f}" for point in of_series)
             marks.append(element("polyline", points=line, class_="link"))
         for point in of_series:

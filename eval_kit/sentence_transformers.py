@@ -26,7 +26,7 @@ except ImportError as error:
 
 from eval_kit import __version__
 from eval_kit.api import ReleaseSource
-from eval_kit.console import counted
+from eval_kit.console import with_count
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse, per_query
 from eval_kit.release import open_release
@@ -113,7 +113,7 @@ class PoolEvaluator(BaseEvaluator):
         queries = model.encode_query(list(self._queries.values()), **how)
         blocks = [
             model.similarity(queries, model.encode_document(list(block), **how)).float().cpu()
-            for block in batched(counted(self._passages.values(), "encoding passages", "passages"), ENCODED_AT_ONCE)
+            for block in batched(with_count(self._passages.values(), "encoding passages", "passages"), ENCODED_AT_ONCE)
         ]
         return torch.cat(blocks, dim=1).numpy()
 

@@ -70,7 +70,7 @@ class Shift(ABC):
     correlates: bool = False
 
     @property
-    def clustered(self) -> bool:
+    def has_clusters(self) -> bool:
         """Whether the parts are clusters, each with its own test set ``<shift>.<cluster>``."""
         return self.group == "cluster"
 

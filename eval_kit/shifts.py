@@ -133,7 +133,7 @@ class Regimes(Shift):
         return table.clear()
 
 
-class Crossed(Shift):
+class CrossedHoldOuts(Shift):
     """Crossed hold-outs: many small clusters, each left out by half of a few models (:mod:`eval_kit.stats.crossed`).
 
     The release has one table of queries, with their ``cluster`` and a column for each model: ``train`` (the model
@@ -210,7 +210,7 @@ _ALL = (
     Clusters("given", "given parts", "on parts it never saw in training", "ecir2023-table2"),
     Buckets("resttest", "ReSTTest", "on dev queries unlike those it was trained on", "cikm2022-table7"),
     Regimes("restrain", "ReSTrain", "on TREC DL queries when trained away from them", "cikm2022-table6"),
-    Crossed("crossed", "crossed hold-outs", "on kinds of queries it never saw in training", "ecir2023-table2"),
+    CrossedHoldOuts("crossed", "crossed hold-outs", "on kinds of queries it never saw in training", "ecir2023-table2"),
 )
 SHIFTS: dict[str, Shift] = {shift.name: shift for shift in _ALL}
 """Every shift by name, in the order in which results are shown."""
@@ -218,7 +218,7 @@ CONTROL = Everything("all", "all training queries", "with nothing held out", "ar
 """The control for the models of shifts on :data:`BENCHMARKS`; not a shift, and so not in :data:`SHIFTS`."""
 TRAINED_FOR: dict[str, Shift] = {**SHIFTS, CONTROL.name: CONTROL}
 """What a cell of a grid can be trained for, by name."""
-CLUSTERED = tuple(shift.name for shift in _ALL if shift.clustered)
+CLUSTERED = tuple(shift.name for shift in _ALL if shift.has_clusters)
 """Names of the shifts of clusters: MS-Shift's."""
 
 

@@ -42,11 +42,11 @@ class Frame:
 
     def x(self, value: float) -> float:
         """The horizontal position of a value, from the left."""
-        return _scaled(value, self.x_range, self.left, self.width - self.right)
+        return _position(value, self.x_range, self.left, self.width - self.right)
 
     def y(self, value: float) -> float:
         """The vertical position of a value, from the top."""
-        return _scaled(value, self.y_range, self.height - self.bottom, self.top)
+        return _position(value, self.y_range, self.height - self.bottom, self.top)
 
     def grid(self, ticks: Sequence[tuple[float, str]], title: str) -> Markup:
         """Horizontal lines with their labels, and the axis' title above them."""
@@ -174,7 +174,7 @@ def ticks(low: float, high: float, wider: bool = False) -> list[float]:
     return [number * step for number in range(first, last + 1)]
 
 
-def labelled(ticks: Sequence[float]) -> list[tuple[float, str]]:
+def with_labels(ticks: Sequence[float]) -> list[tuple[float, str]]:
     """The ticks with their labels, with as few decimals as the step needs."""
     return _with_labels(ticks, f",.{_digits(ticks)}f")
 
@@ -201,5 +201,5 @@ def _digits(ticks: Sequence[float]) -> int:
     return next(digits for digits in range(300) if abs(round(step, digits) - step) < 1e-6 * step)
 
 
-def _scaled(value: float, span: tuple[float, float], start: float, end: float) -> float:
+def _position(value: float, span: tuple[float, float], start: float, end: float) -> float:
     return float(start + (end - start) * (value - span[0]) / (span[1] - span[0]))

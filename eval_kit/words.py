@@ -21,10 +21,10 @@ _MARKS = (
 )
 """Vowel signs and accents that are no letters by Unicode, but stand inside words, and the scripts that need them."""
 WORD = re.compile(rf"[\w{_MARKS}]{{2,}}")
-"""A word of two or more letters, digits and underscores, once a text is :func:`spaced`."""
+"""A word of two or more letters, digits and underscores, once a text is :func:`with_spaces`."""
 
 
-def spaced(text: str) -> str:
+def with_spaces(text: str) -> str:
     """The text with a blank around each pair of characters of a script without spaces, and no other change."""
     pieces = _RUN.split(text)
     for at in range(1, len(pieces), 2):  # the runs
@@ -35,14 +35,14 @@ def spaced(text: str) -> str:
 
 
 def all_spaced(texts: pl.Series) -> pl.Series:
-    """:func:`spaced` of each text; the same series if no text changes."""
+    """:func:`with_spaces` of each text; the same series if no text changes."""
     needs_spaces = texts.str.contains(SPACELESS).fill_null(False)
     if not needs_spaces.any():
         return texts
-    values = [spaced(text) if change else text for text, change in zip(texts, needs_spaces, strict=True)]
+    values = [with_spaces(text) if change else text for text, change in zip(texts, needs_spaces, strict=True)]
     return pl.Series(texts.name, values, pl.String)
 
 
 def words(text: str) -> list[str]:
     """The lower-case words of two or more characters of a text, in order."""
-    return WORD.findall(spaced(text).lower())
+    return WORD.findall(with_spaces(text).lower())

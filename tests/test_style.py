@@ -7,9 +7,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-LIMITS = {"eval_kit": 36.0, "builder": 31.8, "baselines": 21.0, "bench": 28.6}
-"""Comprehensions in 1,000 lines: 25, or what a package has that was denser. Lower these, never raise them."""
-PARTICIPLES = 12.6
+PACKAGES = ("eval_kit", "builder", "baselines", "bench")
+MOST = 25
+"""Comprehensions in 1,000 lines."""
+PARTICIPLES = 4
 """Bare participles in 1,000 names: ``compared`` says what was done to a thing, not what it is. Lower it too."""
 IRREGULAR = {"built", "chosen", "done", "drawn", "found", "given", "held", "kept", "known", "left", "lost", "made"} | {
     "own",
@@ -23,19 +24,19 @@ IRREGULAR = {"built", "chosen", "done", "drawn", "found", "given", "held", "kept
 }
 
 
-@pytest.mark.parametrize("package", LIMITS)
+@pytest.mark.parametrize("package", PACKAGES)
 def test_comprehensions_are_few(package: str):
     lines = comprehensions = 0
     for path in (ROOT / package).rglob("*.py"):
         source = path.read_text(encoding="utf-8")
         lines += source.count("\n")
         comprehensions += sum(isinstance(node, COMPREHENSIONS) for node in ast.walk(ast.parse(source)))
-    assert 1_000 * comprehensions / lines <= LIMITS[package]
+    assert 1_000 * comprehensions / lines <= MOST
 
 
 def test_names_are_nouns():
     names = participles = 0
-    for path in (path for package in LIMITS for path in (ROOT / package).rglob("*.py")):
+    for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if name := bound(node):
                 names += 1
@@ -54,4 +55,6 @@ def bound(node: ast.AST) -> str | None:
 
 def is_participle(name: str) -> bool:
     bare = name.strip("_")
-    return bare in IRREGULAR or (bare.endswith("ed") and "_" not in bare and bare not in {"seed", "Seed", "need"})
+    return bare in IRREGULAR or (
+        bare.endswith("ed") and "_" not in bare and bare.lower() not in {"seed", "need", "feed", "speed", "embed"}
+    )

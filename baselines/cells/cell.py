@@ -123,7 +123,7 @@ class Cell:
         return self.folder / "sparsity.json"
 
     @property
-    def published(self) -> Path:
+    def published_run(self) -> Path:
         """The finished run among those of the whole grid."""
         return self.root / ("control" if self.name.shift == CONTROL.name else "runs") / self.name.file
 
@@ -131,18 +131,18 @@ class Cell:
     def outputs(self) -> dict[Path, Path]:
         """Each file that the finished cell contributes to the grid's folders, and its path there."""
         variations = {run: self.root / "variations" / run.name for run in self.runs_of_variations.values()}
-        vectors = {file: self.published.with_name(file.name) for file in self.query_vectors if file.is_file()}
-        return {self.run: self.published, **variations, **vectors}
+        vectors = {file: self.published_run.with_name(file.name) for file in self.query_vectors if file.is_file()}
+        return {self.run: self.published_run, **variations, **vectors}
 
     @property
-    def searched(self) -> bool:
+    def is_searched(self) -> bool:
         """Whether every run is complete."""
         return all(run.is_file() for run in (self.run, *self.runs_of_variations.values()))
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether nothing is left to do."""
-        return (self.folder / "done.json").is_file() and self.searched
+        return (self.folder / "done.json").is_file() and self.is_searched
 
     def test_queries(self) -> pl.DataFrame:
         """``query_id`` and ``text`` of the queries that the cell's run must hold, each once, in the release's order.

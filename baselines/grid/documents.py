@@ -15,7 +15,7 @@ from baselines.cells.cell import Cell
 from baselines.cells.journal import Journal
 from baselines.model_card import render
 from baselines.options import Trained
-from baselines.training.queries import allowed
+from baselines.training.queries import queries_for
 from eval_kit import __version__
 from eval_kit.documents import FinishedCell
 from eval_kit.errors import UserError
@@ -52,7 +52,7 @@ def conclusion(cell: Cell, journal: Journal, scores: Scores) -> FinishedCell:
     [source] = scores.provenance["runs"]
     facts = _description(cell) | {
         "training": journal.facts["training"],
-        "excluded": allowed(cell).excluded if isinstance(cell.options, Trained) else {},
+        "excluded": queries_for(cell).excluded if isinstance(cell.options, Trained) else {},
         "seconds": {stage: round(seconds, 3) for stage, seconds in journal.seconds.items()},
         "index_bytes": journal.facts["indexing"]["bytes"],
         "run": {

@@ -19,7 +19,11 @@ from eval_kit.stats.similarity import test_and_training
 
 def keep_encodings(cell: Cell, retriever: Retriever) -> None:
     """Write a retriever's query vectors or sparsity, unless that was done; its passages must be indexed."""
-    if isinstance(retriever, Dense) and TRAINED_FOR[cell.name.shift].clustered and not cell.query_vectors[0].is_file():
+    if (
+        isinstance(retriever, Dense)
+        and TRAINED_FOR[cell.name.shift].has_clusters
+        and not cell.query_vectors[0].is_file()
+    ):
         _keep_vectors(cell, retriever)
     if isinstance(retriever, Sparse) and not cell.sparsity.is_file():
         _keep_sparsity(cell, retriever)

@@ -11,7 +11,7 @@ from baselines.grid.documents import describe
 from baselines.grid.stages import Outcome, publish, retract
 from baselines.options import Options, Trained
 from eval_kit.models.opening import declared_data
-from eval_kit.models.runs import varied
+from eval_kit.models.runs import variation_queries
 from eval_kit.release import Release
 from eval_kit.runs import names
 from eval_kit.shift import BENCHMARKS
@@ -42,7 +42,8 @@ def cells(
         shifts: which; None for all that the release holds.
         seeds: of training; each makes separate cells.
         control: whether each trained system is also trained on all queries, for :mod:`eval_kit.papers.benchmarks`.
-        variations: names as :func:`eval_kit.models.runs.varied` takes them; each cell searches those of its test sets.
+        variations: names as :func:`eval_kit.models.runs.variation_queries` takes them; each cell searches those
+            of its test sets.
             ``all``, alone or among them, may match none.
         benchmarks: whether every cell also searches dev and TREC DL.
 
@@ -50,7 +51,9 @@ def cells(
         UserError: the release does not hold a shift or a variation.
     """
     shift_names = [shift for shift in SHIFTS if shift in release.configs] if shifts is None else shifts
-    names_of_variations = list(release.variations) if "all" in variations else varied(release, variations, [])
+    names_of_variations = (
+        list(release.variations) if "all" in variations else variation_queries(release, variations, [])
+    )
     grid = []
     for seed, name in itertools.product(seeds, [*shift_names, *([CONTROL.name] if control else [])]):
         shift = TRAINED_FOR[name]
@@ -89,7 +92,7 @@ def run(grid: Sequence[Cell], runner: Runner) -> Iterator[Outcome]:
     waiting = {cell.name: cell for cell in grid}
     while waiting:
         for cell_name, cell in list(waiting.items()):
-            if cell.finished:
+            if cell.is_finished:
                 publish(cell)
                 del waiting[cell_name]
                 yield Outcome(cell_name, "done")

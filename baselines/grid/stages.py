@@ -53,7 +53,7 @@ def attempt(cell: Cell, work: Callable[[Cell, Journal], None]) -> Outcome:
     with lock(cell.folder) as free:
         if not free:
             return Outcome(cell.name, "in use")
-        if not cell.finished:
+        if not cell.is_finished:
             journal = Journal(cell.folder)
             trace = cell.folder / "traceback.txt"
             trace.unlink(missing_ok=True)
@@ -131,15 +131,15 @@ def publish(cell: Cell) -> None:
 
 def retract(cell: Cell) -> None:
     """Take files of that name but other options out of the grid's folders, lest a grid half done be a mixture."""
-    vectors = {file: cell.published.with_name(file.name) for file in cell.query_vectors}
+    vectors = {file: cell.published_run.with_name(file.name) for file in cell.query_vectors}
     for output, target in (cell.outputs | vectors).items():
-        if not cell.finished and target.exists() and not (output.exists() and target.samefile(output)):
+        if not cell.is_finished and target.exists() and not (output.exists() and target.samefile(output)):
             target.unlink()
 
 
 def _everything(cell: Cell, journal: Journal, processes: int) -> None:
     train(cell, journal, processes)
-    if not cell.searched:
+    if not cell.is_searched:
         retriever = systems.system(cell.name.system).retriever(cell.model, cell.options.as_json())
         index(cell, journal, lambda: retriever.index(_passages(cell), systems.index_folder(cell)))
         with journal.stage("searching") as report:

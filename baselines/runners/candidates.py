@@ -7,7 +7,7 @@ import polars as pl
 from baselines import systems
 from baselines.cells.cell import Cell
 from baselines.options import Bm25, Monobert
-from baselines.systems.bm25 import tuned
+from baselines.systems.bm25 import tuned_parameters
 from baselines.training.queries import passage_texts
 from eval_kit.search import bm25, candidates
 from eval_kit.search.candidates import Settings
@@ -22,10 +22,10 @@ def find(grid: Sequence[Cell]) -> None:
     Raises:
         UserError: no passages, no Java, no validation queries to tune BM25 on, or the disk is full.
     """
-    unfinished = [cell.portable() for cell in grid if _by_bm25(cell) and not cell.finished]
-    if unfinished:
+    unfinished_cells = [cell.portable() for cell in grid if _by_bm25(cell) and not cell.is_finished]
+    if unfinished_cells:
         with pool(1) as process:
-            process.submit(_find, unfinished).result()
+            process.submit(_find, unfinished_cells).result()
 
 
 def _by_bm25(cell: Cell) -> bool:
@@ -39,7 +39,7 @@ def _find(grid: Sequence[Cell]) -> None:
     for cell in grid:
         options = cell.options
         assert isinstance(options, Bm25 | Monobert)
-        parameters = tuned(cell) if options.tune else {"k1": options.k1, "b": options.b}
+        parameters = tuned_parameters(cell) if options.tune else {"k1": options.k1, "b": options.b}
         depth = options.candidates if isinstance(options, Monobert) else options.depth
         shifts = by_settings.setdefault(Settings(depth, **parameters), {})
         if cell.name.shift not in shifts:

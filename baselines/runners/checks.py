@@ -39,9 +39,9 @@ def refuse(cells: Sequence[Cell], workers: int, processes: int = 1) -> None:
             backbone that is no transformer; a teacher of another architecture; a GPU that is too old, or too small for
             PLAID's index; a disk that is too small.
     """
-    unfinished = [cell for cell in cells if not cell.finished]
+    unfinished_cells = [cell for cell in cells if not cell.is_finished]
     backbones, teachers, precisions = set(), set(), set()
-    for cell in unfinished:
+    for cell in unfinished_cells:
         options = cell.options
         if isinstance(options, Trained):
             share_of(cell, processes)
@@ -56,11 +56,11 @@ def refuse(cells: Sequence[Cell], workers: int, processes: int = 1) -> None:
             checkpoint.check(teacher, ARCHITECTURES[distillation])
     if precisions:
         refuse_old_gpus(bfloat16="bfloat16" in precisions)
-    if unfinished:
-        passages = how_many(unfinished[0].release) or 0
-        if any(_by_plaid(cell, passages) for cell in unfinished):
+    if unfinished_cells:
+        passages = how_many(unfinished_cells[0].release) or 0
+        if any(_by_plaid(cell, passages) for cell in unfinished_cells):
             refuse_small_gpus(passages)
-        refuse_small_disk(unfinished, workers)
+        refuse_small_disk(unfinished_cells, workers)
 
 
 def refuse_small_disk(cells: Sequence[Cell], workers: int) -> None:

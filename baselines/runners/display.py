@@ -15,7 +15,7 @@ from baselines.runners import candidates
 from eval_kit.tables import terminal
 
 
-def watched(cells: Sequence[Cell], runner: Runner, console: Console) -> list[Outcome]:
+def watch(cells: Sequence[Cell], runner: Runner, console: Console) -> list[Outcome]:
     """Run a grid and show it; where ``console`` is no terminal, print one line for each cell that ends.
 
     Returns:
@@ -30,7 +30,7 @@ def watched(cells: Sequence[Cell], runner: Runner, console: Console) -> list[Out
     def picture() -> Group:
         standings = [of_cell(cell.folder) for cell in cells if (cell.folder / "cell.json").is_file()]
         running = [standing for standing in standings if standing.state in STAGES]
-        tables = terminal.drawn(layout(running), console.width) if running else [""]
+        tables = terminal.rich_tables(layout(running), console.width) if running else [""]
         return Group(*tables, Text(summary(standings), "dim"))
 
     with Live(get_renderable=picture, console=console, refresh_per_second=2, transient=True):

@@ -17,7 +17,7 @@ from baselines.grid.stages import Outcome, attempt, index
 from baselines.runners.local import environment
 from baselines.training.queries import passage_texts
 from eval_kit.errors import UserError
-from eval_kit.models.devices import call, serve, unloaded
+from eval_kit.models.devices import call, serve, without_model
 from eval_kit.search import shards
 from eval_kit.search.gpus import refuse_unusable_gpus
 from eval_kit.search.retriever import Passages
@@ -52,7 +52,7 @@ def encode_with_ray(retriever: Any, passages: Passages, folder: Path, gpus: floa
     import ray
 
     texts = passages if isinstance(passages, PassageTexts) else None
-    spread = partial(_by_actors, (unloaded(retriever), texts), gpus, threads)
+    spread = partial(_by_actors, (without_model(retriever), texts), gpus, threads)
     encode = partial(call, "encode_passages")
     try:
         shards.write(retriever.as_read(passages), folder, encode, retriever.identity, spread=spread)

@@ -10,7 +10,7 @@ from baselines.options import Biencoder
 from baselines.training.backbone import loading, transformer
 from baselines.training.distillation import TEACHER_TEMPERATURE, in_batch
 from baselines.training.grouping import by_length
-from baselines.training.losses import cached
+from baselines.training.losses import with_cache
 from baselines.training.session import Session, train_by
 from baselines.training.trainer import Parts, processes
 from eval_kit import models
@@ -49,7 +49,7 @@ def build(session: Session, mini_batch: int | None) -> Parts:
         loss = MultipleNegativesRankingLoss(
             model, scale=options.scale, similarity_fct=dot_score, gather_across_devices=processes() > 1
         )
-    return session.parts(model, cached(loss, mini_batch) if mini_batch else loss, SentenceTransformerTrainer)
+    return session.parts(model, with_cache(loss, mini_batch) if mini_batch else loss, SentenceTransformerTrainer)
 
 
 retriever = partial(models.retriever, "dense")

@@ -29,7 +29,7 @@ CUTOFF = 10
 
 
 def train(cell: Cell, progress: Report | None = None) -> dict[str, float]:
-    """With the option ``tune``, put the :func:`tuned` k1 and b in the cell's model; otherwise do nothing.
+    """With the option ``tune``, put the :func:`tuned_parameters` k1 and b in the cell's model; otherwise do nothing.
 
     A cell of monoBERT may have that option too.
 
@@ -39,7 +39,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, float]:
     assert isinstance(cell.options, Bm25Options | Monobert)
     if not cell.options.tune:
         return {}
-    parameters = tuned(cell, progress)
+    parameters = tuned_parameters(cell, progress)
     cell.model.mkdir(parents=True, exist_ok=True)
     atomic.write_text(cell.model / PARAMETERS, json.dumps(parameters) + "\n")
     return parameters
@@ -48,10 +48,10 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, float]:
 def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:
     """Search with the tuned parameters, else with those of the options."""
     settings = {name: options[name] for name in ("k1", "b", "rm3") if name in options}
-    return Bm25(**settings | kept(model, options))
+    return Bm25(**settings | kept_parameters(model, options))
 
 
-def tuned(cell: Cell, progress: Report | None = None) -> dict[str, float]:
+def tuned_parameters(cell: Cell, progress: Report | None = None) -> dict[str, float]:
     """The k1 and b that :func:`tune` chooses, once for all cells of a grid; kept beside the index.
 
     Raises:
@@ -67,7 +67,7 @@ def tuned(cell: Cell, progress: Report | None = None) -> dict[str, float]:
     return msgspec.json.decode(path.read_bytes(), type=dict[str, float])
 
 
-def kept(model: str | Path, options: Mapping[str, Any]) -> dict[str, float]:
+def kept_parameters(model: str | Path, options: Mapping[str, Any]) -> dict[str, float]:
     """The k1 and b that :func:`train` has left in a model, if the option ``tune`` is set."""
     path = Path(model) / PARAMETERS
     if not options.get("tune", False) or not path.is_file():

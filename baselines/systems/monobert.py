@@ -56,7 +56,7 @@ def build(session: Session, mini_batch: int | None) -> Parts:
             scores = self.call_model_with_columns(queries * len(columns), passages, prompt, task)
             return self.calculate_loss([scores], len(queries))  # type: ignore[arg-type]  # it accepts a list of tensors
 
-    class Cached(InBatch, CachedMultipleNegativesRankingLoss):
+    class CachedLoss(InBatch, CachedMultipleNegativesRankingLoss):
         """One mini-batch of pairs at a time."""
 
     options = session.cell.options_as(Monobert)
@@ -67,7 +67,7 @@ def build(session: Session, mini_batch: int | None) -> Parts:
     preprocess = model.preprocess
     model.preprocess = lambda *pairs, **how: dict(preprocess(*pairs, **how))  # DDP looks into plain dicts only
     by_length(model, "scores")
-    loss = (partial(Cached, mini_batch_size=mini_batch) if mini_batch else Whole)(
+    loss = (partial(CachedLoss, mini_batch_size=mini_batch) if mini_batch else Whole)(
         model,
         num_negatives=options.in_batch_negatives,
         scale=options.scale,  # type: ignore[arg-type]  # it accepts any number
@@ -78,4 +78,4 @@ def build(session: Session, mini_batch: int | None) -> Parts:
 
 def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:
     """Re-rank BM25's candidates."""
-    return models.retriever("cross", model, {**options, **bm25.kept(model, options)})
+    return models.retriever("cross", model, {**options, **bm25.kept_parameters(model, options)})

@@ -47,7 +47,7 @@ def backbone(cell: Cell, texts: Iterable[str]) -> tuple[str, dict[str, Any]]:
     if isinstance(name, SmallBackbone):
         return _with_words(_small(cell, name), texts, _own_folder(cell)), {}
     commit = cell.commit("backbone")
-    pin = dict(checkpoint.pinned(name, commit))
+    pin = dict(checkpoint.pinned_commit(name, commit))
     checkpoint.kind(name, commit)  # raises if there is none
     return (_bare(cell, name, pin), {}) if options.random_weights else (name, pin)
 
@@ -57,10 +57,10 @@ def transformer(cell: Cell, texts: Iterable[str], **options: Any) -> Any:
     from sentence_transformers.base.modules import Transformer
 
     name, pin = backbone(cell, texts)
-    trained = cell.options_as(Trained)
-    lengths = {"query_length": trained.query_length, "document_length": trained.passage_length}
+    training_options = cell.options_as(Trained)
+    lengths = {"query_length": training_options.query_length, "document_length": training_options.passage_length}
     module = Transformer(name, model_kwargs=pin, processor_kwargs=pin, config_kwargs=pin, **lengths, **options)
-    check_length(module, max(trained.query_length or 0, trained.passage_length or 0))
+    check_length(module, max(training_options.query_length or 0, training_options.passage_length or 0))
     return module
 
 

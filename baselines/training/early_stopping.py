@@ -11,7 +11,7 @@ from typing import Any
 from baselines.cells.cell import Cell
 from baselines.options import Trained
 from eval_kit.search.encoders import Batch
-from eval_kit.search.examples import judged
+from eval_kit.search.examples import judged_queries
 from eval_kit.search.texts import PassageTexts
 from eval_kit.search.tokens import PassageTokens
 
@@ -40,13 +40,13 @@ def evaluator(cell: Cell, contents: PassageTexts | PassageTokens) -> Any:
         """With batches as large as those for encoding, or smaller if memory is short during training."""
 
         def __call__(self, model: Any, *where: Any, **how: Any) -> dict[str, float]:
-            def measured(size: int) -> dict[str, float]:
+            def measure(size: int) -> dict[str, float]:
                 self._batch = size
                 return super(Fitting, self).__call__(model, *where, **how)
 
-            return batch.of(model.device, measured)
+            return batch.of(model.device, measure)
 
-    examples = judged(cell.release, cell.release.table(NAME, NAME), NAME)  # outside every shift
+    examples = judged_queries(cell.release, cell.release.table(NAME, NAME), NAME)  # outside every shift
     candidates = {query: [*examples.positives[query], *examples.negatives[query]] for query in examples.texts}
     ids = sorted(set(chain.from_iterable(candidates.values())))
     return Fitting(

@@ -73,17 +73,19 @@ def own_passages_only(scores: Scores) -> Scores:
     ``scores`` are of n queries and the n groups of their passages.
     """
 
-    def masked(queries: "Tensor", passages: "Tensor", queries_mask: "Tensor", documents_mask: "Tensor") -> "Tensor":
+    def masked_scores(
+        queries: "Tensor", passages: "Tensor", queries_mask: "Tensor", documents_mask: "Tensor"
+    ) -> "Tensor":
         import torch
 
         values = scores(queries, passages, queries_mask=queries_mask, documents_mask=documents_mask)
         diagonal = torch.eye(len(values), dtype=torch.bool, device=values.device)
         return values.masked_fill(~diagonal.repeat_interleave(values.shape[1] // len(values), dim=1), -torch.inf)
 
-    return masked
+    return masked_scores
 
 
-def cached(loss: Any, mini_batch_size: int) -> Any:
+def with_cache(loss: Any, mini_batch_size: int) -> Any:
     """A loss of embeddings with the same gradients in less memory: only one mini-batch is embedded at a time.
 
     GradCache (Gao et al., 2021), which sentence-transformers has for some losses only.
@@ -95,7 +97,7 @@ def cached(loss: Any, mini_batch_size: int) -> Any:
     import torch
     from sentence_transformers.base.losses.gradcache import CachedLossMixin
 
-    class Cached(CachedLossMixin, torch.nn.Module):
+    class CachedLoss(CachedLossMixin, torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.loss, self.model, self.mini_batch_size = loss, loss.model, mini_batch_size
@@ -109,4 +111,4 @@ def cached(loss: Any, mini_batch_size: int) -> Any:
         def forward(self, sentence_features: Any, labels: Any = None) -> Any:
             return self.forward_cached(sentence_features, labels)
 
-    return Cached()
+    return CachedLoss()

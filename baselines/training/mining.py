@@ -16,17 +16,17 @@ import polars as pl
 
 from baselines.cells.cell import Cell
 from baselines.options import Trained
-from baselines.training.queries import Lookup, Mined, passage_texts
+from baselines.training.queries import Lookup, MinedNegatives, passage_texts
 from baselines.training.trainer import encoding, rank
 from eval_kit.files import atomic
-from eval_kit.search.examples import Judged
+from eval_kit.search.examples import JudgedQueries
 from eval_kit.search.retriever import Retriever
 
 type Opener = Callable[..., Retriever]
 """Takes a saved model and the options of its system."""
 
 
-def miner(cell: Cell, every: int, examples: Judged, lookup: Lookup, opener: Opener) -> Any:
+def miner(cell: Cell, every: int, examples: JudgedQueries, lookup: Lookup, opener: Opener) -> Any:
     """A callback that mines every so many steps, and after a resume restores the negatives last mined.
 
     Args:
@@ -44,7 +44,7 @@ def miner(cell: Cell, every: int, examples: Judged, lookup: Lookup, opener: Open
             folder = Path(args.output_dir)
             # the loader is one batch ahead: that batch was made before this step's passages were mined
             step = state.global_step
-            lookup.mined = _read(folder, (step - 1) // every * every)
+            lookup.mined_negatives = _read(folder, (step - 1) // every * every)
             lookup.mined_next = _read(folder, step) if step % every == 0 else None
 
         def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
@@ -57,12 +57,12 @@ def miner(cell: Cell, every: int, examples: Judged, lookup: Lookup, opener: Open
                 atomic.write_text(path, json.dumps(negatives))
             if torch.distributed.is_initialized():
                 torch.distributed.barrier()
-            lookup.mined = _read(folder, state.global_step)
+            lookup.mined_negatives = _read(folder, state.global_step)
 
     return Miner()
 
 
-def _negatives(cell: Cell, examples: Judged, model: Any, folder: Path, opener: Opener) -> dict[str, list[str]]:
+def _negatives(cell: Cell, examples: JudgedQueries, model: Any, folder: Path, opener: Opener) -> dict[str, list[str]]:
     import torch
 
     shutil.rmtree(folder, ignore_errors=True)
@@ -80,7 +80,7 @@ def _negatives(cell: Cell, examples: Judged, model: Any, folder: Path, opener: O
     return negatives
 
 
-def _read(folder: Path, step: int) -> Mined | None:
+def _read(folder: Path, step: int) -> MinedNegatives | None:
     if step <= 0:
         return None
     return msgspec.json.decode(_path(folder, step).read_bytes(), type=dict[str, list[str]])

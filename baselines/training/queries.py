@@ -14,12 +14,12 @@ from baselines.cells.cell import Cell
 from baselines.options import Trained
 from eval_kit.errors import UserError
 from eval_kit.search.examples import (
-    Judged,
+    JudgedQueries,
     columns,
     generator,
-    judged,
+    judged_queries,
     lines,
-    permitted,
+    permitted_queries,
     refuse_without_negatives,
     tables,
 )
@@ -38,7 +38,7 @@ type Teacher = Callable[[list[str], list[list[str]]], list[list[float]]]
 """Takes n queries and, for each column of passages, n texts; returns each query's labels."""
 
 
-def training(cell: Cell) -> Judged:
+def training(cell: Cell) -> JudgedQueries:
     """The cell's training queries.
 
     They are the judged ones of :meth:`eval_kit.shift.Shift.training`.
@@ -48,8 +48,8 @@ def training(cell: Cell) -> Judged:
     """
     if cell.options_as(Trained).negatives:
         refuse_without_negatives(cell.release)
-    may_train_on = allowed(cell)
-    queries = judged(cell.release, may_train_on.queries, may_train_on.qrels)
+    may_train_on = queries_for(cell)
+    queries = judged_queries(cell.release, may_train_on.queries, may_train_on.qrels)
     if not queries.texts:
         raise UserError(f"{cell.release.folder}: has no judged queries to train {cell.name.file} on")
     return queries
@@ -65,7 +65,7 @@ def passage_texts(cell: Cell) -> PassageTexts:
     return PassageTexts(folder) if is_written(folder) else write(passages(cell.release), folder)
 
 
-def dataset(cell: Cell, queries: Judged, lookup: "Lookup", count: int) -> tuple["Dataset", str]:
+def dataset(cell: Cell, queries: JudgedQueries, lookup: "Lookup", count: int) -> tuple["Dataset", str]:
     """Training examples (:func:`eval_kit.search.examples.tables`): ``query``, ``positive``, ``negative_0`` ...
 
     With a teacher they have a ``label`` too.
@@ -94,7 +94,7 @@ def dataset(cell: Cell, queries: Judged, lookup: "Lookup", count: int) -> tuple[
     return examples.with_transform(lookup), sha256.hexdigest()
 
 
-type Mined = Mapping[str, Sequence[str]]
+type MinedNegatives = Mapping[str, Sequence[str]]
 """Passages by query id."""
 
 
@@ -107,26 +107,26 @@ class Lookup:
         texts: of the passages.
         tokens: of the passages, if the model reads tokens.
         teacher: gives the labels.
-        mined: replace a query's negatives.
-        mined_next: replaces ``mined`` two batches from now, because the loader has already made the next batch.
+        mined_negatives: replace a query's negatives.
+        mined_next: replaces ``mined_negatives`` two batches from now, as the loader has already made the next batch.
     """
 
     queries: Mapping[str, str]
     texts: PassageTexts
     teacher: Teacher | None = None
     tokens: PassageTokens | None = None
-    mined: Mined | None = None
-    mined_next: Mined | None = None
+    mined_negatives: MinedNegatives | None = None
+    mined_next: MinedNegatives | None = None
 
     def __call__(self, batch: dict[str, list[str]]) -> dict[str, list[Any]]:
         """Turn ``query``, ``positive``, ``negative_0`` ... from ids into texts or token ids, and add ``label``."""
         passages = dict(batch)
         ids = [query.removeprefix(QUERY) for query in passages.pop("query")]
         columns: dict[str, list[Any]] = {"query": [self.queries[query] for query in ids]}
-        if self.mined is not None:
-            passages = self._with_mined(self.mined, ids, passages)
+        if self.mined_negatives is not None:
+            passages = self._with_mined(self.mined_negatives, ids, passages)
         if self.mined_next is not None:
-            self.mined, self.mined_next = self.mined_next, None
+            self.mined_negatives, self.mined_next = self.mined_next, None
         if self.teacher is not None:
             columns["label"] = self.teacher(columns["query"], list(map(self.texts.of, passages.values())))
         for name, column in passages.items():
@@ -134,7 +134,7 @@ class Lookup:
         return columns
 
     @staticmethod
-    def _with_mined(negatives: Mined, ids: list[str], passages: dict[str, list[str]]) -> dict[str, list[str]]:
+    def _with_mined(negatives: MinedNegatives, ids: list[str], passages: dict[str, list[str]]) -> dict[str, list[str]]:
         names = [name for name in passages if name != "positive"]
         new_columns = {"positive": passages["positive"], **{name: list(passages[name]) for name in names}}
         for row, query in enumerate(ids):
@@ -146,11 +146,11 @@ class Lookup:
         return new_columns
 
 
-def allowed(cell: Cell) -> Training:
+def queries_for(cell: Cell) -> Training:
     """The queries that the cell may train on, by the rule of its shift, and how many were left out.
 
     Raises:
         UserError: the shift has no such part, or the release no training queries of it.
     """
     name = cell.name
-    return permitted(cell.release, name.shift, name.held_out, cell.options_as(Trained).strict, name.file)
+    return permitted_queries(cell.release, name.shift, name.held_out, cell.options_as(Trained).strict, name.file)

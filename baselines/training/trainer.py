@@ -143,7 +143,7 @@ def _attempt(
         callbacks.append(EarlyStoppingCallback(options.patience))
     roles = {name: "query" if name == "query" else "document" for name in parts.dataset.column_names}
     prompts = getattr(parts.model, "prompts", {})
-    trainer = _adapted(parts.trainer, cell.name.file)(
+    trainer = _adapt(parts.trainer, cell.name.file)(
         model=parts.model,
         args=parts.trainer.training_args_class(
             **_arguments(options, cell.name.seed, steps, batch, checkpoints),
@@ -168,7 +168,7 @@ def _attempt(
     except torch.OutOfMemoryError as error:
         raise StepTooLargeError from error
     except Exception as error:
-        if last is None or watch.done or isinstance(error, UserError) or _unwritable(error):
+        if last is None or watch.steps_done or isinstance(error, UserError) or _unwritable(error):
             raise
         raise UserError(f"{last}: training cannot go on from it, remove it: {in_one_sentence(error)}") from error
     losses = [(entry["step"], entry["loss"]) for entry in trainer.state.log_history if "loss" in entry]
@@ -182,7 +182,7 @@ def _attempt(
         "device": _device(),
         "processes": processes(),
         "seconds": round(watch.seconds, 3),
-        "samples_per_second": round(watch.done * batch / max(watch.seconds, 1e-9), 2),
+        "samples_per_second": round(watch.steps_done * batch / max(watch.seconds, 1e-9), 2),
     }
     if parts.evaluator is not None:
         facts |= {"best_step": trainer.state.best_global_step, "best": trainer.state.best_metric}
@@ -291,7 +291,7 @@ def _sampler() -> type:
     return Distinct
 
 
-def _adapted(trainer: Any, name: str) -> Any:
+def _adapt(trainer: Any, name: str) -> Any:
     """The trainer without the library's model card, which would read examples and be written at every checkpoint.
 
     An evaluation that does not fit into memory raises one sentence, which begins with ``name``.
@@ -316,7 +316,7 @@ def _watch(steps: int, progress: Report | None) -> Any:
     from transformers import TrainerCallback
 
     class Watch(TrainerCallback):
-        done = 0
+        steps_done = 0
         seconds = 0.0
         loss: float | None = None
         _begun = 0.0
@@ -328,7 +328,7 @@ def _watch(steps: int, progress: Report | None) -> Any:
             self.loss = (logs or {}).get("loss", self.loss)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            self.done += 1
+            self.steps_done += 1
             self.seconds = time.monotonic() - self._begun
             if progress is not None:
                 progress({"step": state.global_step, "steps": steps, "loss": self.loss})

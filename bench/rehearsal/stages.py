@@ -58,7 +58,7 @@ class Work:
         options = OPTIONS[system] | {"depth": 1_000}
         if system != "bm25":
             options = options | {"steps": self.sizes.steps, "backbone": str(backbone.make(self.folder / "backbone"))}
-        system_options = config.checked({"systems": {system: options}}, "rehearsal")[system]
+        system_options = config.check({"systems": {system: options}}, "rehearsal")[system]
         return Cell(names.Cell(system, made_up.SHIFT, "c0"), self.release, system_options, self.folder / "grid")
 
     def retriever(self, system: str) -> Retriever:

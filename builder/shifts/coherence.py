@@ -5,7 +5,7 @@ import polars as pl
 from scipy.sparse import csr_matrix
 
 from builder.assembly import Build
-from builder.validation import drawn
+from builder.validation import draw_ids
 from eval_kit.words import words
 
 MOST = 5_000
@@ -34,7 +34,7 @@ def remark(shift: str, build: Build, assignment: pl.DataFrame) -> str:
     best = build.pairs("train").sort("score", "corpus-id", descending=[True, False]).unique("query-id", keep="first")
     rows = assignment.join(best, left_on="query_id", right_on="query-id")
     rows = rows.join(passages, left_on="corpus-id", right_on="passage_id").sort("query_id")
-    rows = rows.filter(pl.col("query_id").is_in(drawn(rows["query_id"], MOST, build.seed, "coherence").implode()))
+    rows = rows.filter(pl.col("query_id").is_in(draw_ids(rows["query_id"], MOST, build.seed, "coherence").implode()))
     if rows["corpus-id"].n_unique() < 2:
         return f"{shift}: {nothing}"
     vectors = TfidfVectorizer(analyzer=words, sublinear_tf=True).fit_transform(rows["text"])

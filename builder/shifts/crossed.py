@@ -12,7 +12,7 @@ import polars as pl
 
 from builder.assembly import TESTED, Build, ShiftResult, interval_remark
 from builder.shifts import length, wh
-from builder.shifts.given import merged, without_part
+from builder.shifts.given import merge, without_part
 from builder.shifts.kmeans import kmeans
 from builder.test_sets import models_in
 from eval_kit.errors import UserError
@@ -98,12 +98,12 @@ def cells(parts: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
     return parts.with_columns(part=pl.concat_str("part", word, pl.lit(size), separator=" "))
 
 
-def _check_largest(parts: pl.DataFrame, given: bool) -> None:
+def _check_largest(parts: pl.DataFrame, by_hand: bool) -> None:
     name, largest = parts["part"].value_counts(sort=True).row(0)
     if largest <= MOST_IN_A_CLUSTER * parts.height:
         return
     holds = f"holds {largest:,} of {parts.height:,} queries"
-    if given:
+    if by_hand:
         raise UserError(f"part {name!r} {holds}; divide it, as no part may hold over {MOST_IN_A_CLUSTER:.0%}")
     raise UserError(
         f"a cluster {holds}, as their vectors do not tell them apart; name a model as --encoder, or give "
@@ -117,7 +117,7 @@ def rebuild(build: Build, parameters: CrossedParameters) -> ShiftResult:
     if build.train.height < fewest or parameters.clusters < 1:
         models = f"{parameters.models} crossed models of {parameters.clusters:,} clusters"
         raise UserError(f"{build.train.height:,} training queries are too few for {models}, which need {fewest:,}")
-    vectors, user_parts = build.embedded["train"], build.collection.parts
+    vectors, user_parts = build.vectors_by_split["train"], build.collection.parts
     count = min(parameters.clusters, build.train.height // TESTED)
     count = max(2, count // CELLS) if parameters.cells else count
     if user_parts is None:
@@ -125,7 +125,7 @@ def rebuild(build: Build, parameters: CrossedParameters) -> ShiftResult:
         parts = build.train.select("query_id", part=pl.Series(clusters.labels).cast(pl.String))
     else:
         train_parts = user_parts.join(build.train, on="query_id", how="semi")
-        parts = merged(train_parts, vectors, count, parameters.seed)
+        parts = merge(train_parts, vectors, count, parameters.seed)
     parts = cells(parts, build.train) if parameters.cells else parts
     test_parts = parts.filter(pl.len().over("part") >= parameters.models)
     remarks = [] if user_parts is None else without_part("crossed", parts, build.train)
@@ -133,10 +133,10 @@ def rebuild(build: Build, parameters: CrossedParameters) -> ShiftResult:
         remarks.append(f"crossed: {left_out:,} queries of clusters with fewer than {parameters.models} are left out")
     assignment = assign(test_parts, parameters)
     if user_parts is not None and not parameters.cells:
-        _check_largest(train_parts, given=True)
-    _check_largest(test_parts, given=False)
+        _check_largest(train_parts, by_hand=True)
+    _check_largest(test_parts, by_hand=False)
     sizes = assignment.group_by("cluster").len()["len"].to_list()
     remarks.append(interval_remark("crossed", sizes))
     members = assignment.join(build.train, on="query_id", maintain_order="left")
-    rule = build.rule(RULE, "docs/results.md", parameters, encoded=True)
+    rule = build.rule(RULE, "docs/results.md", parameters, from_vectors=True)
     return ShiftResult([build.table("crossed", "train", members, ["cluster", *models_in(assignment)], rule)], remarks)

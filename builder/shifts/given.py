@@ -14,7 +14,7 @@ import polars as pl
 
 from builder.assembly import Build, ShiftResult, lacks_train
 from builder.shifts.kmeans import kmeans
-from builder.validation import check_share, drawn, split_by
+from builder.validation import check_share, draw_ids, split_by
 from eval_kit.errors import UserError
 from eval_kit.stats.vectors import Vectors
 
@@ -48,7 +48,7 @@ def assign(queries: pl.DataFrame, parts: pl.DataFrame, parameters: GivenParamete
     tests = []
     for (part,), rows in members.group_by("part"):
         count = round(parameters.test_share * rows.height)
-        tests.append(drawn(rows["query_id"], count, parameters.seed, f"given {part}"))
+        tests.append(draw_ids(rows["query_id"], count, parameters.seed, f"given {part}"))
     cluster = pl.col("part").replace_strict(names, return_dtype=pl.String).cast(pl.Enum(sorted(names.values())))
     return members.with_columns(cluster=cluster, split=split_by(pl.concat(tests)))
 
@@ -73,7 +73,7 @@ def part_names(parts: Iterable[str]) -> dict[str, str]:
     return names
 
 
-def merged(parts: pl.DataFrame, vectors: Vectors, groups: int, seed: int) -> pl.DataFrame:
+def merge(parts: pl.DataFrame, vectors: Vectors, groups: int, seed: int) -> pl.DataFrame:
     """Parts merged into so many groups, by k-means of the mean vectors of their queries.
 
     If there are no more parts than groups, they stay as they are.
@@ -119,9 +119,9 @@ def rebuild(build: Build, parameters: GivenParameters) -> ShiftResult:
     if parameters.groups < 0:
         raise UserError(f"given.groups must be 0 or more, not {parameters.groups}")
     if parameters.groups:
-        groups_of = merged(parts, build.embedded["train"], parameters.groups, parameters.seed)
+        groups_of = merge(parts, build.vectors_by_split["train"], parameters.groups, parameters.seed)
     assignment = assign(build.train, groups_of, parameters)
-    rule = build.rule(RULE, "the collection's labels", parameters, encoded=parameters.groups > 0)
+    rule = build.rule(RULE, "the collection's labels", parameters, from_vectors=parameters.groups > 0)
     with_parts = assignment.drop("part").join(parts, on="query_id")
     names = with_parts.group_by("cluster", "part").agg(queries=pl.len()).sort("cluster", "part")
     result = build.held_back("given", assignment, rule, reports={"given.tsv": names.write_csv(separator="\t")})

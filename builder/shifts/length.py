@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from builder.assembly import FEWEST_TESTED, Build, ShiftResult, check_clusters, interval_remark
-from builder.validation import check_share, drawn
+from builder.validation import check_share, draw_ids
 from eval_kit.errors import UserError
 from eval_kit.shift import main_split
 from eval_kit.words import SPACELESS, all_spaced
@@ -80,13 +80,13 @@ def assign(
         raise UserError(f"a length cluster must have at least one query, not {parameters.size}")
     if dev is None:
         count = round(parameters.test_share * train.height)
-        test = pl.col("query_id").is_in(drawn(train["query_id"], count, parameters.seed, "length test").implode())
+        test = pl.col("query_id").is_in(draw_ids(train["query_id"], count, parameters.seed, "length test").implode())
         train, dev = train.filter(~test), train.filter(test)
     train, dev = (rows.select("query_id", "text", cluster(rows["text"], parameters.words)) for rows in (train, dev))
     samples = []
     for name in CLUSTERS:
         members = train["query_id"].filter(train["cluster"] == name)
-        samples.append(drawn(members, parameters.size, parameters.seed, f"length {name}"))
+        samples.append(draw_ids(members, parameters.size, parameters.seed, f"length {name}"))
     return {"train": train.filter(pl.col("query_id").is_in(pl.concat(samples).implode())), "test": dev}
 
 

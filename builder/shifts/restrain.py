@@ -57,7 +57,7 @@ class RestrainParameters:
 
 
 @dataclass(frozen=True)
-class Solved:
+class Solution:
     """The I and E for one size, and how many queries each regime then has."""
 
     size: str
@@ -66,7 +66,7 @@ class Solved:
     queries: int
 
 
-def regimes(query_ids: pl.Series, depth: Ints, solutions: Sequence[Solved], seed: int) -> pl.DataFrame:
+def regimes(query_ids: pl.Series, depth: Ints, solutions: Sequence[Solution], seed: int) -> pl.DataFrame:
     """The regime of each training query at each size.
 
     Args:
@@ -91,7 +91,7 @@ def regimes(query_ids: pl.Series, depth: Ints, solutions: Sequence[Solved], seed
     return pl.DataFrame(columns)
 
 
-def solve(depth: Ints, name: str, size: int) -> Solved:
+def solve(depth: Ints, name: str, size: int) -> Solution:
     """I and E for a size.
 
     Args:
@@ -116,7 +116,7 @@ def solve(depth: Ints, name: str, size: int) -> Solved:
             f"{len(depth):,} training queries"
         )
     top_e = int(np.searchsorted(counts, len(depth) - queries, side="right")) - 1
-    return Solved(name, top_i, top_e, queries)
+    return Solution(name, top_i, top_e, queries)
 
 
 def depths(train: Vectors, tests: Vectors) -> Ints:
@@ -159,8 +159,8 @@ def lacking(build: Build) -> str:
 
 def rebuild(build: Build, parameters: RestrainParameters) -> ShiftResult:
     """A table of training queries for each regime and size, and its judgements."""
-    train, splits = build.embedded["train"], nearness_splits(build.collection.evaluation)
-    parts = [build.embedded[split] for split in splits]
+    train, splits = build.vectors_by_split["train"], nearness_splits(build.collection.evaluation)
+    parts = [build.vectors_by_split[split] for split in splits]
     query_ids = pl.concat(part.query_ids for part in parts)
     tests = Vectors(train.source, query_ids, np.concatenate([part.values for part in parts]))
     depth = depths(train, tests)
@@ -178,7 +178,7 @@ def rebuild(build: Build, parameters: RestrainParameters) -> ShiftResult:
     tables = []
     for target in solutions:
         cut = {"tests": splits, "top_i": target.top_i, "top_e": target.top_e}
-        rule = build.rule(RULE, SOURCE, parameters, encoded=True, **cut)
+        rule = build.rule(RULE, SOURCE, parameters, from_vectors=True, **cut)
         for regime in REGIMES:
             ids = assignment["query_id"].filter(assignment[f"regime_{target.size}"].cast(pl.String) == regime)
             queries = build.train.filter(pl.col("query_id").is_in(ids.implode()))

@@ -71,8 +71,8 @@ def assign(
 
 def rebuild(build: Build, parameters: ResttestParameters) -> ShiftResult:
     """The buckets of the training queries and of every evaluation split."""
-    assignment = assign(build.embedded, parameters)
-    rule = build.rule(RULE, SOURCE, parameters, encoded=True)
+    assignment = assign(build.vectors_by_split, parameters)
+    rule = build.rule(RULE, SOURCE, parameters, from_vectors=True)
     tables = []
     for split, queries in build.splits.items():
         members = queries.join(assignment[split], on="query_id", maintain_order="left")

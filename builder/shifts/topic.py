@@ -114,15 +114,15 @@ def topics(clusters: Clusters, count: int, size: int) -> Ints:
     """
     from scipy.spatial.distance import cdist
 
-    occupied = np.flatnonzero(clusters.sizes)
-    if len(occupied) < count:
+    occupied_clusters = np.flatnonzero(clusters.sizes)
+    if len(occupied_clusters) < count:
         raise UserError(
-            f"there are only {len(occupied)} distinct clusters for {count} topics: the vectors are too alike"
+            f"there are only {len(occupied_clusters)} distinct clusters for {count} topics: the vectors are too alike"
         )
     distances = cdist(clusters.centroids, clusters.centroids)
-    native = occupied[list(farthest(distances[np.ix_(occupied, occupied)], count))]
+    native = occupied_clusters[list(farthest(distances[np.ix_(occupied_clusters, occupied_clusters)], count))]
     native = native[np.argsort(-clusters.sizes[native], kind="stable")]
-    expanded_to = partial(expanded, distances[native], clusters.sizes, native)
+    expanded_to = partial(expand, distances[native], clusters.sizes, native)
     topic, counts = expanded_to(size)
     worst = int(np.abs(counts - size).argmax())
     if abs(counts[worst] - size) > TOLERANCE * size:
@@ -193,7 +193,7 @@ def farthest(distances: Floats, count: int) -> tuple[int, ...]:
     return best
 
 
-def expanded(distances: Floats, sizes: Ints, native: Ints, size: int) -> tuple[Ints, Ints]:
+def expand(distances: Floats, sizes: Ints, native: Ints, size: int) -> tuple[Ints, Ints]:
     """Join the nearest clusters to each topic, in turn.
 
     In each round every topic, in order, considers the free cluster whose centroid is nearest to the topic's *native*
@@ -230,7 +230,7 @@ def expanded(distances: Floats, sizes: Ints, native: Ints, size: int) -> tuple[I
 
 def rebuild(build: Build, parameters: TopicParameters) -> ShiftResult:
     """The shift's tables, and what the topics are about (Table 1)."""
-    queries, remarks = build.embedded["train"], []
+    queries, remarks = build.vectors_by_split["train"], []
     clusters = cluster(queries, parameters)
     try:
         assignment = divide(queries, clusters, parameters)
@@ -244,7 +244,7 @@ def rebuild(build: Build, parameters: TopicParameters) -> ShiftResult:
     for topic in typical.topics(build.train.join(assignment.select("query_id", "cluster"), on="query_id")):
         about.append((topic.cluster, topic.queries, " ".join(topic.terms), " | ".join(topic.examples)))
     table_1 = pl.DataFrame(about, ["cluster", "queries", "terms", "samples"], orient="row")
-    rule = build.rule(RULE, SOURCE, parameters, encoded=True)
+    rule = build.rule(RULE, SOURCE, parameters, from_vectors=True)
     result = build.held_back("topic", assignment, rule, {"topics.tsv": table_1.write_csv(separator="\t")})
     coherent = coherence.remark("topic", build, assignment)
     return replace(result, remarks=[*remarks, coherent, *result.remarks])

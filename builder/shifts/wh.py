@@ -15,7 +15,7 @@ from typing import Literal
 import polars as pl
 
 from builder.assembly import Build, ShiftResult
-from builder.validation import check_share, drawn, split_by
+from builder.validation import check_share, draw_ids, split_by
 from eval_kit import question_words
 from eval_kit.errors import UserError
 from eval_kit.shifts import WH_TERMS
@@ -108,7 +108,7 @@ def assign(queries: pl.DataFrame, parameters: WhParameters = WhParameters()) -> 
     rule = rule_of(parameters)
     for cluster in clusters:
         members = queries["query_id"].filter(member(queries["text"], cluster, rule, clusters))
-        sample = drawn(members, parameters.size, parameters.seed, f"wh {cluster}")
+        sample = draw_ids(members, parameters.size, parameters.seed, f"wh {cluster}")
         parts.append(pl.DataFrame({"query_id": sample, "cluster": pl.repeat(cluster, len(sample), eager=True)}))
     memberships = pl.concat(parts)
     if memberships.is_empty():
@@ -117,7 +117,7 @@ def assign(queries: pl.DataFrame, parameters: WhParameters = WhParameters()) -> 
             f"no training query holds a question word ({terms}); --set wh.terms gives those of its language"
         )
     distinct = memberships["query_id"].unique()
-    test = drawn(distinct, round(parameters.test_share * len(distinct)), parameters.seed, "wh test")
+    test = draw_ids(distinct, round(parameters.test_share * len(distinct)), parameters.seed, "wh test")
     return memberships.with_columns(pl.col("cluster").cast(pl.Enum(list(clusters))), split=split_by(test))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from builder.collection import NONE_IN_FOLDER, Collection, input_record, split_name
-from eval_kit.console import counted
+from eval_kit.console import with_count
 from eval_kit.errors import UserError
 from eval_kit.files.beir import read_corpus, read_qrels, read_queries
 
@@ -41,7 +41,7 @@ def collection(folder: Path) -> Collection:
         pairs = read_qrels(path, query_ids)
         judged_queries[split] = queries.filter(pl.col("query_id").is_in(pairs["query_id"].implode()))
         qrels[split] = pairs.rename({"query_id": "query-id", "passage_id": "corpus-id", "relevance": "score"})
-    rows = counted(read_corpus(paths[0]), "reading corpus.jsonl", "passages")
+    rows = with_count(read_corpus(paths[0]), "reading corpus.jsonl", "passages")
     passages = pl.DataFrame(rows, {"passage_id": pl.String(), "text": pl.String()}, orient="row")
     return Collection(
         name=name,

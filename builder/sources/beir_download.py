@@ -42,7 +42,7 @@ def install(dataset: BeirDataset, out: Path, advance: Advance = lambda count: No
     return target
 
 
-def listed() -> Table:
+def dataset_table() -> Table:
     """Every dataset with domain, size (as in BEIR's Table 1), licence, and whether it can be downloaded."""
     columns = [Column("dataset"), Column("domain"), Column("passages", "number"), Column("queries", "number")]
     rows = []

@@ -20,7 +20,7 @@ from filelock import FileLock
 
 from eval_kit.console import counting
 from eval_kit.errors import UserError, disk_errors
-from eval_kit.files.network import EndlessError, bounded
+from eval_kit.files.network import EndlessError, at_most
 from eval_kit.search.cache import cache_folder
 
 CHUNK_BYTES = 1 << 16
@@ -52,7 +52,7 @@ class SourceFile:
         return f"{self.repository}/{self.path}"
 
 
-def declared() -> dict[str, SourceFile]:
+def declared_files() -> dict[str, SourceFile]:
     """Every file of ``published.json`` by its id."""
     document = json.loads(Path(__file__).with_name("published.json").read_text(encoding="utf-8"))
     files = {}
@@ -108,7 +108,7 @@ def download(file: SourceFile, cache: Path, advance: Advance = lambda count: Non
     return download_verified(file.url, target, GIT_BLOB, file.git_blob, advance)
 
 
-def download_verified(url: str, target: Path, kind: str, expected: str, advance: Advance) -> Path:
+def download_verified(url: str, target: Path, kind: str, digest: str, advance: Advance) -> Path:
     """Download a file with a checksum of that kind to ``target``, or find it there.
 
     A partial earlier download is resumed.
@@ -119,7 +119,7 @@ def download_verified(url: str, target: Path, kind: str, expected: str, advance:
     """
 
     def is_whole(path: Path) -> bool:
-        return path.is_file() and checksum(path, kind) == expected
+        return path.is_file() and checksum(path, kind) == digest
 
     with disk_errors(target):
         if is_whole(target):  # without the lock: a finished cache may be read-only
@@ -133,9 +133,9 @@ def download_verified(url: str, target: Path, kind: str, expected: str, advance:
                 if resumes and not is_whole(part):  # the part was damaged (power failure): start again
                     part.unlink()
                     _download_part(url, part, advance)
-                if (actual := checksum(part, kind)) != expected:
+                if (actual := checksum(part, kind)) != digest:
                     part.unlink()
-                    raise UnavailableError(f"{url}: is not the declared file: {kind} {actual}, expected {expected}")
+                    raise UnavailableError(f"{url}: is not the declared file: {kind} {actual}, expected {digest}")
                 part.replace(target)
     return target
 
@@ -162,7 +162,7 @@ def _download_part(url: str, part: Path, advance: Advance) -> None:
                 raise UnavailableError(f"{url}: HTTP {response.status_code} {response.reason}")
             resumes = response.status_code == requests.codes.partial_content
             with part.open("ab" if resumes else "wb") as out:
-                for chunk in bounded(iter(partial(response.raw.read1, CHUNK_BYTES), b"")):
+                for chunk in at_most(iter(partial(response.raw.read1, CHUNK_BYTES), b"")):
                     out.write(chunk)
                     advance(len(chunk))
     except (requests.RequestException, urllib3.exceptions.HTTPError, TimeoutError, EndlessError) as error:

@@ -62,7 +62,7 @@ def collection(dataset_id: str) -> Collection:
 def _splits(dataset_id: str) -> Mapping[str, str]:
     import ir_datasets
 
-    def judged(subset: str) -> bool:
+    def is_judged(subset: str) -> bool:
         dataset = ir_datasets.load(subset)
         return bool(dataset.has_queries() and dataset.has_qrels())
 
@@ -71,8 +71,8 @@ def _splits(dataset_id: str) -> Mapping[str, str]:
     if not ir_datasets.load(dataset_id).has_docs():
         raise UserError(f"ir_datasets {dataset_id} has no passages")
     subsets = (name for name in ir_datasets.registry if name.rpartition("/")[0] == dataset_id)
-    splits = {split_name(subset.rpartition("/")[2]): subset for subset in subsets if judged(subset)}
-    return {"train": dataset_id} if "train" not in splits and judged(dataset_id) else splits
+    splits = {split_name(subset.rpartition("/")[2]): subset for subset in subsets if is_judged(subset)}
+    return {"train": dataset_id} if "train" not in splits and is_judged(dataset_id) else splits
 
 
 def _rows(dataset_id: str, iterator: str, row: Any) -> list[tuple[Any, ...]]:

@@ -15,7 +15,7 @@ from builder.collection import NONE_STATED, input_record
 from builder.release import Draft, Table
 from builder.shifts import length, wh
 from builder.sources import irds, variations
-from builder.sources.fetch import UnavailableError, declared, obtain
+from builder.sources.fetch import UnavailableError, declared_files, obtain
 from builder.sources.train_join import Join, join_by_text
 from builder.test_sets import BUCKETS, CHAMELEON_SETS, LEVELS, OBSTINACY, TOPICS, in_order, test_sets
 from eval_kit.documents import Lack, Rule
@@ -66,7 +66,7 @@ class _Gathering:
     """One gathering of the parts: the files obtained, and what the parts have yielded so far."""
 
     def __init__(self, upstream: Path | None, unlicensed: bool) -> None:
-        self.files = declared()
+        self.files = declared_files()
         self.variation_parts: list[variations.Part] = []
         self.left_out: list[variations.Part] = []
         for part in variations.parts():

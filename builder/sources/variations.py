@@ -126,7 +126,7 @@ def parts() -> list[Part]:
     """Every part, those that are test sets first."""
     dl_typo = (DL_TYPO_QUERIES, DL_TYPO_QRELS)
     dl_hard = (DL_HARD_QRELS, DL_HARD_ANNOTATIONS, DL_HARD_FOLDS)
-    reformulations, generations = list(_reformulations()), list(_generated())
+    reformulations, generations = list(_reformulations()), list(_wordings())
     return [
         Part("the test set dl_typo", CHARACTERBERT, APACHE, OF_TYPOS, list(_dl_typos()), dl_typo, _dl_typo),
         Part("the test set dlhard", DL_HARD, NONE_STATED, OF_DL_HARD, [], dl_hard, _dl_hard),
@@ -164,7 +164,7 @@ def _reformulations() -> Iterator[Wording]:
         yield "chameleons.veiled.50", family, method, None, path, "a trained model's rewriting"
 
 
-def _generated() -> Iterator[Wording]:
+def _wordings() -> Iterator[Wording]:
     for method, generator in GENERATED.items():
         yield "dl19", "wording", method, None, WORDINGS, f"{generator}, judged by people"
 
@@ -192,7 +192,7 @@ def _dl_hard(paths: Paths) -> Iterator[Table]:
     fold = pl.DataFrame({"fold": list(folds), "query_id": list(folds.values())}).explode("query_id")
     frame = fold.cast({"query_id": pl.String}).join(annotations, on="query_id", how="left", maintain_order="left")
     labels = frame.select(pl.col(ANNOTATIONS).str.to_lowercase(), "fold")
-    frame = frame.select("query_id", "text", *map(_labelled, labels.iter_columns()))
+    frame = frame.select("query_id", "text", *map(_labels, labels.iter_columns()))
     rule = Rule(
         "TREC DL queries that rankers fail on, annotated with intent, answer type and topic; five folds",
         OF_DL_HARD,
@@ -203,5 +203,5 @@ def _dl_hard(paths: Paths) -> Iterator[Table]:
     yield Table("qrels", "dlhard", read_trec_qrels(paths[DL_HARD_QRELS]), rule)
 
 
-def _labelled(column: pl.Series) -> pl.Series:
+def _labels(column: pl.Series) -> pl.Series:
     return column.cast(pl.Enum(sorted(column.unique())))

@@ -139,14 +139,14 @@ def compare(
     left_out: list[str] = []
     for (test_set, figure), group in values.group_by("test_set", "figure", maintain_order=True):
         present = [name for name in systems if name in set(group["system"])]
-        shown = f"{test_set} {figure}".strip()
+        label = f"{test_set} {figure}".strip()
         if present[0] != base:
-            left_out += [f"{name}: {shown}" for name in present]
+            left_out += [f"{name}: {label}" for name in present]
         elif len(present) > 1:
-            in_order = _align(group, present, shown)
+            in_order = _align(group, present, label)
             rows += _rows(in_order, present, str(test_set), str(figure), resamples, seed)
         else:
-            left_out.append(f"{base}: {shown}")
+            left_out.append(f"{base}: {label}")
     if not rows:
         raise UserError(f"{base} shares no test set with {' or '.join(systems[1:])}; nothing can be compared")
     tests = pl.DataFrame(rows, ROWS).with_columns(is_baseline=pl.col("difference").is_null())
@@ -241,7 +241,7 @@ def _value_and_difference(row: dict[str, Any] | None, measure: Measure) -> tuple
     """A system's value, and its difference with the interval; empty where it does not cover the test set."""
     if row is None:
         return "", ""
-    difference = measure.show(row["difference"], signed=True)
+    difference = measure.show(row["difference"], with_sign=True)
     if row["low"] is not None:
-        difference += f" [{measure.show(row['low'], signed=True)}, {measure.show(row['high'], signed=True)}]"
+        difference += f" [{measure.show(row['low'], with_sign=True)}, {measure.show(row['high'], with_sign=True)}]"
     return _value(row, measure), Cell(difference, mark=significance(row))

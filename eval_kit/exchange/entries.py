@@ -12,7 +12,7 @@ from eval_kit.errors import UserError
 from eval_kit.exchange.submission import DOCUMENT, Submission, document_of, open_submission, second_run
 from eval_kit.pages.leaderboard import Entry
 from eval_kit.protocols.grid_results import protocols
-from eval_kit.protocols.in_out import paired
+from eval_kit.protocols.in_out import in_and_out_by_query
 from eval_kit.protocols.scoring import score
 from eval_kit.release import Release
 from eval_kit.shifts import SHIFTS
@@ -48,7 +48,7 @@ def entries(folder: Path, release: Release, allow_missing: bool = False) -> list
     for path in others:
         warnings.warn(f"{path}: is not a submission: there is no {DOCUMENT}", stacklevel=2)
 
-    def scored(path: Path) -> list[Entry] | UserError:
+    def entries_of(path: Path) -> list[Entry] | UserError:
         try:
             return list(_entries(path.name, open_submission(path, release), release, allow_missing))
         except UserError as error:
@@ -56,7 +56,7 @@ def entries(folder: Path, release: Release, allow_missing: bool = False) -> list
 
     board: list[Entry] = []
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        for path, of_submission in zip(paths, threads.map(scored, paths), strict=True):
+        for path, of_submission in zip(paths, threads.map(entries_of, paths), strict=True):
             if isinstance(of_submission, UserError):
                 what = str(of_submission).removeprefix(f"{path}: ").replace(f"{path}/", "")
                 warnings.warn(f"left out the submission {path.name}: {what}", stacklevel=2)
@@ -84,7 +84,7 @@ def _entries(source: str, submission: Submission, release: Release, allow_missin
         document=document.as_json(),
     )
     if grid:
-        results = protocols(grid, release, allow_missing=allow_missing, declared=lambda run: document.training_data)
+        results = protocols(grid, release, allow_missing=allow_missing, declaration=lambda run: document.training_data)
         for shift, of_shift in results.results.items():
             outs, group = _outs(results.values, shift, release), SHIFTS[shift].group
             for row in of_shift.filter(pl.col("rel_loss").is_not_null()).iter_rows(named=True):
@@ -105,7 +105,7 @@ def _entries(source: str, submission: Submission, release: Release, allow_missin
                 )
     if single:
         runs: dict[tuple[str, str], str] = {}
-        for mean in score(single, release, allow_missing, declared=lambda run: document.training_data).means:
+        for mean in score(single, release, allow_missing, declaration=lambda run: document.training_data).means:
             first = runs.setdefault((mean.test_set, mean.measure), mean.run)
             if first != mean.run:
                 raise UserError(f"{submission.folder}: {second_run(first, mean.run, mean.test_set)}")
@@ -121,7 +121,7 @@ def _entries(source: str, submission: Submission, release: Release, allow_missin
 
 def _outs(values: pl.DataFrame, shift: str, release: Release) -> dict[tuple[str, str], pl.DataFrame]:
     """Each query's Out, averaged over seeds, by measure and part; ReSTTest's parts are pooled, as ''."""
-    pairs = paired(values, shift, release).with_columns(part="part" if SHIFTS[shift].group else pl.lit(""))
+    pairs = in_and_out_by_query(values, shift, release).with_columns(part="part" if SHIFTS[shift].group else pl.lit(""))
     keys = ["part", "measure", "query_id"]
     outs = pairs.group_by(keys, maintain_order=True).agg(value=pl.col("out").mean())
     return {(str(part), str(measure)): group for (part, measure), group in outs.group_by("part", "measure")}

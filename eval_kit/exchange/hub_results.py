@@ -163,9 +163,9 @@ def publish(
     from huggingface_hub import CommitOperationAdd, HfApi
 
     api = HfApi(library_name="ms-marco-shift")
-    with hub.explained(dataset, UNCHANGED):
+    with hub.explaining(dataset, UNCHANGED):
         revision = _commit_of(api, dataset, results)
-    with hub.explained(repo_id, UNCHANGED):
+    with hub.explaining(repo_id, UNCHANGED):
         if not dry_run:
             hub.check_may_write(repo_id)
         head = str(api.model_info(repo_id).sha)
@@ -175,7 +175,7 @@ def publish(
         return Publication(text, head if text == before else None, done=text == before)
     operations = [CommitOperationAdd(FILE, text.encode())]
     message, description = f"Results on {dataset} v{results.version}", f"Of {results.system}."
-    with hub.explained(repo_id, COMMITTING):
+    with hub.explaining(repo_id, COMMITTING):
         return Publication(text, hub.commit(api, repo_id, "model", operations, message, description, head), done=False)
 
 

@@ -26,7 +26,7 @@ from eval_kit.files.schemas import faults_of
 from eval_kit.release import Release
 from eval_kit.results import Result
 from eval_kit.runs.contamination import declaration
-from eval_kit.runs.covered_test_sets import covered
+from eval_kit.runs.covered_test_sets import coverage_of
 from eval_kit.runs.names import Cell, cell_of
 from eval_kit.runs.ranks import rank_judged
 from eval_kit.shifts import SHIFTS
@@ -301,7 +301,7 @@ def _run_faults(
     name = printable(str(run.relative_to(folder)))
     try:
         queries = rank_judged(run, _NOTHING).queries["query_id"]
-        coverage = covered(run, queries, release.test_sets, release.known_queries, allow_missing)
+        coverage = coverage_of(run, queries, release.test_sets, release.known_queries, allow_missing)
     except UserError as error:
         return [printable(str(error).replace(f"{folder}/", ""))]
     covers = [test_set.name for test_set in coverage.test_sets]

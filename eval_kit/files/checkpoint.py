@@ -113,7 +113,7 @@ def card(model: str) -> Path | None:
 
 
 @functools.cache
-def pinned(model: str, revision: str | None = None) -> Mapping[str, Any]:
+def pinned_commit(model: str, revision: str | None = None) -> Mapping[str, Any]:
     """The arguments that make the libraries load one commit of a model, the Hub's current one.
 
     If the Hub does not answer, the model is taken from the local cache, if it is there.
@@ -191,7 +191,7 @@ def loading(model: str, whole: bool = True) -> Iterator[None]:
         raise UserError(f"{model}: cannot be loaded: its files lack weights, such as {missing.names[0]}")
 
 
-def opened(model: str, library_class: str, revision: str | None = None, **options: Any) -> Any:
+def open_model(model: str, library_class: str, revision: str | None = None, **options: Any) -> Any:
     """A model of a class of sentence-transformers, which gets the options; its files have to be whole.
 
     Raises:
@@ -200,7 +200,7 @@ def opened(model: str, library_class: str, revision: str | None = None, **option
     import sentence_transformers
 
     with loading(model):
-        model_object = getattr(sentence_transformers, library_class)(model, **pinned(model, revision), **options)
+        model_object = getattr(sentence_transformers, library_class)(model, **pinned_commit(model, revision), **options)
     check_tokenizer(model, getattr(model_object, "tokenizer", None))
     return model_object
 
@@ -246,7 +246,7 @@ def _file(model: str, name: str, revision: str | None) -> Path | None:
 
     try:
         with hub.patience():
-            return Path(hf_hub_download(model, name, **pinned(model, revision)))
+            return Path(hf_hub_download(model, name, **pinned_commit(model, revision)))
     except (EntryNotFoundError, LocalEntryNotFoundError, HFValidationError):
         return None
     except Exception as error:

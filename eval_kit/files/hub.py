@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from eval_kit.errors import UserError
-from eval_kit.files.network import MOST_ANSWER, MOST_BYTES, EndlessError, bounded
+from eval_kit.files.network import MOST_ANSWER, MOST_BYTES, EndlessError, at_most
 
 if TYPE_CHECKING:
     import httpx2
@@ -91,14 +91,14 @@ def patience(seconds: float | None = None) -> Iterator[None]:
 def _bounded_stream(stream: Any, most: int) -> Any:
     import httpx2
 
-    class Bounded(httpx2.SyncByteStream):
+    class BoundedStream(httpx2.SyncByteStream):
         def __iter__(self) -> Iterator[bytes]:
-            return bounded(stream, most)
+            return at_most(stream, most)
 
         def close(self) -> None:
             stream.close()
 
-    return Bounded()
+    return BoundedStream()
 
 
 def require_client() -> None:
@@ -149,7 +149,7 @@ def commit(
 
 
 @contextmanager
-def explained(repo_id: str, state: str) -> Iterator[None]:
+def explaining(repo_id: str, state: str) -> Iterator[None]:
     """Turn an error of the Hub, the network or the disk into one sentence, with the state that it leaves behind."""
     try:
         yield

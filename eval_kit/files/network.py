@@ -17,7 +17,7 @@ class EndlessError(Exception):
     """An answer of more bytes than any that is right, or packed so that it might become one."""
 
 
-def bounded(chunks: Iterable[bytes], most: int = MOST_BYTES) -> Iterator[bytes]:
+def at_most(chunks: Iterable[bytes], most: int = MOST_BYTES) -> Iterator[bytes]:
     """The chunks of an answer as they come; whoever waits for one must limit that wait.
 
     Raises:

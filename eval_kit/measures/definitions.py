@@ -94,9 +94,9 @@ class Measure:
         """The value of a query without any passage."""
         return float(self.cutoff or 0) if self.kind.bounded_by_cutoff else 0.0
 
-    def show(self, value: float, signed: bool = False) -> str:
+    def show(self, value: float, with_sign: bool = False) -> str:
         """A value, or with ``signed`` a difference, with the digits of the kit's own tables."""
-        return f"{value:{'+' if signed else ''}.{self.kind.unit.digits}f}"
+        return f"{value:{'+' if with_sign else ''}.{self.kind.unit.digits}f}"
 
     def show_as_cikm_2022(self, value: float) -> str:
         """A mean with the digits of CIKM 2022's tables."""
@@ -134,7 +134,7 @@ def parse(name: str) -> Measure:
     return Measure(name, kind, int(match["grade"] or kind.lowest_grade), cutoff)
 
 
-def named(name: object) -> Measure:
+def measure_named(name: object) -> Measure:
     """The measure that a user names: as :func:`parse`, as other tools do (:data:`ALIASES`), or by ir_measures' object.
 
     Raises:

@@ -34,8 +34,8 @@ class Plain:
         from transformers import AutoModel, AutoTokenizer
 
         with checkpoint.loading(model):
-            of_model = checkpoint.pinned(model, revision)
-            of_tokenizer = of_model if tokenizer == model else checkpoint.pinned(tokenizer)
+            of_model = checkpoint.pinned_commit(model, revision)
+            of_tokenizer = of_model if tokenizer == model else checkpoint.pinned_commit(tokenizer)
             self._tokenizer = AutoTokenizer.from_pretrained(tokenizer, **of_tokenizer, trust_remote_code=trust)
             self._model = AutoModel.from_pretrained(model, **of_model, trust_remote_code=trust).eval()
         checkpoint.check_tokenizer(tokenizer, self._tokenizer)

@@ -42,7 +42,7 @@ def load() -> dict[str, Checkpoint]:
     return {entry["name"]: Checkpoint(**entry) for entry in entries}
 
 
-def named(name: str) -> Checkpoint:
+def checkpoint_named(name: str) -> Checkpoint:
     """The entry of that name.
 
     Raises:

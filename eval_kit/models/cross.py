@@ -15,11 +15,11 @@ import polars as pl
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from eval_kit.console import counted
+from eval_kit.console import with_count
 from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
 from eval_kit.models import devices, token_ids
-from eval_kit.models.encoder import Pretrained
+from eval_kit.models.encoder import PretrainedModel
 from eval_kit.search import bm25, candidates
 from eval_kit.search.candidates import Settings
 from eval_kit.search.encoders import batches, check_length, to_precision
@@ -35,7 +35,7 @@ QUERIES_AT_ONCE = 32
 
 
 @dataclass(eq=False)
-class Cross(Pretrained):
+class Cross(PretrainedModel):
     """A model that scores a query and a passage together; BM25 finds the passages.
 
     The index does not depend on the model: one folder serves any number of models.
@@ -72,7 +72,7 @@ class Cross(Pretrained):
         if self.first:
             self.first.index(texts, folder / FIRST)
             return
-        bm25.index_once(counted(texts, "indexing passages", "passages"), folder / candidates.BM25, key=texts.key)
+        bm25.index_once(with_count(texts, "indexing passages", "passages"), folder / candidates.BM25, key=texts.key)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """BM25's candidates, ranked by the model's raw scores."""
@@ -92,7 +92,7 @@ class Cross(Pretrained):
         """The processes that score pairs; they end with this object."""
         stack = ExitStack()
         # workers that held this object would keep it alive for ever
-        crew = stack.enter_context(devices.workers(devices.unloaded(self)))
+        crew = stack.enter_context(devices.workers(devices.without_model(self)))
         finalize(self, stack.close)
         return crew if crew.retriever is None else devices.Workers(self, crew.spread)
 

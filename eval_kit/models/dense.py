@@ -15,7 +15,7 @@ from eval_kit.files import checkpoint
 from eval_kit.models import bare, token_ids
 from eval_kit.models.encoder import Encoder
 from eval_kit.search import dense, shards
-from eval_kit.search.encoders import check_store, pooled, store_of, to_precision
+from eval_kit.search.encoders import check_store, store_of, to_precision, with_pooling
 from eval_kit.search.retriever import Passages
 
 SIMILARITIES = {"dot": False, "cosine": True}
@@ -104,7 +104,7 @@ class Dense(Encoder):
         how = self._revision_of(model), self.device, self.trust_remote_code
         if self.pooling in bare.FORMS:
             return to_precision(bare.Bare(self.pooling, model, self.tokenizer or model, *how), self.encode_precision)
-        return self._prepared(pooled(model, self.pooling, *how))
+        return self._prepare(with_pooling(model, self.pooling, *how))
 
     def _warn_of_prompts(self, name: str, model: Any) -> None:
         """Say so where a model has prompts, but under no name by which sentence-transformers would use them."""

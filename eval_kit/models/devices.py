@@ -75,7 +75,7 @@ def workers(retriever: Any, passages: Passages | None = None) -> Iterator[Worker
     for name in names:
         devices.put(name)
     texts = passages if isinstance(passages, PassageTexts) else None
-    with pool(len(names), _begin, unloaded(retriever), texts, devices) as executor:
+    with pool(len(names), _begin, without_model(retriever), texts, devices) as executor:
         yield Workers(None, partial(map_in_order, executor))
 
 
@@ -132,7 +132,7 @@ def serve(retriever: Any, texts: PassageTexts | None) -> None:
     _retriever = retriever
 
 
-def unloaded(retriever: Any) -> Any:
+def without_model(retriever: Any) -> Any:
     """The retriever without what it has loaded, small enough to send."""
     small = copy.copy(retriever)
     for name in list(vars(small)):

@@ -19,7 +19,7 @@ from eval_kit.search.retriever import Hits, Passages
 
 
 @dataclass(eq=False)
-class Pretrained:
+class PretrainedModel:
     """A checkpoint, and how it computes.
 
     Attributes:
@@ -55,7 +55,7 @@ class Pretrained:
     def _of_library(self, library_class: str, model: str, **options: Any) -> Any:
         """A checkpoint in that class of sentence-transformers."""
         options |= {"device": self.device, "trust_remote_code": self.trust_remote_code}
-        return checkpoint.opened(model, library_class, self._revision_of(model), **options)
+        return checkpoint.open_model(model, library_class, self._revision_of(model), **options)
 
     def _revision_of(self, model: str) -> str | None:
         """``revision`` names a commit of ``model``; a second encoder or tokenizer has commits of its own."""
@@ -63,7 +63,7 @@ class Pretrained:
 
 
 @dataclass(eq=False)
-class Encoder(Pretrained, ABC):
+class Encoder(PretrainedModel, ABC):
     """A model that encodes queries and passages apart.
 
     A subclass encodes them (``encode_passages``, ``_encode_in``) and searches (``hits``); if its search needs an
@@ -142,9 +142,9 @@ class Encoder(Pretrained, ABC):
 
     def _load(self, model: str) -> Any:
         """A checkpoint of sentence-transformers, with this encoder's lengths and precision."""
-        return self._prepared(self._of_library(self.library_class, model))
+        return self._prepare(self._of_library(self.library_class, model))
 
-    def _prepared(self, model: Any) -> Any:
+    def _prepare(self, model: Any) -> Any:
         set_lengths(model, {"query": self.query_length, "document": self.passage_length})
         return to_precision(model, self.encode_precision)
 

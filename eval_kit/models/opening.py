@@ -24,7 +24,7 @@ _SHOWS = {"query_encoder": "prebuilt", "form": "sparse", "pooling": "dense", "si
 """Options that only one architecture has, for a model whose files do not say which it is."""
 
 
-def opened(name: str, options: Mapping[str, Any] | None = None) -> tuple[Retriever, list[str] | None]:
+def open_retriever(name: str, options: Mapping[str, Any] | None = None) -> tuple[Retriever, list[str] | None]:
     """The system as a retriever, by the kind that its files show, and what it was trained on; None where unknown.
 
     Args:
@@ -60,7 +60,7 @@ def opened(name: str, options: Mapping[str, Any] | None = None) -> tuple[Retriev
     return models.retriever(architecture, model, options), training_data
 
 
-def parsed(options: Sequence[str]) -> dict[str, Any]:
+def parse_options(options: Sequence[str]) -> dict[str, Any]:
     """``KEY=VALUE`` pairs; a value that reads as a number, ``true`` or ``false`` is one.
 
     Raises:
@@ -102,11 +102,11 @@ def _architecture(name: str, options: Mapping[str, Any]) -> str:
     return "sparse"
 
 
-def _refuse_unfit(options: Mapping[str, Any], allowed: Mapping[str, Any], owner: str) -> None:
+def _refuse_unfit(options: Mapping[str, Any], known_options: Mapping[str, Any], owner: str) -> None:
     for key, value in options.items():
-        if key not in allowed:
-            raise UserError(f"{owner} has no option {key!r}; it has {', '.join(allowed) or 'none'}")
-        allowed_types = allowed[key]
+        if key not in known_options:
+            raise UserError(f"{owner} has no option {key!r}; it has {', '.join(known_options) or 'none'}")
+        allowed_types = known_options[key]
         is_odd_bool = isinstance(value, bool) and bool not in (allowed_types, *get_args(allowed_types))
         if is_odd_bool or not isinstance(value, int | float if allowed_types is float else allowed_types):
             type_name = getattr(allowed_types, "__name__", str(allowed_types))

@@ -57,13 +57,13 @@ class Own:
         """Encode the passages that ``folder`` lacks."""
 
         def encode(texts: Sequence[Any]) -> shards.Arrays:
-            return {"vectors": self._encoded(self._passages, texts)}
+            return {"vectors": self._vectors_of(self._passages, texts)}
 
         shards.write(passages, folder, encode, self.identity, size=AT_ONCE)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """The passages of greatest inner product for each query."""
-        batches = [self._encoded(self._queries, texts) for texts in batched(queries["text"].to_list(), AT_ONCE)]
+        batches = [self._vectors_of(self._queries, texts) for texts in batched(queries["text"].to_list(), AT_ONCE)]
         hits = dense.exact(np.concatenate(batches), shards.read(folder), depth)
         yield from zip(queries["query_id"].to_list(), hits, strict=True)
 
@@ -73,7 +73,7 @@ class Own:
             raise UserError(f"{self.name}: has no method encode, or {role}")
         return method  # type: ignore[no-any-return]
 
-    def _encoded(self, encode: Callable[[Sequence[Any]], Any], texts: Sequence[Any]) -> dense.Vectors:
+    def _vectors_of(self, encode: Callable[[Sequence[Any]], Any], texts: Sequence[Any]) -> dense.Vectors:
         method = getattr(encode, "__name__", "encode")
         try:
             vectors = np.asarray(encode(list(texts)), np.float32)

@@ -13,8 +13,8 @@ from eval_kit import api
 from eval_kit.errors import UserError
 from eval_kit.exchange.compare import Comparison
 from eval_kit.models.bm25 import Bm25
-from eval_kit.models.opening import BM25, opened
-from eval_kit.models.runs import make_runs, only, varied
+from eval_kit.models.opening import BM25, open_retriever
+from eval_kit.models.runs import make_runs, only, variation_queries
 from eval_kit.program import check_outputs
 from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.variations import Variations
@@ -85,12 +85,13 @@ def run(
     What was encoded is kept in ``out`` and not encoded again, by this or a later call with the same model.
 
     Args:
-        model: as :func:`eval_kit.models.opening.opened` takes it.
+        model: as :func:`eval_kit.models.opening.open_retriever` takes it.
         release: with passages.
         out: folder for the runs and the index.
         pivots: runs to compare with; by default BM25's, which is searched too.
         test_sets: names of those to search and score; by default all.
-        variations: names of variations to search as well, as :func:`eval_kit.models.runs.varied` takes them.
+        variations: names of variations to search as well, as
+            :func:`eval_kit.models.runs.variation_queries` takes them.
         name: of the run; by default the last part of ``model``.
         seed: of the bootstrap.
         outputs: other files that the caller will write; no run may be one of them.
@@ -111,7 +112,7 @@ def run(
     if Path(model).is_dir() and out.resolve().is_relative_to(Path(model).resolve()):
         raise UserError(f"{out}: lies in the model's folder, whose files say whether it changed; name another --out")
     sources = {run_name: model} if pivots or model == BM25 else {BM25: BM25, run_name: model}
-    queries = {"": only(release, test_sets)} | varied(release, variations, test_sets)
+    queries = {"": only(release, test_sets)} | variation_queries(release, variations, test_sets)
     runs: dict[str, dict[Path, pl.DataFrame]] = {}
     for system in sources:
         names = {f"{system}.{variation}".rstrip("."): texts for variation, texts in queries.items()}
@@ -120,7 +121,7 @@ def run(
     check_outputs({"pivots": list(pivots), "out": [*run_files, *outputs]})
     trained_on: list[str] | None = None
     for system, source in reversed(sources.items()):  # the model first: if it cannot be used, that is said at once
-        retriever, training_data = opened(source, options if source == model else None)
+        retriever, training_data = open_retriever(source, options if source == model else None)
         if source == model:
             trained_on = training_data
         if isinstance(retriever, Bm25):

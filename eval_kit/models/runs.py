@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from eval_kit.console import counted, counting
+from eval_kit.console import counting, with_count
 from eval_kit.errors import UserError
 from eval_kit.models.bm25 import Bm25
 from eval_kit.release import Release
@@ -39,7 +39,7 @@ def make_runs(
     """
     start = time.monotonic()
     if isinstance(retriever, Bm25):
-        collection = counted(collection, "indexing passages", "passages")
+        collection = with_count(collection, "indexing passages", "passages")
     retriever.index(collection, index)
     indexing = {"index_seconds": round(time.monotonic() - start, 3), "index_bytes": shards.index_bytes(index)}
     if (index / shards.MANIFEST).is_file():
@@ -106,7 +106,7 @@ def only(release: Release, test_sets: Sequence[str]) -> pl.DataFrame:
     return queries.filter(pl.col("query_id").is_in(query_ids.implode()))
 
 
-def varied(release: Release, names: Sequence[str], test_sets: Sequence[str]) -> dict[str, pl.DataFrame]:
+def variation_queries(release: Release, names: Sequence[str], test_sets: Sequence[str]) -> dict[str, pl.DataFrame]:
     """``query_id`` and ``text`` of a release's variations of some test sets (by default all), by full name.
 
     The names are full ones, or their first words (``dl19.typo``: every replica); or ``all``.

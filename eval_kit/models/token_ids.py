@@ -33,7 +33,7 @@ def read[Source: Passages](model: Any, passages: Source, prompt: str | None = No
     if not isinstance(passages, PassageTexts) or (reader := _reader(model, passages, prompt)) is None:
         return passages
     model.preprocess = reader
-    return PassageTokens(passages, tokens.described(model.tokenizer), prompt or "")
+    return PassageTokens(passages, tokens.tokenizer_json(model.tokenizer), prompt or "")
 
 
 def prompt_of(model: Any, role: str = "document") -> str | None:
@@ -64,7 +64,7 @@ class _Reader:
         self.of_texts = model.preprocess
         self._prompt = prompt or ""
         self._transformer, self._tokenizer = model[0], model.tokenizer
-        self._backend = tokens.loaded(tokens.described(model.tokenizer))
+        self._backend = tokens.load(tokens.tokenizer_json(model.tokenizer))
         self._forms = [_form(self._backend.encode("a")), _form(self._backend.encode("a", "a"))]
         self._prompt_lengths: dict[Any, Any] = {}
 

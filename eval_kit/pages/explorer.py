@@ -9,7 +9,7 @@ import polars as pl
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols.grid_results import Protocols
 from eval_kit.protocols.in_out import main_measure
-from eval_kit.protocols.variations import Variations, paired
+from eval_kit.protocols.variations import Variations, beside_clean
 from eval_kit.release import Release
 from eval_kit.shift import union
 from eval_kit.shifts import SHIFTS
@@ -46,7 +46,7 @@ def of_variations(changes: Variations, systems: Sequence[str], release: Release)
 
     Values are of each test set's main measure, ranks those of its reciprocal rank.
     """
-    pairs = paired(changes.values)
+    pairs = beside_clean(changes.values)
     rows, texts, groups = [], [], {}
     keys = ["system", "variation", "query_id"]
     for group, test_set in enumerate(changes.results["test_set"].unique(maintain_order=True)):

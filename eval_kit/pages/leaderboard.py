@@ -90,7 +90,7 @@ def published_entries() -> list[Entry]:
     for table in ("ecir2023-table2", "ecir2023-table3"):
         authors = reference.load(table)["paper"]["authors"].split(", ")
         team = authors[0] if len(authors) == 1 else f"{authors[0]} et al."
-        for cell in reference.published(table):
+        for cell in reference.published_cells(table):
             if cell["figure"] in _FIGURE_OF:
                 system, test_set = cell["system"], cell["test_set"]
                 architecture, shift = _ARCHITECTURES.get(system, "other"), test_set.split(".")[0]

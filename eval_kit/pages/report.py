@@ -16,7 +16,7 @@ from eval_kit.pages.figures import figures
 from eval_kit.pages.page import render, result_page
 from eval_kit.protocols import chameleons, papers
 from eval_kit.protocols.grid_results import Protocols, protocols
-from eval_kit.protocols.in_out import main_measure, paired
+from eval_kit.protocols.in_out import in_and_out_by_query, main_measure
 from eval_kit.protocols.similarity import nearness, queries_to_encode, vectors_beside
 from eval_kit.protocols.variations import Variations, variations
 from eval_kit.release import Release
@@ -162,7 +162,7 @@ def _of_grid(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
     all_systems: list[str] = []
     for shift in shifts:
         results[shift.name] = grid.results[shift.name]
-        pairs[shift.name] = paired(grid.values, shift.name, release)
+        pairs[shift.name] = in_and_out_by_query(grid.values, shift.name, release)
         losses = standings(grid, shift.name)
         summaries[shift.name] = _summaries(results[shift.name], losses)
         ends.extend(losses.select("rel_loss", "rel_loss_low", "rel_loss_high").unpivot()["value"])

@@ -20,11 +20,11 @@ from eval_kit.papers import benchmarks, commands, crossing, printed_table
 from eval_kit.papers.figures import CIKM_VARIANT_SYSTEMS, Comparison, benchmark_figures, own_figures
 from eval_kit.protocols.grid_results import Protocols, protocols, values_of
 from eval_kit.protocols.scoring import score
-from eval_kit.protocols.variations import scored, variations_of
+from eval_kit.protocols.variations import score_variations, variations_of
 from eval_kit.release import Release
-from eval_kit.release.reference import ids, load, printed, published
+from eval_kit.release.reference import as_printed, ids, load, published_cells
 from eval_kit.results import Result
-from eval_kit.runs.names import WordedRun, cell_of, control_of, grid, named, run_name, worded
+from eval_kit.runs.names import WordedRun, cell_of, cells_of, control_of, grid, run_name, wordings_of
 from eval_kit.shifts import CONTROL, SHIFTS, TRAINED_FOR
 from eval_kit.tables.table import Cell, Column, Table, number_columns, text_columns
 
@@ -63,7 +63,7 @@ class Results(Result):
     def comparisons(self) -> list[Comparison]:
         """With the latest table of each shift and those of variants; empty if the release is not the papers'."""
         ids = dict.fromkeys([*map(attrgetter("published_table"), TRAINED_FOR.values()), *CIKM_VARIANT_SYSTEMS])
-        return [comparison for id in ids for comparison in self.compared(id).values()]
+        return [comparison for id in ids for comparison in self.comparisons_of(id).values()]
 
     @property
     def comparable(self) -> str:
@@ -76,13 +76,13 @@ class Results(Result):
         what = kinds.get(self.release.manifest.kind, "other queries than the papers'")
         return f"{what}: not comparable with the published figures{ours}"
 
-    def compared(self, id: str) -> dict[printed_table.Key, Comparison]:
+    def comparisons_of(self, id: str) -> dict[printed_table.Key, Comparison]:
         """Our figures that a published table also prints, in its order; none if they are not comparable."""
         if self.release.manifest.kind != "published":
             return {}
         values = own_figures(self.protocols) | benchmark_figures(self.benchmarks)
         comparisons = {}
-        for cell in published(id):
+        for cell in published_cells(id):
             if (figure := values.get(printed_table.key(cell))) is not None:
                 paper = float(cell["value"])
                 paper = 0.0 - paper if cell["figure"] == "delta" else paper
@@ -137,7 +137,7 @@ def _(ours: Results) -> str:
 
 
 @dataclass(frozen=True, repr=False)
-class Published(Result):
+class PublishedBeside(Result):
     """A published table as printed, with a grid's figures below those of the cells they match.
 
     Attributes:
@@ -167,7 +167,7 @@ class Published(Result):
     @property
     def comparisons(self) -> dict[printed_table.Key, Comparison]:
         """Our figures that the table also prints."""
-        return self.ours.compared(self.id) if self.ours else {}
+        return self.ours.comparisons_of(self.id) if self.ours else {}
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -175,7 +175,7 @@ class Published(Result):
 
     def to_polars(self) -> pl.DataFrame:
         """The cells of the published table."""
-        return pl.DataFrame(published(self.id), infer_schema_length=None)
+        return pl.DataFrame(published_cells(self.id), infer_schema_length=None)
 
     def tables(self) -> list[Table]:
         """The table."""
@@ -186,7 +186,7 @@ class Published(Result):
                 # 0.0 - x turns the sign without making -0.0
                 value = 0.0 - comparison.ours if cell["figure"] == "delta" else comparison.ours
                 figure = round(value, cell["decimals"]) + 0.0  # no -0 %
-                our_values[printed_table.key(cell)] = f"ours {printed({**cell, 'value': figure})}"
+                our_values[printed_table.key(cell)] = f"ours {as_printed({**cell, 'value': figure})}"
         return [printed_table.table(reference, our_values)]
 
     def notes(self) -> list[str]:
@@ -196,7 +196,7 @@ class Published(Result):
 
 def of_paper(
     paper: str, runs: Sequence[Path], release: Release | None, seed: int = 0, allow_missing: bool = False
-) -> Results | Published:
+) -> Results | PublishedBeside:
     """A published table with a grid's figures in it, or for ``all`` the grid's figures beside every paper's.
 
     Args:
@@ -208,13 +208,13 @@ def of_paper(
         UserError: an unknown table, or not one folder; and as :func:`results` does.
     """
     if paper != ALL:
-        Published(paper)  # an unknown table is refused before anything is scored
+        PublishedBeside(paper)  # an unknown table is refused before anything is scored
         if release is None:
-            return Published(paper)
+            return PublishedBeside(paper)
     if len(runs) != 1 or release is None:
         raise UserError(f"--paper {paper}: give the folder of a grid's runs, not {len(runs)} RUNs")
     ours = results(runs[0], release, seed, allow_missing)
-    return ours if paper == ALL else Published(paper, ours)
+    return ours if paper == ALL else PublishedBeside(paper, ours)
 
 
 def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool = False) -> Results:
@@ -235,12 +235,12 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
     if not runs:
         raise UserError(f"{folder}: holds no run named <system>.<shift>.<held-out>.trec")
     groups: dict[tuple[str, str], list[Path]] = {}
-    for run, cell in named(runs).items():
+    for run, cell in cells_of(runs).items():
         groups.setdefault((cell.shift, cell.system), []).append(run)
     incomplete = []
     for key, members in list(groups.items()):
         try:
-            grid(named(members).values(), release)
+            grid(cells_of(members).values(), release)
         except UserError as error:
             incomplete.append(str(error))
             del groups[key]
@@ -273,7 +273,7 @@ def _protocols(
     trained_runs: list[Path] = []
     untrained: dict[Path, str] = {}
     for (shift, system), runs in groups.items():
-        if _is_trained(system) or not SHIFTS[shift].clustered or shift not in with_trained:
+        if _is_trained(system) or not SHIFTS[shift].has_clusters or shift not in with_trained:
             trained_runs += runs
         else:
             untrained[runs[0]] = system
@@ -289,13 +289,13 @@ def _crossing(runs: Iterable[Path], release: Release, seed: int, allow_missing: 
     names = {run_name(run): run for run in runs}
     folders = dict.fromkeys(run.parent.parent / "variations" for run in names.values())
     of_variations = sorted(chain.from_iterable(folder.glob("*.trec*") for folder in folders))
-    wordings = worded(of_variations, release) if of_variations else []
+    wordings = wordings_of(of_variations, release) if of_variations else []
     of_grids = [run for run in wordings if run.system in names and run.variation]
     if not of_grids:
         return None
     originals = {run.system: WordedRun(names[run.system], run.system, None) for run in of_grids}
     both = [*originals.values(), *of_grids]
-    values, _ = scored(both, release, allow_missing=allow_missing)
+    values, _ = score_variations(both, release, allow_missing=allow_missing)
     return crossing.crossing(values, variations_of(both), release, seed)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from eval_kit.measures.definitions import parse
-from eval_kit.protocols.variations import paired
+from eval_kit.protocols.variations import beside_clean
 from eval_kit.release import Release, Variation
 from eval_kit.runs.names import cell_of
 from eval_kit.shift import Shift
@@ -28,7 +28,7 @@ def crossing(
     """What variations cost In and Out, over the queries of a shift's test sets whose wording they change.
 
     Args:
-        values: of grid runs and their variations, as :func:`eval_kit.protocols.variations.scored` gives them;
+        values: of grid runs and their variations, as :func:`eval_kit.protocols.variations.score_variations` gives them;
             ``system`` is the run's name, ``<system>.<shift>.<held-out>``. Other runs are left out.
         variations: those in ``values``.
         release: the one scored on.
@@ -45,7 +45,7 @@ def crossing(
     rows: list[dict[str, Any]] = []
     methods = {variation.full_name: variation.group for variation in variations}
     method = pl.col("variation").replace_strict(methods, return_dtype=pl.String)
-    pairs = _of_cells(paired(values).with_columns(method=method))
+    pairs = _of_cells(beside_clean(values).with_columns(method=method))
     for (name,), of_shift in pairs.group_by("shift", maintain_order=True):
         shift = SHIFTS[str(name)]
         rows += [{"shift": name, **row} for row in _of_shift(of_shift, shift, release, seed)]
@@ -70,7 +70,7 @@ def layout(results: pl.DataFrame) -> Table:
             for side in ("in", "out"):
                 ends = interval(row[f"{side}_loss_low"], row[f"{side}_loss_high"], row["queries"])
                 figures += [parse(measure).show(row[f"{side}_clean"]), Cell(loss(row[f"{side}_loss"]), tooltip=ends)]
-            more = Cell(parse(measure).show(row["difference"], signed=True), mark=significance(row))
+            more = Cell(parse(measure).show(row["difference"], with_sign=True), mark=significance(row))
             of = f"{measure} {row['part']}".strip()
             lines.append([str(shift), row["system"], row["method"], of, *figures, more, f"{row['queries']:,}"])
     notes = ("° not significant: paired t-test of the two drops, p ≥ 0.05 after Holm's correction over a shift's rows",)
@@ -106,6 +106,6 @@ def _of_shift(pairs: pl.DataFrame, shift: Shift, release: Release, seed: int) ->
         for side, loss_of_side in relative_losses(arrays, seed=seed).items():
             row |= {f"{side}_clean": loss_of_side.inside.value, f"{side}_varied": loss_of_side.out.value}
             row |= loss_of_side.rel_loss.columns(f"{side}_loss")
-        drop_in, drop_out = (clean - varied for clean, varied in (arrays["in"], arrays["out"]))
+        drop_in, drop_out = (clean - variant for clean, variant in (arrays["in"], arrays["out"]))
         test = paired_t_test(drop_out, drop_in)
         yield row | {"difference": test.difference, "p": test.p, "d": test.d}

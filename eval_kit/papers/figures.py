@@ -128,7 +128,7 @@ def benchmark_figures(results: pl.DataFrame) -> dict[printed_table.Key, OwnFigur
 
 def _key(shift: str, part: str, system: str, measure: str, figure: str) -> printed_table.Key:
     """ECIR 2023 has our names; CIKM 2022 has its own, and takes the two TREC DL years together."""
-    if SHIFTS[shift].clustered:
+    if SHIFTS[shift].has_clusters:
         return printed_table.Key(system, "", f"{shift}.{part}", measure, figure)
     test_set = "dl19+dl20" if part else "dev"
     names = (test_set, CIKM_MEASURES.get(measure, measure), CIKM_FIGURES[figure])

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from eval_kit.release.reference import printed
+from eval_kit.release.reference import as_printed
 from eval_kit.tables.table import Cell, Column, Table
 
 
@@ -35,7 +35,7 @@ def table(reference: Mapping[str, Any], our_values: Mapping[Key, str]) -> Table:
         reference: from :func:`eval_kit.release.reference.load`.
         our_values: your own figures, formatted.
     """
-    cells = {key(cell): printed(cell) for cell in reference["cells"]}
+    cells = {key(cell): as_printed(cell) for cell in reference["cells"]}
     varying, common = [], []
     for name, values in zip(Key._fields, zip(*cells, strict=True), strict=True):
         if len(set(values)) > 1:

@@ -83,7 +83,7 @@ class Alignment(Result):
             for system, score, value in models.select("system", "score", "value").iter_rows():
                 points.append(Point(score, value, f"{system}: {score:.3f}, {title} {value:.3f}"))
             heading = f"CIKM 2022, Figure 2: {title} against {training}"
-            picture = plots.points({str(training): points}, f"{training} score", "nDCG@10", heading, linked=False)
+            picture = plots.points({str(training): points}, f"{training} score", "nDCG@10", heading, connect=False)
             figures.append(Figure(picture))
         return figures
 

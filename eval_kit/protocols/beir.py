@@ -140,7 +140,7 @@ class Suite(Result):
             systems["bm25"] = "bm25"  # the paper's, beside any system
         for system, paper_name in systems.items():
             values = [ours.get((system, *place)) for place in places]
-            paper = _published(paper_name, places)
+            paper = _published_values(paper_name, places)
             average = [_percent(averages[system].relative) if system in averages else ""] if averages else []
             if system in self.published_as:
                 columns.append(Column("ours", "number", group=system, wrap="never"))
@@ -244,11 +244,11 @@ def _rows(system: str, paper_name: str, scores: Mapping[str, Scores]) -> pl.Data
         mean = together.agg(means, pl.col("queries", "missing").sum(), **keys)
         members.append(mean.select(members[0].columns))
     rows = pl.concat(chain.from_iterable(by_dataset.values()))
-    paper = _published(paper_name, rows.select("dataset", "measure").iter_rows())
+    paper = _published_values(paper_name, rows.select("dataset", "measure").iter_rows())
     return rows.with_columns(published=pl.Series(paper, dtype=pl.Float64))
 
 
-def _published(paper_name: str, names: Iterable[tuple[str, str]]) -> list[float | None]:
+def _published_values(paper_name: str, names: Iterable[tuple[str, str]]) -> list[float | None]:
     """The paper's value for each dataset and measure."""
     return [published_values().get((paper_name, dataset), {}).get(measure) for dataset, measure in names]
 

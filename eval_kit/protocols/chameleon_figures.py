@@ -95,7 +95,7 @@ def _figure_3(averages: pl.DataFrame, performance: pl.DataFrame) -> Figure:
         tooltip = f"{run} on {name}, {level} %: {value:.4f}; on all {everything:.4f}"
         series.setdefault(run, []).append(Point(everything, value, tooltip))
     title = "Chameleons, Figure 3: mean average precision on the sets against all queries"
-    picture = plots.points(series, "MAP on all queries", "MAP on the sets", title, linked=False)
+    picture = plots.points(series, "MAP on all queries", "MAP on the sets", title, connect=False)
     caption = "Figure 3 of CIKM 2021: mean average precision on each Chameleons set against that on all queries."
     return Figure(picture, caption, list(series))
 

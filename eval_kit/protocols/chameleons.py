@@ -15,7 +15,7 @@ from eval_kit.protocols.chameleon_figures import against_all, figures, in_pairs,
 from eval_kit.protocols.obstinacy import LEVELS, agreement, strictly_more_obstinate, worst
 from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, TestSet
-from eval_kit.release.reference import printed, published
+from eval_kit.release.reference import as_printed, published_cells
 from eval_kit.results import Figure, Result
 from eval_kit.tables.table import Cell, Column, Table, number_columns, text_columns
 
@@ -246,7 +246,7 @@ def standing(results: pl.DataFrame) -> pl.DataFrame:
     Returns:
         ``run``, ``set``, ``measure``, ``value``, ``rank`` (1 is best) and ``of``: the run and the published rankers.
     """
-    cells = pl.DataFrame(published(REFERENCE)).filter(figure="value")
+    cells = pl.DataFrame(published_cells(REFERENCE)).filter(figure="value")
     rankers = cells.select(
         "measure", set=pl.col("test_set").str.split(".").list.get(1), published=pl.col("value").cast(pl.Float64)
     )
@@ -340,8 +340,8 @@ def _definition_1(frame: pl.DataFrame, level: int) -> str:
 
 
 def _paper_cells(results: Chameleons, id: str) -> PublishedFigures:
-    cells = published(id) if results.published else []
-    return {(cell["system"], cell["test_set"], cell["measure"], cell["figure"]): printed(cell) for cell in cells}
+    cells = published_cells(id) if results.published else []
+    return {(cell["system"], cell["test_set"], cell["measure"], cell["figure"]): as_printed(cell) for cell in cells}
 
 
 def _rankers(paper: PublishedFigures) -> list[str]:

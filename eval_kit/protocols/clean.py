@@ -253,8 +253,8 @@ def _passages(release: Release, training: Training) -> pl.Series | None:
         return training.passage_ids
     if not len(training.passage_texts) or not has_passages(release):
         return None
-    training_texts = set(map(leaks.normalised, training.passage_texts))
-    ids = [passage for passage, text in passages(release) if leaks.normalised(text) in training_texts]
+    training_texts = set(map(leaks.normal_form, training.passage_texts))
+    ids = [passage for passage, text in passages(release) if leaks.normal_form(text) in training_texts]
     return pl.Series("passage_id", ids, pl.String)
 
 

@@ -25,7 +25,8 @@ def losses(comparison: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """What each system loses.
 
     Args:
-        comparison: has ``part``, ``held_out``, ``seed`` and ``is_out``, by :meth:`eval_kit.shifts.Crossed.roles`.
+        comparison: has ``part``, ``held_out``, ``seed`` and ``is_out``, by
+            :meth:`eval_kit.shifts.CrossedHoldOuts.roles`.
 
     Returns:
         The losses over all clusters, by ``system`` and ``measure``, with the figures of

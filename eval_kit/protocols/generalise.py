@@ -318,7 +318,7 @@ def _contrast(values: pl.DataFrame, covariates: pl.DataFrame, division: Division
     row["gain"] = row["raw"] - (row["far_pivot"] - row["near_pivot"])
     contrast = None
     if min(near_parts, far_parts) >= parts.FEWEST_PARTS:
-        gain = parts.adjusted(level - pivot, features, numbers, ~is_far)
+        gain = parts.adjusted_gain(level - pivot, features, numbers, ~is_far)
         contrast = parts.contrast(gain, numbers, is_far)
     if contrast is None:
         empty = ("adjusted", "low", "high", "p", "p_does_not", "spread", "detectable")

@@ -12,11 +12,11 @@ from eval_kit.errors import UserError
 from eval_kit.protocols import crossed, in_out, papers
 from eval_kit.protocols.chameleons import with_average_precision
 from eval_kit.protocols.scores import Scores
-from eval_kit.protocols.scoring import Declared, score
+from eval_kit.protocols.scoring import Declaration, score
 from eval_kit.release import Release
 from eval_kit.results import Figure, Result
 from eval_kit.runs import contamination
-from eval_kit.runs.names import Cell, grid, named, run_name
+from eval_kit.runs.names import Cell, cells_of, grid, run_name
 from eval_kit.shift import Shift
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats.losses import MARGIN
@@ -95,7 +95,7 @@ class Protocols(Result):
             for table in crossed.tables(results, self.crossed):
                 yield "", table
             return
-        if not SHIFTS[shift].clustered:
+        if not SHIFTS[shift].has_clusters:
             of = "TREC DL 2019 and 2020" if SHIFTS[shift].group else "dev (else test)"
             table = papers.inter_extra(results, marks=on_page)
             yield "", replace(table, title=f"Inter., Extra. and Δ over {of}" if on_page else "")
@@ -137,7 +137,7 @@ def protocols(
     untrained: Sequence[Path] = (),
     seed: int = 0,
     allow_missing: bool = False,
-    declared: Declared = contamination.declared_beside,
+    declaration: Declaration = contamination.declared_beside,
 ) -> Protocols:
     """The results of every protocol that the given grid runs belong to.
 
@@ -153,11 +153,11 @@ def protocols(
         UserError: a name that is not a cell's, a missing cell (with the file name expected), cells of a system that
             were trained in different batches, or a run that does not cover the test sets of its shift.
     """
-    cells = dict(runs) if isinstance(runs, Mapping) else named(runs)
+    cells = dict(runs) if isinstance(runs, Mapping) else cells_of(runs)
     grid(cells.values(), release)
     _refuse_unequal_batches(cells)
     test_sets = with_average_precision(release)
-    scores = score([*runs, *untrained], release, allow_missing, test_sets, declared)
+    scores = score([*runs, *untrained], release, allow_missing, test_sets, declaration)
     values = values_of(scores, cells)
     results: dict[str, pl.DataFrame] = {}
     matrices: dict[str, pl.DataFrame] = {}
@@ -175,7 +175,7 @@ def protocols(
             of_clusters = parts.join(jaccard, on="cluster", how="left", maintain_order="left")
         else:
             losses = in_out.losses(of_shift, SHIFTS[shift], release, seed)
-        if SHIFTS[shift].clustered:
+        if SHIFTS[shift].has_clusters:
             overall[shift] = in_out.overall(of_shift, shift, release, in_out.main_measure(losses), seed)
         trained_on = _trained_on(scores, cells, SHIFTS[shift], release)
         results[shift] = losses.join(trained_on, on=trained_on.columns[:-1], how="left", maintain_order="left")
@@ -190,7 +190,7 @@ def _trained_on(scores: Scores, cells: dict[Path, Cell], shift: Shift, release: 
     figures = scores.to_polars().filter(pl.col("test_set").is_in(shift.test_sets(release)))
     in_grid = figures.join(_by_run(cells), on="run").filter(pl.col("shift") == shift.name)
     cluster = pl.col("test_set").str.strip_prefix(f"{shift.name}.").alias("cluster")
-    keys = ["system", *([cluster] if shift.clustered else [])]
+    keys = ["system", *([cluster] if shift.has_clusters else [])]
     return in_grid.group_by(keys, maintain_order=True).agg(contamination.WORST)
 
 

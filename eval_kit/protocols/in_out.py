@@ -63,7 +63,7 @@ def losses(values: pl.DataFrame, shift: Shift, release: Release, seed: int = 0) 
         comparison = comparison.filter(pl.col("measure").is_in(shift.measures))
     if not shift.group:
         comparison = comparison.with_columns(part=pl.lit(""))
-    parts = shift.parts(release) if shift.clustered else comparison["part"].unique(maintain_order=True)
+    parts = shift.parts(release) if shift.has_clusters else comparison["part"].unique(maintain_order=True)
     rows: list[dict[str, Any]] = []
     for part in parts:
         in_part = comparison.filter(pl.col("part") == part)
@@ -74,7 +74,7 @@ def losses(values: pl.DataFrame, shift: Shift, release: Release, seed: int = 0) 
     if not rows:
         raise UserError(f"no run covers a test set of the {shift.name} shift")
     table = pl.DataFrame(rows)
-    if shift.clustered:
+    if shift.has_clusters:
         models_in = len(shift.parts(release)) - 1
         return holm_corrected(table.with_columns(models_in=pl.lit(models_in)), ["measure"])
     return holm_corrected(table, ["measure"]).with_columns(delta=-pl.col("rel_loss").cast(pl.Float64))
@@ -92,7 +92,7 @@ def overall(values: pl.DataFrame, shift: str, release: Release, measure: str, se
     return holm_corrected(pl.DataFrame(list(_loss_rows(comparison, seed))), ["measure"])
 
 
-def paired(values: pl.DataFrame, shift: str, release: Release) -> pl.DataFrame:
+def in_and_out_by_query(values: pl.DataFrame, shift: str, release: Release) -> pl.DataFrame:
     """In and Out of every query of a shift, for every system, measure and seed.
 
     Args:

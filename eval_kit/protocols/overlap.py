@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from eval_kit import __version__, plots
-from eval_kit.console import counted
+from eval_kit.console import with_count
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.files.beir import read_corpus
@@ -120,7 +120,7 @@ def overlap(folders: Sequence[Path]) -> Overlap:
 def _count_folder(folder: Path, scratch: Path) -> Words:
     files = [part / "corpus.jsonl" for part in beir_suite.parts(folder)]
     texts = (text for file in files for _, text in read_corpus(file))
-    words = count(counted(texts, f"counting words of {folder.name}", "passages"), scratch)
+    words = count(with_count(texts, f"counting words of {folder.name}", "passages"), scratch)
     if not words.total:
         raise UserError(f"{files[0]}: its passages have no words")
     return words

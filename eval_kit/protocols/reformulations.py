@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from eval_kit.errors import UserError
-from eval_kit.release.reference import published
+from eval_kit.release.reference import published_cells
 
 TABLE = "cikm2021-table7"
 TEST_SET = "chameleons.veiled.50"
@@ -28,7 +28,7 @@ def beside_published(results: pl.DataFrame, rankers: Mapping[str, str]) -> pl.Da
     Raises:
         UserError: a system without results, or a ranker that is not in the table.
     """
-    cells = [(*_ranker_and_method(cell["system"]), float(cell["value"])) for cell in published(TABLE)]
+    cells = [(*_ranker_and_method(cell["system"]), float(cell["value"])) for cell in published_cells(TABLE)]
     table = pl.DataFrame(cells, ["ranker", "method", "published"], orient="row")
     for system, ranker in rankers.items():
         if system not in results["system"]:

@@ -18,7 +18,7 @@ from eval_kit.measures.definitions import (
     Measure,
     check_library,
     check_values,
-    named,
+    measure_named,
     parse,
     with_ties_resolved,
     with_values,
@@ -27,12 +27,12 @@ from eval_kit.protocols.scores import NOTHING_JUDGED, Mean, Scores
 from eval_kit.release import Release, TestSet
 from eval_kit.release.manifest import MOST_MEASURES
 from eval_kit.runs import contamination
-from eval_kit.runs.covered_test_sets import Coverage, complete, covered
+from eval_kit.runs.covered_test_sets import Coverage, complete, coverage_of
 from eval_kit.runs.names import contradicts, run_name
 from eval_kit.runs.ranks import TIE_RULE, RankedRun, rank_judged
 from eval_kit.runs.reader import first_tag
 
-type Declared = Callable[[Path], Sequence[str] | None]
+type Declaration = Callable[[Path], Sequence[str] | None]
 
 
 def score(
@@ -40,7 +40,7 @@ def score(
     release: Release,
     allow_missing: bool = False,
     test_sets: Mapping[str, TestSet] | None = None,
-    declared: Declared = contamination.declared_beside,
+    declaration: Declaration = contamination.declared_beside,
     only: Collection[str] = (),
 ) -> Scores:
     """Score run files against a release.
@@ -67,9 +67,9 @@ def score(
     def choose(run: Path, queries: pl.Series) -> Coverage:
         if selection:
             return complete(run, queries, list(selection.values()), allow_missing)
-        return covered(run, queries, candidates, release.known_queries, allow_missing)
+        return coverage_of(run, queries, candidates, release.known_queries, allow_missing)
 
-    return _scores(runs, release, (selection or candidates).values(), choose, declared)
+    return _scores(runs, release, (selection or candidates).values(), choose, declaration)
 
 
 def with_measures(test_sets: Mapping[str, TestSet], names: Collection[str]) -> dict[str, TestSet]:
@@ -81,7 +81,7 @@ def with_measures(test_sets: Mapping[str, TestSet], names: Collection[str]) -> d
     listing = [names] if isinstance(names, str) or hasattr(names, "NAME") else names
     if not isinstance(listing, Collection):
         raise UserError(f"measures: expected names such as 'P@5', not {names!r:.40}")
-    measures = tuple(dict.fromkeys(named(name).name for name in listing))
+    measures = tuple(dict.fromkeys(measure_named(name).name for name in listing))
     if len(measures) > MOST_MEASURES:
         raise UserError(f"measures: {len(measures):,} at once are more than {MOST_MEASURES}")
     return {name: replace(each, measures=measures or each.measures) for name, each in test_sets.items()}
@@ -107,7 +107,7 @@ def _scores(
     release: Release,
     test_sets: Collection[TestSet],
     choose: Callable[[Path, pl.Series], Coverage],
-    declared: Declared = contamination.declared_beside,
+    declaration: Declaration = contamination.declared_beside,
 ) -> Scores:
     """Score each run on the test sets that are chosen for it by its queries; judgements are read once."""
     if not runs:
@@ -132,7 +132,7 @@ def _scores(
         reading(run)
         ranking = rank_judged(run, passages, cutoffs, own_kept)
         coverage = choose(run, ranking.queries["query_id"])
-        training_data = declared(run)
+        training_data = declaration(run)
         trained_on = {each.name: contamination.trained_on(training_data, each, release) for each in coverage.test_sets}
         for mean_of_run in _means(name, ranking, qrels, coverage.test_sets):
             means.append(replace(mean_of_run, trained_on=trained_on[mean_of_run.test_set]))
@@ -215,7 +215,7 @@ def _values(
         judgements = judgements.join(ranking.queries.select("query_id", "retrieved"), on="query_id", how="left")
     values = members.lazy()
     for measure in measures:
-        passages = _annotated(ranking, qrels) if measure.kind.for_any_query else judgements
+        passages = _annotations(ranking, qrels) if measure.kind.for_any_query else judgements
         passages_of = {measure.name: passages}
         if (across := _across(measure)) and ranking.queries[across].any():
             for how in ("worst", "best"):
@@ -229,7 +229,7 @@ def _values(
     return with_counts.rechunk()  # the last digit of a sum depends on the chunks
 
 
-def _annotated(ranking: RankedRun, qrels: pl.DataFrame) -> pl.DataFrame:
+def _annotations(ranking: RankedRun, qrels: pl.DataFrame) -> pl.DataFrame:
     """The run's passages that are judged for any query, as :attr:`Kind.for_any_query` says."""
     annotations = ranking.judged.join(qrels.select("passage_id"), on="passage_id", how="semi")
     counts = ranking.queries.select("query_id", "retrieved")

@@ -201,7 +201,7 @@ def nearness(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
     """
     frames = []
     for shift in grid.results:
-        for cluster in grid.clusters[shift] if SHIFTS[shift].clustered else ():
+        for cluster in grid.clusters[shift] if SHIFTS[shift].has_clusters else ():
             name = f"{shift}.{cluster}"
             of_model = vectors if isinstance(vectors, Vectors) else vectors.get(name)
             if of_model is None:
@@ -216,7 +216,7 @@ def nearness(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
 
 def queries_to_encode(grid: Protocols, release: Release) -> pl.DataFrame:
     """``query_id`` and ``text`` of all queries that :func:`nearness` needs vectors of, each once."""
-    shifts = _clustered(grid)
+    shifts = _with_clusters(grid)
     if not shifts:
         raise UserError(f"these runs need no vectors: none is of a shift with clusters ({', '.join(CLUSTERED)})")
     return _queries(release, shifts)
@@ -230,8 +230,8 @@ def _queries(release: Release, shifts: Sequence[str]) -> pl.DataFrame:
     return pl.concat(tables).unique("query_id", maintain_order=True)
 
 
-def _clustered(grid: Protocols) -> list[str]:
-    return [shift for shift in grid.results if SHIFTS[shift].clustered]
+def _with_clusters(grid: Protocols) -> list[str]:
+    return [shift for shift in grid.results if SHIFTS[shift].has_clusters]
 
 
 def vectors_beside(grid: Protocols, release: Release) -> dict[str, Vectors]:
@@ -246,7 +246,7 @@ def vectors_beside(grid: Protocols, release: Release) -> dict[str, Vectors]:
     Raises:
         UserError: a file that cannot be read.
     """
-    shifts = _clustered(grid)
+    shifts = _with_clusters(grid)
     if any("train" not in release.configs[shift] for shift in shifts):
         return {}
     runs = {entry["run"]: Path(entry["file"]) for entry in grid.provenance["runs"]}

@@ -88,12 +88,12 @@ def slices(runs: Sequence[Path], release: Release, by: Sequence[str], allow_miss
     Raises:
         UserError: as for :func:`cross_table`, or a run that cannot be used.
     """
-    sliced(by, release)
+    test_set_of(by, release)
     scores = score(runs, release, allow_missing)
     return Slices(cross_table(scores.per_query(), release, by), by, scores.provenance)
 
 
-def sliced(by: Sequence[str], release: Release) -> str:
+def test_set_of(by: Sequence[str], release: Release) -> str:
     """The test set whose queries the names slice: for dev, the release's main one, dev or else test.
 
     Raises:
@@ -122,9 +122,9 @@ def labels(release: Release, by: Sequence[str]) -> pl.DataFrame:
         ``query_id`` and one column for each name in ``by``.
 
     Raises:
-        UserError: a name that :func:`sliced` refuses, or a release without that test set.
+        UserError: a name that :func:`test_set_of` refuses, or a release without that test set.
     """
-    test_set = sliced(by, release)
+    test_set = test_set_of(by, release)
     if test_set not in release.test_sets:
         raise UserError(f"{release.folder}: has no test set {test_set}, which {by[0]} slices")
     frame = release.test_sets[test_set].queries.to_frame("query_id")
@@ -152,9 +152,9 @@ def cross_table(values: pl.DataFrame, release: Release, by: Sequence[str]) -> pl
         UserError: as for :func:`labels`, or no run that covers the test set.
     """
     of_queries = labels(release, by)
-    of_test_set = values.filter(pl.col("test_set") == sliced(by, release))
+    of_test_set = values.filter(pl.col("test_set") == test_set_of(by, release))
     if of_test_set.is_empty():
-        raise UserError(f"slices by {', '.join(by)} are of {sliced(by, release)}, which no run covers")
+        raise UserError(f"slices by {', '.join(by)} are of {test_set_of(by, release)}, which no run covers")
     keys = ("run", "measure", *by)
     groups = of_test_set.join(of_queries, on="query_id").group_by(keys)
     return groups.agg(pl.col("value").mean(), pl.len().alias("queries")).sort(keys)

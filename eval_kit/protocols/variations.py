@@ -24,7 +24,7 @@ from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.scoring import score_on
 from eval_kit.release import Release, TestSet, Variation
 from eval_kit.results import Figure, Result
-from eval_kit.runs.names import WordedRun, original_of, run_name, worded
+from eval_kit.runs.names import WordedRun, original_of, run_name, wordings_of
 from eval_kit.stats.losses import holm_corrected, paired_t_test, relative_losses
 from eval_kit.tables.table import Cell, Column, Table, loss, number_columns, significance
 
@@ -96,7 +96,7 @@ class Variations(Result):
         """For each test set, how the changes of single queries in its main measure spread; replicas are pooled."""
         methods = {variation.full_name: variation.group for variation in self.variations}
         systems = self.results["system"].unique(maintain_order=True).to_list()
-        pairs = paired(self.values).with_columns(
+        pairs = beside_clean(self.values).with_columns(
             method=pl.col("variation").replace_strict(methods), change=pl.col("value") - pl.col("clean")
         )
         figures = []
@@ -126,7 +126,7 @@ def variations(
     """Compare runs of variations with runs of the original queries.
 
     Args:
-        runs: files named as :func:`eval_kit.runs.names.worded` says.
+        runs: files named as :func:`eval_kit.runs.names.wordings_of` says.
         release: the one that holds the variations and judgements.
         test_set: compare on the queries of this test set only, a part of the bases; else on the bases.
         pivot: a system among the runs, for LongEval's effect ratio and ΔRI.
@@ -137,12 +137,12 @@ def variations(
     Raises:
         UserError: a run that cannot be used or lacks its counterpart, or an unknown test set or pivot.
     """
-    worded_runs = worded(runs, release)
+    worded_runs = wordings_of(runs, release)
     if test_set is not None and test_set not in release.test_sets:
         raise UserError(f"{release.folder}: has no test set {test_set!r}; it has {', '.join(release.test_sets)}")
     if pivot is not None and pivot not in set(map(attrgetter("system"), worded_runs)):
         raise UserError(f"--pivot {pivot}: none of the runs is of that system")
-    values, provenance = scored(worded_runs, release, test_set, allow_missing)
+    values, provenance = score_variations(worded_runs, release, test_set, allow_missing)
     descriptions = variations_of(worded_runs)
     results = changes(values, descriptions, pivot, seed)
     paper = beside_published(results, rankers or {})
@@ -154,12 +154,12 @@ def variations_of(worded_runs: Iterable[WordedRun]) -> list[Variation]:
     return list(dict.fromkeys(filter(None, map(attrgetter("variation"), worded_runs))))
 
 
-def scored(
+def score_variations(
     worded_runs: Sequence[WordedRun], release: Release, test_set: str | None = None, allow_missing: bool = False
 ) -> tuple[pl.DataFrame, dict[str, Any]]:
     """Score each run on the queries that it searched, and the originals on the same test sets.
 
-    The arguments are those of :func:`variations`, with the runs from :func:`eval_kit.runs.names.worded`.
+    The arguments are those of :func:`variations`, with the runs from :func:`eval_kit.runs.names.wordings_of`.
 
     Returns:
         Per-query values with ``system`` and ``variation`` (null for the original wording), and the provenance.
@@ -172,7 +172,7 @@ def scored(
     for run in worded_runs:
         if run.variation:
             scored_on = release.test_sets[test_set or run.variation.base]
-            to_score[run.path].append(_varied(scored_on, run.variation, release))
+            to_score[run.path].append(_variant(scored_on, run.variation, release))
             originals[original_of(run, worded_runs).path, scored_on.name] = scored_on
     for (path, _), scored_on in originals.items():
         to_score[path].append(scored_on)
@@ -180,7 +180,7 @@ def scored(
     return _values(scores, worded_runs), scores.provenance
 
 
-def _varied(test_set: TestSet, variation: Variation, release: Release) -> TestSet:
+def _variant(test_set: TestSet, variation: Variation, release: Release) -> TestSet:
     """The queries of the test set that the variation rewords.
 
     Raises:
@@ -227,22 +227,22 @@ def changes(
         - ``effect_ratio`` = (system − pivot, varied) / (system − pivot, clean) and ``delta_ri``, the relative
           improvement over the pivot, clean − varied (Breuer et al., SIGIR 2020); null without a pivot.
     """
-    pairs = paired(values)
+    pairs = beside_clean(values)
     rows_of_variations = [(each.full_name, each.group, each.replica or 0) for each in variations]
     schema = {"variation": pl.String, "method": pl.String, "replica": pl.Int64}
     of_variations = pl.DataFrame(rows_of_variations, schema, orient="row")
     pairs = pairs.join(of_variations, on="variation", maintain_order="left")
     rows: list[dict[str, Any]] = []
-    for (test_set, method), varied in pairs.group_by("test_set", "method", maintain_order=True):
-        names = varied["variation"].unique().to_list()
+    for (test_set, method), variant in pairs.group_by("test_set", "method", maintain_order=True):
+        names = variant["variation"].unique().to_list()
         invalid = [variation.invalid for variation in variations if variation.full_name in names]
-        for queries_are, part in _scopes(varied, invalid):
+        for queries_are, part in _scopes(variant, invalid):
             keys = {"test_set": test_set, "method": method, "queries_are": queries_are}
             rows.extend(map(keys.__or__, _rows(part, pivot, seed)))
     return holm_corrected(pl.DataFrame(rows, infer_schema_length=None), ["test_set", "measure", "queries_are"])
 
 
-def paired(values: pl.DataFrame) -> pl.DataFrame:
+def beside_clean(values: pl.DataFrame) -> pl.DataFrame:
     """The value of each query on another wording beside that on the original one (``clean``).
 
     The rows of other wordings stay in their order; those without a clean value are left out.
@@ -253,44 +253,44 @@ def paired(values: pl.DataFrame) -> pl.DataFrame:
 
 
 def robustness(
-    clean: NDArray[np.float64], varied: NDArray[np.float64], lower_is_better: bool = False
+    clean: NDArray[np.float64], variant: NDArray[np.float64], lower_is_better: bool = False
 ) -> dict[str, float]:
     """Shares of the pairs that ``helped``, ``unhurt`` and ``hurt``, and ``robustness_index`` = helped − hurt."""
-    gain = (clean - varied) if lower_is_better else (varied - clean)
+    gain = (clean - variant) if lower_is_better else (variant - clean)
     gains, hurt = float((gain > _EQUAL).mean()), float((gain < -_EQUAL).mean())
     return {"helped": gains, "unhurt": 1 - gains - hurt, "hurt": hurt, "robustness_index": gains - hurt}
 
 
-def against_pivot(clean: float, varied: float, pivot_clean: float, pivot_varied: float) -> dict[str, float | None]:
+def against_pivot(clean: float, variant: float, pivot_clean: float, pivot_varied: float) -> dict[str, float | None]:
     """How much of a system's advantage over the pivot is left: ``effect_ratio`` (1: all) and ``delta_ri`` (0: all).
 
     The means of both are those on the original wording and on the other one.
     """
-    before, after = clean - pivot_clean, varied - pivot_varied
+    before, after = clean - pivot_clean, variant - pivot_varied
     ratio = after / before if before else None
     improvement = before / pivot_clean - after / pivot_varied if pivot_clean and pivot_varied else None
     return {"effect_ratio": ratio, "delta_ri": improvement}
 
 
-def _scopes(varied: pl.DataFrame, invalid: Sequence[list[str] | None]) -> Iterator[tuple[str, pl.DataFrame]]:
-    yield ALL, varied
+def _scopes(variant: pl.DataFrame, invalid: Sequence[list[str] | None]) -> Iterator[tuple[str, pl.DataFrame]]:
+    yield ALL, variant
     lists = [ids for ids in invalid if ids is not None]
-    valid = varied.filter(~pl.col("query_id").is_in(frozenset().union(*lists)))
+    valid = variant.filter(~pl.col("query_id").is_in(frozenset().union(*lists)))
     if lists and valid.height:
         yield VALID, valid
 
 
-def _rows(varied: pl.DataFrame, pivot: str | None, seed: int) -> Iterator[dict[str, Any]]:
+def _rows(variant: pl.DataFrame, pivot: str | None, seed: int) -> Iterator[dict[str, Any]]:
     """A row for each system and measure, of the queries that all of them have."""
     groups, ids = {}, []
-    for names, group in varied.group_by("system", "measure", maintain_order=True):
+    for names, group in variant.group_by("system", "measure", maintain_order=True):
         by_query = group.pivot("replica", index=["query_id", "clean"], values="value")
         groups[names] = by_query.drop_nulls().sort("query_id")
         ids.append(set(groups[names]["query_id"]))
     common = set.intersection(*ids)
     if not common:
         raise UserError(
-            f"{varied['method'][0]} of {varied['test_set'][0]}: no query is in every replica of all systems"
+            f"{variant['method'][0]} of {variant['test_set'][0]}: no query is in every replica of all systems"
         )
     pairs: Pairs = {}
     for (system, measure), of_all in groups.items():
@@ -354,7 +354,7 @@ def _beside_published(paper: pl.DataFrame) -> Table:
 def _figures(row: Mapping[str, Any], measure: Measure) -> list[Cell | str]:
     n = f"{row['queries']:,}" + (f" × {row['replicas']}" if row["replicas"] > 1 else "")
     means = [measure.show(row[name]) for name in ("clean", "varied", "worst")]
-    means.append(measure.show(row["change"], signed=True))
+    means.append(measure.show(row["change"], with_sign=True))
     interval = f"{loss(row['rel_loss_low'])} to {loss(row['rel_loss_high'])}"
     shares = [f"{row[name]:.0%}" for name in ("helped", "unhurt", "hurt")]
     return [n, *means, _rel_loss(row), interval, *shares, _decimals(row["robustness_index"])]

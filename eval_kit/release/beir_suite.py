@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 
 from eval_kit.errors import UserError
-from eval_kit.release.reference import published
+from eval_kit.release.reference import published_cells
 
 CQADUPSTACK = "cqadupstack"
 MS_MARCO = "msmarco"
@@ -64,7 +64,7 @@ def datasets() -> Mapping[str, BeirDataset]:
     return {path.stem: BeirDataset(**json.loads(path.read_text(encoding="utf-8"))) for path in paths}
 
 
-def named(name: str) -> BeirDataset:
+def dataset_named(name: str) -> BeirDataset:
     """The dataset of that name.
 
     Raises:
@@ -98,7 +98,7 @@ def published_values() -> Mapping[tuple[str, str], Mapping[str, float]]:
     """(system, BEIR's name of a dataset) -> measure -> value, of Tables 2, 4 and 9."""
     names = {f"beir.{dataset.published_as}": dataset.name for dataset in datasets().values()}
     values: dict[tuple[str, str], dict[str, float]] = {}
-    for cell in chain.from_iterable(published(f"beir2021-table{number}") for number in (2, 4, 9)):
+    for cell in chain.from_iterable(published_cells(f"beir2021-table{number}") for number in (2, 4, 9)):
         if cell["figure"] == "value":
             measure = cell["measure"].replace("Hole", "hole")
             values.setdefault((cell["system"], names[cell["test_set"]]), {})[measure] = cell["value"]

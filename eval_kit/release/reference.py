@@ -30,14 +30,14 @@ def load(id: str) -> dict[str, Any]:
     return deepcopy(_tables()[id])
 
 
-def published(id: str) -> list[dict[str, Any]]:
+def published_cells(id: str) -> list[dict[str, Any]]:
     """The cells of a table, each with ``source``: paper and table."""
     table = load(id)
     source = f"{table['paper']['venue']} {table['paper']['year']}, {table['table']}"
     return [{**cell, "source": source} for cell in table["cells"]]
 
 
-def printed(cell: Mapping[str, Any]) -> str:
+def as_printed(cell: Mapping[str, Any]) -> str:
     """The figure of a cell with the decimals that the paper prints; losses, deltas and shares in percent, as there."""
     if cell["figure"] in IN_PERCENT:
         return f"{cell['value']:.{cell['decimals'] - 2}%}"

@@ -39,7 +39,7 @@ class Coverage:
     unjudged: int
 
 
-def covered(
+def coverage_of(
     run: Path,
     queries: pl.Series,
     test_sets: Mapping[str, TestSet],
@@ -118,7 +118,7 @@ def covered(
 
 
 def complete(run: Path, queries: pl.Series, test_sets: Sequence[TestSet], allow_missing: bool = False) -> Coverage:
-    """Check that a run covers the test sets that it is to be scored on, by the rule of :func:`covered`.
+    """Check that a run covers the test sets that it is to be scored on, by the rule of :func:`coverage_of`.
 
     Its other queries are ignored. With ``allow_missing``, missing ones are scored as 0, however many there are.
 

@@ -13,7 +13,7 @@ from eval_kit.runs.names import run_name
 ENDINGS = (".trec", ".trec.gz", ".trec.zst")
 
 
-def opened(runs: Iterable[Any]) -> list[Any]:
+def run_files(runs: Iterable[Any]) -> list[Any]:
     """The runs, with each path of a folder replaced by the runs that lie in it, by name.
 
     Warns of files in it that may be runs by their names, such as ``.tsv``.

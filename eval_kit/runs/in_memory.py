@@ -89,7 +89,7 @@ def lines(name: str, run: Run) -> pl.DataFrame:
     return frame.with_columns(rank=_numbers(name, "rank", ranks[0]).cast(pl.Int64)) if ranks else frame
 
 
-def ranked(frame: pl.DataFrame) -> pl.DataFrame:
+def ranking(frame: pl.DataFrame) -> pl.DataFrame:
     """:func:`lines` by query and, within it, as trec_eval orders them, with ``rank`` from 1."""
     order = ["query", "score", "passage_id"]
     first = pl.col("row").min().over("query_id")
@@ -146,7 +146,7 @@ def _file(name: str | None, run: Run, folder: Path) -> tuple[Path, str]:
             _copy(source, path)
         return path, str(source)
     frame = lines(name, run)
-    write(frame if "rank" in frame.columns else ranked(frame).sort("row"), path, name)
+    write(frame if "rank" in frame.columns else ranking(frame).sort("row"), path, name)
     return path, name
 
 

@@ -89,7 +89,7 @@ def grid(cells: Iterable[Cell], release: Release) -> dict[tuple[str, str], list[
     return groups
 
 
-def named(
+def cells_of(
     runs: Sequence[Path], systems: Sequence[str] = (), shifts: Sequence[str] = (), held_outs: Sequence[str] = ()
 ) -> dict[Path, Cell]:
     """The cell of each run: from the three lists if given, else from its file name.
@@ -118,7 +118,7 @@ class WordedRun:
     variation: Variation | None
 
 
-def worded(runs: Sequence[Path], release: Release) -> list[WordedRun]:
+def wordings_of(runs: Sequence[Path], release: Release) -> list[WordedRun]:
     """The wording that each run searched, from its file name.
 
     Runs of a variation are named ``<system>.<base>.<variation>.trec``, such as ``bm25.dl19.typo.3.trec``; runs of the
@@ -161,7 +161,7 @@ def worded(runs: Sequence[Path], release: Release) -> list[WordedRun]:
 
 
 def grid_and_worded(runs: Sequence[Path], release: Release) -> tuple[list[Path], list[Path]]:
-    """Divide the runs for a report: those of a grid, and those that :func:`worded` takes.
+    """Divide the runs for a report: those of a grid, and those that :func:`wordings_of` takes.
 
     A run of a grid's cell is in both where runs of variations need it as their original. What is neither a run of a
     variation nor the original of one counts as a grid's.

@@ -231,11 +231,11 @@ def _fault(line: bytes, columns: int | None) -> str:
     rank = fields[3] if columns == 6 else fields[2]
     looks_like = "; it looks like a score" if columns == 3 and _NUMBER.fullmatch(rank) else ""
     if not _WHOLE_NUMBER.fullmatch(rank):
-        return f"the rank {_quoted(rank)} is not a whole number{looks_like}"
+        return f"the rank {_quote(rank)} is not a whole number{looks_like}"
     if not 0 <= float(rank) <= HIGHEST_RANK:
-        return f"the rank {_quoted(rank)} is not between 0 and {HIGHEST_RANK:,}{looks_like}"
+        return f"the rank {_quote(rank)} is not between 0 and {HIGHEST_RANK:,}{looks_like}"
     if columns == 6 and not (_NUMBER.fullmatch(fields[4]) and math.isfinite(float(fields[4]))):
-        return f"the score {_quoted(fields[4])} is not a finite number"
+        return f"the score {_quote(fields[4])} is not a finite number"
     return ""
 
 
@@ -253,7 +253,7 @@ def _wrong_columns(fields: list[bytes], columns: int | None) -> str:
     return what
 
 
-def _quoted(field: bytes) -> str:
+def _quote(field: bytes) -> str:
     return repr(field.decode("utf-8", "replace")[:40])
 
 

@@ -16,7 +16,7 @@ import polars as pl
 from filelock import FileLock
 
 from eval_kit import languages, words
-from eval_kit.console import counted
+from eval_kit.console import with_count
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.question_words import ENGLISH
@@ -75,7 +75,7 @@ def _index(documents: Iterable[dict[str, str]], folder: Path, options: list[str]
     language = language or _language(document["contents"] for document in first)
     documents = chain(first, documents)
     if language in languages.PAIRED:
-        documents = map(_paired, documents)
+        documents = map(_in_pairs, documents)
     elif language != ENGLISH:
         options = [*options, "-language", language]
     # Anserini demands an input, though documents come by addRawDocuments
@@ -92,8 +92,8 @@ def _index(documents: Iterable[dict[str, str]], folder: Path, options: list[str]
         atomic.write_text(folder / ANALYSER, language)
 
 
-def _paired(document: dict[str, str]) -> dict[str, str]:
-    return {name: value if name == "id" else words.spaced(value) for name, value in document.items()}
+def _in_pairs(document: dict[str, str]) -> dict[str, str]:
+    return {name: value if name == "id" else words.with_spaces(value) for name, value in document.items()}
 
 
 def _language(texts: Iterable[str]) -> str:
@@ -183,7 +183,7 @@ def index_of(release: Release, cache: Path, threads: int = THREADS) -> Path:
         with atomic.lock(folder):
             if not folder.exists():
                 with atomic.folder(folder) as staging:
-                    reading = counted(passages(release), "indexing passages", "passages")
+                    reading = with_count(passages(release), "indexing passages", "passages")
                     index(reading, staging, threads, language=language)
     except OSError as error:
         raise UserError(f"{cache}: cannot keep the index there: {error.strerror or error}") from error
@@ -224,7 +224,7 @@ def search(
         searcher.set_bm25(float(k1), float(b))
         language = (folder / ANALYSER).read_text(encoding="utf-8") if (folder / ANALYSER).is_file() else ENGLISH
         if language in languages.PAIRED:
-            queries = ((query_id, words.spaced(text)) for query_id, text in queries)
+            queries = ((query_id, words.with_spaces(text)) for query_id, text in queries)
         elif language != ENGLISH:
             searcher.set_language(language)
         if rm3:

@@ -50,7 +50,7 @@ def find(queries: pl.DataFrame, index: Path, settings: Settings) -> None:
     try:
         store.mkdir(parents=True, exist_ok=True)
         with FileLock(store / ".lock"):
-            rows = _stored(store)
+            rows = _stored_queries(store)
             pairs = queries.select(QUERY).unique(maintain_order=True)
             rest = pairs.join(rows, on=QUERY, how="anti", maintain_order="left")
             rankings = _search(rest, index, settings)
@@ -73,7 +73,7 @@ def of(queries: pl.DataFrame, index: Path, settings: Settings) -> Iterator[tuple
     Raises:
         UserError: the folder holds no finished index; no Java.
     """
-    rows = _stored(_store(index, settings))
+    rows = _stored_queries(_store(index, settings))
     for part in queries.select(QUERY).iter_slices(SHARD):
         files = part.join(rows, on=QUERY)["file"].unique().to_list()
         old_hits = (
@@ -92,7 +92,7 @@ def _search(queries: pl.DataFrame, index: Path, settings: Settings) -> Iterator[
     return bm25.search(queries.iter_rows(), plain, settings.depth, k1=settings.k1, b=settings.b)
 
 
-def _stored(store: Path) -> pl.DataFrame:
+def _stored_queries(store: Path) -> pl.DataFrame:
     """``query_id``, ``text`` and ``file`` of the queries whose candidates are kept."""
     files = sorted(store.glob("*.parquet"))
     if not files:

@@ -139,7 +139,7 @@ def _on_device(features: Mapping[str, Any], device: Any) -> dict[str, Any]:
     return on_device
 
 
-def pooled(
+def with_pooling(
     model: str, pooling: str, revision: str | None = None, device: str | None = None, trust_remote_code: bool = False
 ) -> Any:
     """A plain transformer whose token vectors are pooled into one (``cls``, ``mean``), in sentence-transformers.
@@ -150,7 +150,7 @@ def pooled(
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
-    pin = {**checkpoint.pinned(model, revision), "trust_remote_code": trust_remote_code}
+    pin = {**checkpoint.pinned_commit(model, revision), "trust_remote_code": trust_remote_code}
     with checkpoint.loading(model):
         transformer = Transformer(model, model_kwargs=dict(pin), processor_kwargs=dict(pin), config_kwargs=dict(pin))
         checkpoint.check_tokenizer(model, transformer.tokenizer)

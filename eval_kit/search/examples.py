@@ -26,7 +26,7 @@ type Example = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedQueries:
     """Queries with their relevant passages and negatives, by query id, in the order of the ids."""
 
     texts: Mapping[str, str]
@@ -34,7 +34,9 @@ class Judged:
     negatives: Mapping[str, Sequence[str]]
 
 
-def permitted(release: Release, shift: str, held_out: str, strict: bool = False, name: str = "--held-out") -> Training:
+def permitted_queries(
+    release: Release, shift: str, held_out: str, strict: bool = False, name: str = "--held-out"
+) -> Training:
     """The queries that a model without ``held_out`` may train on, by the rule of a shift of ``TRAINED_FOR``.
 
     ``strict`` is as for :meth:`eval_kit.shift.Shift.training`; ``name`` is that of the option or run that needs the
@@ -55,7 +57,7 @@ def relevant(release: Release, qrels: str) -> pl.DataFrame:
     return release.qrels(qrels).filter(pl.col("relevance") >= 1).select("query_id", "passage_id")
 
 
-def judged(release: Release, queries: pl.DataFrame, qrels: str) -> Judged:
+def judged_queries(release: Release, queries: pl.DataFrame, qrels: str) -> JudgedQueries:
     """The queries that have a relevant passage, with those passages and the release's negatives, if it has any.
 
     The queries have ``query_id`` and ``text``; ``qrels`` is the split of their judgements.
@@ -75,7 +77,7 @@ def judged(release: Release, queries: pl.DataFrame, qrels: str) -> Judged:
         .sort("query_id")
     )
     ids = rows["query_id"].to_list()
-    return Judged(
+    return JudgedQueries(
         texts=dict(zip(ids, rows["text"].to_list(), strict=True)),
         positives=dict(zip(ids, rows["passage_id"].to_list(), strict=True)),
         negatives=_Lists(ids, rows["passage_ids"].fill_null([])),
@@ -124,7 +126,7 @@ def lines(table: pl.DataFrame) -> bytes:
 
 
 def tables(
-    queries: Judged, passages: Iterable[tuple[str, str]], width: int, count: int, seed: int, random: bool = False
+    queries: JudgedQueries, passages: Iterable[tuple[str, str]], width: int, count: int, seed: int, random: bool = False
 ) -> Iterator[pl.DataFrame]:
     """Every pair of a query and a relevant passage once, then again with other negatives.
 
@@ -151,8 +153,8 @@ def tables(
     parts = []
     for ids_of_part, own_lengths in zip(batched(queries.texts, AT_ONCE), batched(lengths, AT_ONCE), strict=True):
         positives = list(map(queries.positives.__getitem__, ids_of_part))
-        own = [_shuffled(by_query.get(query, ()), seed, query, turns * width) for query in ids_of_part]
-        rows: dict[str, Any] = {"query": ids_of_part, "positive": positives, "own": own, "length": own_lengths}
+        samples = [_shuffle(by_query.get(query, ()), seed, query, turns * width) for query in ids_of_part]
+        rows: dict[str, Any] = {"query": ids_of_part, "positive": positives, "own": samples, "length": own_lengths}
         parts.append(pl.DataFrame(rows, schema_overrides={"own": pl.List(pl.String)}))
     for turn in range(turns):
         numbers = range(turn * width, (turn + 1) * width)
@@ -169,7 +171,7 @@ def generator(*parts: object) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16])))
 
 
-def _shuffled(negatives: Sequence[str], seed: int, query: str, count: int) -> list[str]:
+def _shuffle(negatives: Sequence[str], seed: int, query: str, count: int) -> list[str]:
     """The first ``count`` of a query's negatives in a random order."""
     order = generator(seed, query).permutation(len(negatives))[:count].tolist() if negatives else ()
     return [negatives[number] for number in order]
@@ -179,13 +181,13 @@ def _filled_up(part: pl.DataFrame, ids: pl.Series, width: int, seed: tuple[int, 
     """A part of the queries, each with at least ``width`` negatives; those that it lacks are drawn from ``ids``."""
 
     def negatives(query: str, relevant: Sequence[str], negatives_of_query: Sequence[str]) -> Sequence[str]:
-        rng, drawn = generator(seed[0], query, seed[1]), list(negatives_of_query)
-        if len(ids) <= len({*relevant, *negatives_of_query}) and len(drawn) < width:
+        rng, draws = generator(seed[0], query, seed[1]), list(negatives_of_query)
+        if len(ids) <= len({*relevant, *negatives_of_query}) and len(draws) < width:
             raise UserError(f"query {query} cannot have {width} negatives: the collection has {len(ids):,} passages")
-        while len(drawn) < width:
-            passages = [ids[number] for number in rng.integers(len(ids), size=width - len(drawn)).tolist()]
-            drawn += [passage for passage in passages if passage not in relevant and passage not in negatives_of_query]
-        return drawn
+        while len(draws) < width:
+            passages = [ids[number] for number in rng.integers(len(ids), size=width - len(draws)).tolist()]
+            draws += [passage for passage in passages if passage not in relevant and passage not in negatives_of_query]
+        return draws
 
     few = part.filter(pl.col("length") < width)
     lists = list(map(negatives, few["query"].to_list(), few["positive"].to_list(), few["own"].to_list()))

@@ -22,7 +22,7 @@ def passages(release: Release) -> Passages:
         UserError: on reading them, where the ir_datasets collection cannot be obtained.
     """
     count = how_many(release)
-    return _read(release) if count is None else Counted(partial(_read, release), count)
+    return _read(release) if count is None else CountedPassages(partial(_read, release), count)
 
 
 def has_passages(release: Release) -> bool:
@@ -68,7 +68,7 @@ def how_many(release: Release) -> int | None:
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountedPassages:
     """Passages with a known length, for progress; ``read`` begins to read them."""
 
     read: Callable[[], Passages]

@@ -87,7 +87,7 @@ def write(
             read: list[tuple[str, Ids]] = []
             batches = itertools.batched(passages, size or SHARD)
             calls = _calls(batches, identity, encode, log.keys(), read)
-            for number, (arrays, seconds) in enumerate(spread(_encoded, calls)):
+            for number, (arrays, seconds) in enumerate(spread(_encode, calls)):
                 key, ids = read[number]
                 if arrays is not None:
                     _refuse_nan(arrays, ids)
@@ -95,7 +95,7 @@ def write(
                     if number == 0 and total:
                         _check_space(folder, len(ids), total, index_share)
                 advance(len(ids), arrays is None)
-            return log.finished([ids for _, ids in read])
+            return log.finish([ids for _, ids in read])
     except OSError as error:
         raise UserError(f"{folder}: the encoded passages cannot be kept: {error.strerror or error}") from error
 
@@ -107,7 +107,7 @@ def _calls(
     finished_shards: Sequence[str],
     read: list[tuple[str, Ids]],
 ) -> Iterator[tuple[Encode, list[Content] | None]]:
-    """Arguments of :func:`_encoded` for every shard; each shard's key and passage ids are appended to ``read``."""
+    """Arguments of :func:`_encode` for every shard; each shard's key and passage ids are appended to ``read``."""
     is_done = True
     for number, batch in enumerate(batches):
         key = _key(identity, batch)
@@ -116,7 +116,7 @@ def _calls(
         yield encode, None if is_done else [content for _, content in batch]
 
 
-def _encoded(encode: Encode, contents: list[Content] | None) -> tuple[Arrays | None, float]:
+def _encode(encode: Encode, contents: list[Content] | None) -> tuple[Arrays | None, float]:
     """The arrays of a shard, unless they are on the disk, and the seconds that encoding it took."""
     start = time.monotonic()
     return None if contents is None else encode(contents), time.monotonic() - start
@@ -152,7 +152,7 @@ class _Log:
             file.flush()
             os.fsync(file.fileno())
 
-    def finished(self, ids: Sequence[Ids]) -> "Shards":
+    def finish(self, ids: Sequence[Ids]) -> "Shards":
         """Forget the shards beyond those of these ids, and write what makes the folder complete.
 
         Raises:

@@ -32,10 +32,10 @@ type Ids = NDArray[np.unsignedinteger[Any]]
 
 @dataclass(frozen=True)
 class PassageTokens:
-    """Token ids of texts, each after the prompt, by the tokenizer that :func:`described` describes."""
+    """Token ids of texts, each after the prompt, by the tokenizer that :func:`tokenizer_json` describes."""
 
     texts: PassageTexts
-    described: str
+    tokenizer_json: str
     prompt: str = ""
 
     def __len__(self) -> int:
@@ -55,26 +55,26 @@ class PassageTokens:
         """
         texts = self.texts.of(ids)
         if len(texts) <= AT_ONCE:
-            return self._tokenised(texts)
+            return self._tokenise(texts)
         with ThreadPoolExecutor(cores()) as executor:
-            return list(chain.from_iterable(executor.map(self._tokenised, batched(texts, AT_ONCE))))
+            return list(chain.from_iterable(executor.map(self._tokenise, batched(texts, AT_ONCE))))
 
     def _pairs(self, batch: Sequence[tuple[str, str]]) -> list[tuple[str, Ids]]:
         passage_ids, texts = zip(*batch, strict=True)
-        return list(zip(passage_ids, self._tokenised(texts), strict=True))
+        return list(zip(passage_ids, self._tokenise(texts), strict=True))
 
-    def _tokenised(self, texts: Sequence[str]) -> list[Ids]:
+    def _tokenise(self, texts: Sequence[str]) -> list[Ids]:
         with_prompt = [self.prompt + text for text in texts]
-        encodings = loaded(self.described).encode_batch_fast(with_prompt, add_special_tokens=False)
+        encodings = load(self.tokenizer_json).encode_batch_fast(with_prompt, add_special_tokens=False)
         return [np.array(encoding.ids, self._dtype) for encoding in encodings]
 
     @cached_property
     def _dtype(self) -> Any:
-        largest = max(loaded(self.described).get_vocab(with_added_tokens=True).values())
+        largest = max(load(self.tokenizer_json).get_vocab(with_added_tokens=True).values())
         return np.uint16 if largest <= np.iinfo(np.uint16).max else np.uint32
 
 
-def described(tokenizer: Any) -> str:
+def tokenizer_json(tokenizer: Any) -> str:
     """The JSON of a fast tokenizer without the truncation and padding that its last call has set.
 
     Raises:
@@ -87,7 +87,7 @@ def described(tokenizer: Any) -> str:
 
 
 @functools.lru_cache(maxsize=2)
-def loaded(description: str) -> "Tokenizer":
+def load(description: str) -> "Tokenizer":
     """The tokenizer itself, which neither truncates nor pads."""
     from tokenizers import Tokenizer
 

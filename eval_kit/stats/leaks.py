@@ -16,12 +16,12 @@ Its precision, with as many different pairs as duplicates, and its recall are th
 
 
 def with_normal(queries: pl.DataFrame) -> pl.DataFrame:
-    """The queries with their :func:`normalised` texts as ``normal``; null where there is no text."""
-    normal = [None if text is None else normalised(text) for text in queries["text"]]
+    """The queries with their :func:`normal_form` texts as ``normal``; null where there is no text."""
+    normal = [None if text is None else normal_form(text) for text in queries["text"]]
     return queries.with_columns(normal=pl.Series(normal, dtype=pl.String))
 
 
-def normalised(text: str) -> str:
+def normal_form(text: str) -> str:
     """A text as compared for "the same query": NFKC, case folded, without apostrophes, words one space apart.
 
     All other punctuation (Unicode's categories P) separates words, as blanks do; symbols such as + are kept.

@@ -118,7 +118,7 @@ def paired_t_test(inside: ArrayLike, out: ArrayLike) -> PairedTest:
     of_in, of_out = _pair(inside, out).mean(axis=1)
     n, scale = len(of_in), max(np.abs(of_in).max(), np.abs(of_out).max())
     from_below, from_above = of_out - (1 - MARGIN) * of_in, (1 + MARGIN) * of_in - of_out
-    effects = [_standardised(each, scale) for each in (of_in - of_out, from_below, from_above)]
+    effects = [_effect_size(each, scale) for each in (of_in - of_out, from_below, from_above)]
     t, low, high = (None if d is None else d * n**0.5 for d in effects)
     p = None if t is None else p_values.of_t(t, n - 1)
     p_equivalent = None if low is None or high is None else p_values.above_t(min(low, high), n - 1)
@@ -307,7 +307,7 @@ def _pair(inside: ArrayLike, out: ArrayLike) -> Floats:
     return pair
 
 
-def _standardised(differences: Floats, scale: float) -> float | None:
+def _effect_size(differences: Floats, scale: float) -> float | None:
     """Mean / standard deviation; None where the differences, of values of this scale, do not vary (or are one)."""
     spread = float(differences.std(ddof=1)) if len(differences) > 1 else 0.0
     return float(differences.mean()) / spread if spread > _ROUNDING * scale else None

@@ -56,7 +56,7 @@ class Contrast:
         return p_values.above_t((self.difference + loss) / self.error, self.degrees)
 
 
-def adjusted(gain: Floats, covariates: Floats, parts: Parts, near: Flags) -> Floats:
+def adjusted_gain(gain: Floats, covariates: Floats, parts: Parts, near: Flags) -> Floats:
     """The gain less what the covariates predict, by a ridge regression fitted on near parts.
 
     The penalty is 1 on each standardised covariate: nothing with hundreds of queries, a brake with twenty. Each near
@@ -84,7 +84,7 @@ def contrast(values: Floats, parts: Parts, far: Flags) -> Contrast | None:
         return None
     design = np.column_stack([np.ones(len(means)), of_far])
     spread = _between(means, variances, design)
-    coefficients, covariance = _weighted(means, variances + spread, design)
+    coefficients, covariance = _weighted_regression(means, variances + spread, design)
     degrees, error = len(means) - 2, float(np.sqrt(covariance[1, 1]))
     difference, reach = float(coefficients[1]), quantile_of_t(LEVEL, degrees) * error
     return Contrast(
@@ -117,7 +117,7 @@ def _between(means: Floats, variances: Floats, design: Floats) -> float:
     """τ² by Paule and Mandel: the value at which the weighted residuals have their expected size."""
 
     def excess(spread: float) -> float:
-        coefficients, _ = _weighted(means, variances + spread, design)
+        coefficients, _ = _weighted_regression(means, variances + spread, design)
         residual = means - design @ coefficients
         size = float((residual**2 / (variances + spread)).sum())
         return size - float(len(means) - design.shape[1])
@@ -136,7 +136,7 @@ def _root(falling: Callable[[float], float], high: float) -> float:
     return (low + high) / 2
 
 
-def _weighted(means: Floats, variances: Floats, design: Floats) -> tuple[Floats, Floats]:
+def _weighted_regression(means: Floats, variances: Floats, design: Floats) -> tuple[Floats, Floats]:
     """Coefficients of the weighted regression, and their covariance after Knapp and Hartung."""
     weights = 1 / variances
     inverse = np.linalg.inv((design * weights[:, None]).T @ design)

@@ -139,7 +139,7 @@ def encode(model: str, queries: pl.DataFrame) -> Vectors:
         needs = "encoding needs the package sentence-transformers; install it, or give a file of vectors"
         raise VectorsError(f"{model}: {needs}")
     checkpoint.kind(model)  # refuses before the slow import
-    encoder = checkpoint.opened(model, "SentenceTransformer")
+    encoder = checkpoint.open_model(model, "SentenceTransformer")
     once = queries.unique("query_id", keep="first", maintain_order=True)
     values = encoder.encode_query(once["text"].to_list(), convert_to_numpy=True)
     return Vectors(model, once["query_id"], np.asarray(values))

@@ -17,7 +17,7 @@ _GAP = 2
 
 def show(table: Table, console: Console) -> None:
     """Print the table, in as many parts as the screen's width needs, and its notes."""
-    for number, part in enumerate(drawn(table, console.width)):
+    for number, part in enumerate(rich_tables(table, console.width)):
         console.print(*[""] * (number > 0), part, sep="\n")
     show_notes(table.notes, console)
 
@@ -28,7 +28,7 @@ def show_notes(notes: Sequence[str], console: Console) -> None:
         console.print(Text(printable(note), style="dim"), soft_wrap=True)
 
 
-def drawn(table: Table, width: int) -> list[rich.table.Table]:
+def rich_tables(table: Table, width: int) -> list[rich.table.Table]:
     """The table for rich, without its notes; a group's name stands above its first column.
 
     A table that is too wide comes in several parts, each with the columns that name the rows. No number is broken.

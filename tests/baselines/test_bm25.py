@@ -122,10 +122,10 @@ FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
 from eval_kit.search import bm25
-from eval_kit.errors import reported
+from eval_kit.errors import reporting
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-with reported("baselines"):
+with reporting("baselines"):
     bm25.index(((f"p{n}", f"word{n} and {n * n} and {n**3}") for n in range(5_000)), Path(sys.argv[1]))
 """
 

@@ -122,7 +122,7 @@ def test_candidates_are_from_the_bm25_of_the_same_config_unless_they_say_from_wh
     monobert = {**TRAINED, "candidates": 9, "pair_length": 64}
 
     def of_monobert(bm25: dict[str, Any], **own: float) -> dict[str, Any]:
-        options = config.checked({"systems": {"bm25": {"depth": 9, **bm25}, "monobert": {**monobert, **own}}}, "test")
+        options = config.check({"systems": {"bm25": {"depth": 9, **bm25}, "monobert": {**monobert, **own}}}, "test")
         return {name: value for name, value in options["monobert"].as_json().items() if name not in monobert}
 
     assert of_monobert({"k1": 0.82, "b": 0.68, "rm3": True}) == {"k1": 0.82, "b": 0.68}
@@ -170,12 +170,12 @@ def test_another_backbone_is_for_transformers_and_word_vectors_still_learn_from_
     for system, options in expected.items():
         if system not in ("bm25", "static"):
             expected[system] = replace(options, backbone="some/model")
-    assert config.chosen(name, backbone="some/model") == expected
+    assert config.choose(name, backbone="some/model") == expected
 
 
 def test_nfcorpus_trains_each_system_on_each_topic_and_length(mini_release: Release, tmp_path: Path) -> None:
     plan = config.read("nfcorpus")
-    planned = grid.cells(config.chosen("nfcorpus"), mini_release, tmp_path, plan.shifts)
+    planned = grid.cells(config.choose("nfcorpus"), mini_release, tmp_path, plan.shifts)
     parts = [("topic", f"c{number}") for number in range(5)] + [("length", "short"), ("length", "long")]
     names = {(cell.name.system, cell.name.shift, cell.name.held_out) for cell in planned}
     assert names == {(system, *part) for system in FIVE - {"splade"} for part in parts}

@@ -62,6 +62,6 @@ def test_two_devices_make_the_index_and_the_order_that_one_makes(
 def test_a_retriever_is_sent_without_its_model() -> None:
     model: Any = retriever("dense", tiny("dense"), {"encode_batch": 3})
     model.encode_queries(["alpha"])
-    small = devices.unloaded(model)
+    small = devices.without_model(model)
     assert "_model" in vars(model) and "_model" not in vars(small)
     assert small.identity == model.identity

@@ -111,7 +111,7 @@ def test_genq_trains_on_them(generated: Path, tmp_path: Path) -> None:
     [cell] = grid
     outcome = run_cell(cell)
     assert outcome.state == "done", outcome.reason
-    assert cell.published == tmp_path / "grid" / "control" / "biencoder-genq.all.none.trec" and cell.model.is_dir()
+    assert cell.published_run == tmp_path / "grid" / "control" / "biencoder-genq.all.none.trec" and cell.model.is_dir()
     training = json.loads((cell.folder / "done.json").read_text())["training"]
     assert training["train_queries"] > 50 and training["last_loss"] < training["first_loss"]
 

@@ -15,7 +15,7 @@ from baselines.cli import app
 from eval_kit import models
 from eval_kit.errors import UserError
 from eval_kit.models import retriever
-from eval_kit.models.runs import make_runs, varied
+from eval_kit.models.runs import make_runs, variation_queries
 from eval_kit.protocols.variations import variations
 from eval_kit.release import Release
 from eval_kit.runs.contamination import declared_beside
@@ -217,7 +217,7 @@ def test_bm25_loses_by_typos(mini_release: Release, tmp_path: Path, command):
 def test_a_word_piece_bi_encoder_loses_by_typos(mini_release: Release, tmp_path: Path):
     texts = mini_release.table("passages", "passages")["text"]
     retriever = models.retriever("dense", str(bag_of_word_pieces(texts, tmp_path / "model")), {})
-    wordings = varied(mini_release, ["dl19.typo"], []) | {"dl19": mini_release.queries("dl19")}
+    wordings = variation_queries(mini_release, ["dl19.typo"], []) | {"dl19": mini_release.queries("dl19")}
     runs = {tmp_path / f"pieces.{name}.trec": queries for name, queries in wordings.items()}
     make_runs(retriever, passages_of(mini_release), runs, tmp_path / "index", depth=100)
     results = variations(list(runs), mini_release).results.filter(measure="nDCG@10")
@@ -227,9 +227,13 @@ def test_a_word_piece_bi_encoder_loses_by_typos(mini_release: Release, tmp_path:
 
 
 def test_names_of_variations(mini_release: Release):
-    assert len(varied(mini_release, ["all"], [])) == len(varied(mini_release, ["dl19.typo"], ["dl19"])) == 5
-    assert list(varied(mini_release, ["dl19.typo.swap_key"], [])) == ["dl19.typo.swap_key.1"]
-    assert varied(mini_release, [], []) == {}
+    assert (
+        len(variation_queries(mini_release, ["all"], []))
+        == len(variation_queries(mini_release, ["dl19.typo"], ["dl19"]))
+        == 5
+    )
+    assert list(variation_queries(mini_release, ["dl19.typo.swap_key"], [])) == ["dl19.typo.swap_key.1"]
+    assert variation_queries(mini_release, [], []) == {}
     for names, test_sets in ((["dl19.typo.swap"], []), (["all"], ["dev"])):
         with pytest.raises(UserError, match="has no variation"):
-            varied(mini_release, names, test_sets)
+            variation_queries(mini_release, names, test_sets)

@@ -20,7 +20,7 @@ from eval_kit.papers.figures import CIKM_FIGURES, FIGURES, Comparison
 from eval_kit.papers.printed_table import table
 from eval_kit.protocols.grid_results import protocols
 from eval_kit.release import Release, Variation
-from eval_kit.release.reference import ids, load, printed, published
+from eval_kit.release.reference import as_printed, ids, load, published_cells
 from eval_kit.runs import contamination
 from eval_kit.runs import writer as run_files
 from eval_kit.shifts import SHIFTS
@@ -124,9 +124,9 @@ def test_every_figure_of_our_systems_that_a_paper_prints_is_looked_for():
     """The names by which a published table is looked up are names that it has."""
     for shift, id in ((name, shift.published_table) for name, shift in SHIFTS.items()):
         figures = CIKM_FIGURES.values() if id.startswith("cikm") else FIGURES
-        have = {cell["figure"] for cell in published(id)}
+        have = {cell["figure"] for cell in published_cells(id)}
         assert set(figures) <= have, shift
-    assert {"in", "out", "loss", "value"} == {cell["figure"] for cell in published("ecir2023-table2")}
+    assert {"in", "out", "loss", "value"} == {cell["figure"] for cell in published_cells("ecir2023-table2")}
 
 
 def test_delta_is_the_loss_with_its_sign_turned():
@@ -200,7 +200,7 @@ def test_every_model_of_a_matrix_is_found_in_arxiv_table_2(published_release: Re
         write_run(tmp_path, f"splade.topic.{held_out}.trec", published_release, shares)
     figures = results(tmp_path, published_release)
     matrix = figures.compared("arxiv2022-table2")
-    assert len(matrix) == len(published("arxiv2022-table2")) == 35
+    assert len(matrix) == len(published_cells("arxiv2022-table2")) == 35
     diagonal = [comparison.ours for at, comparison in matrix.items() if at.training == f"not-{at.test_set[-2:]}"]
     assert diagonal == pytest.approx([0.1] * 5, abs=1e-3)
     assert figures.compared("arxiv2022-table5") == {}
@@ -368,5 +368,5 @@ def test_a_table_shows_every_figure_as_printed(id: str) -> None:
     reference = load(id)
     shown = table(reference, {})
     figures = sorted(cell.text for row in shown.rows() for cell in row if re.fullmatch(r"-?[\d,.]+%?", cell.text))
-    assert figures == sorted(map(printed, reference["cells"]))
+    assert figures == sorted(map(as_printed, reference["cells"]))
     assert to_markdown(shown).count("\n") > len(figures) / 20

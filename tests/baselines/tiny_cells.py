@@ -19,7 +19,7 @@ def tiny_options(system: str, **options: Any) -> Options:
     length = {"epochs": None} if "steps" in options else {}
     chosen = {**of_config, **(SMALL if system != "bm25" else {}), **length, **options}
     kept = {name: value for name, value in chosen.items() if value is not None}
-    return config.checked({"systems": {system: kept}}, "test")[system]
+    return config.check({"systems": {system: kept}}, "test")[system]
 
 
 def tiny_cell(

@@ -46,7 +46,7 @@ QUERIES = 228_641 + 57_000
 def test_hours_are_work_divided_by_rates(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cost, "MEASURED_WITHIN", 1)
     monkeypatch.setattr(cost, "ALWAYS_ASSUMED", {"steps": 0.5, "disk_gb_per_second": 2})
-    draws = cost.projected(RATES, "paper", 2_000_000)
+    draws = cost.projection(RATES, "paper", 2_000_000)
     assert all(part.min() == part.max() for part in draws.values())
     seconds = {name: part[0] * 3_600 for name, part in draws.items()}
     assert seconds["biencoder: train"] == pytest.approx(11 * 50_000 * 128 / 100)
@@ -58,7 +58,7 @@ def test_hours_are_work_divided_by_rates(monkeypatch: pytest.MonkeyPatch):
     assert seconds["colbert: disk"] == pytest.approx(11 * 2e6 * 70 * 128 * 2 * 2.6 / 2e9)
     assert seconds["monobert: search"] == pytest.approx(QUERIES * 1_000 / 1_000)
     assert not {"colbert: evaluations", "monobert: encode", "biencoder: disk"} & {*seconds}
-    of_cikm = cost.projected(RATES, "paper-cikm2022", 2_000_000)["colbert: train"][0] * 3_600
+    of_cikm = cost.projection(RATES, "paper-cikm2022", 2_000_000)["colbert: train"][0] * 3_600
     longer = BOUNDS["paper-cikm2022/colbert"]["tflop"] / BOUNDS["paper/colbert"]["tflop"]
     assert of_cikm == pytest.approx(50 * (5 * 426_000 + 6 * 90_000) / 100 * longer)
 
@@ -76,7 +76,7 @@ def test_an_assumed_step_counts_operations_launches_and_compiling(monkeypatch: p
 
 
 def test_a_range_holds_95_of_100_draws_and_the_sum_is_narrower_than_the_sum_of_the_ends():
-    hours = cost.projected(cost.ASSUMED, "paper", 1_000_000)
+    hours = cost.projection(cost.ASSUMED, "paper", 1_000_000)
     total = sum(hours.values())
     low, high = map(float, cost.span(total).split(" to "))
     assert 0.93 < ((total > low) & (total < high)).mean() < 0.97
@@ -95,7 +95,7 @@ def test_the_largest_rehearsal_says_what_the_cpus_take():
 
 @pytest.mark.slow
 def test_every_part_of_the_gpu_check_works_on_a_cpu(tmp_path: Path):
-    document = gpu_check.measured(tmp_path, gpu_check.CPU)
+    document = gpu_check.measure(tmp_path, gpu_check.CPU)
     assert not [part for part in document.values() if isinstance(part, dict) and "error" in part]
     assert document["plaid"]["passages"] == gpu_check.CPU.plaid
     assert document["train biencoder"]["samples_per_second"] > 0
@@ -132,7 +132,7 @@ def test_one_line_says_what_a_card_is_good_for():
 @pytest.mark.parametrize("rates", [cost.ASSUMED, RATES], ids=["assumed", "measured"])
 def test_every_config_is_projected(name: str, rates: dict[str, Any]):
     """Each of its systems that needs a GPU has its training and search, and its encoding unless it re-ranks."""
-    hours = cost.projected(rates, name, 1_000_000)
+    hours = cost.projection(rates, name, 1_000_000)
     neural = [system for system in config.load(name) if system.partition("-")[0] not in ("bm25", "static")]
     for system in neural:
         parts = ("train", "search") if system.startswith("monobert") else ("train", "encode", "search")
@@ -142,7 +142,7 @@ def test_every_config_is_projected(name: str, rates: dict[str, Any]):
 
 @pytest.mark.slow
 def test_our_training_does_the_peers_work(tmp_path: Path):
-    measured = training.measured(tmp_path, queries=300, steps=3, repeats=1)["training"]
+    measured = training.measure(tmp_path, queries=300, steps=3, repeats=1)["training"]
     assert list(measured) == ["biencoder", "splade", "colbert", "monobert"]
     for figures in measured.values():
         assert figures["largest_weight_difference"] == 0

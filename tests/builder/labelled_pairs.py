@@ -21,7 +21,7 @@ from sklearn.preprocessing import normalize
 from builder.encoders import Lsa
 from eval_kit.files.formats import read_queries, read_trec_qrels
 from eval_kit.stats import distance
-from eval_kit.stats.leaks import normalised
+from eval_kit.stats.leaks import normal_form
 
 RESULTS = Path(__file__).parents[2] / "bench" / "results" / "near_duplicates.json"
 DEV = Path("ielab/CharacterBERT-DR/data/marco_dev")
@@ -91,7 +91,7 @@ def nearest_but_different(
     pairs = []
     for row, similar in zip(sampled, np.argsort(-products, axis=1, kind="stable")[:, :NEAREST], strict=True):
         for candidate in similar:
-            other_words = normalised(texts[candidate]) != normalised(texts[row])
+            other_words = normal_form(texts[candidate]) != normal_form(texts[row])
             if other_words and not passages[ids[candidate]] & passages[ids[row]]:
                 pairs.append((texts[row], texts[candidate]))
                 break

@@ -19,7 +19,7 @@ from builder.release import Draft, Table, new_test_set
 from eval_kit.documents import Rule
 from eval_kit.errors import UserError
 from eval_kit.release import Release, Variation, open_release
-from eval_kit.stats.leaks import NEAR, PRECISION, RECALL, normalised
+from eval_kit.stats.leaks import NEAR, PRECISION, RECALL, normal_form
 from tests.builder import labelled_pairs as labelled
 
 CLUSTERS = pl.Enum(["c0", "c1"])
@@ -194,20 +194,20 @@ def test_other_wordings_are_compared_by_their_texts_alone(tmp_path: Path, docume
     ],
 )
 def test_the_same_query(text: str, other: str, same: bool) -> None:
-    assert (normalised(text) == normalised(other)) == same
+    assert (normal_form(text) == normal_form(other)) == same
 
 
 @given(st.text())
 @example("a'\u0301")
 def test_normalising_twice_is_normalising_once(text: str) -> None:
-    assert normalised(normalised(text)) == normalised(text)
+    assert normal_form(normal_form(text)) == normal_form(text)
 
 
 @given(st.lists(st.text(string.ascii_letters + "äß漢", min_size=1), min_size=1), st.data())
 def test_case_punctuation_and_spaces_do_not_matter(words: list[str], data: st.DataObject) -> None:
     gap = st.text(' \t\u00a0,.;:!?-()"', min_size=1)
     other = "".join(data.draw(gap) + data.draw(st.sampled_from([word, word.lower()])) for word in words)
-    assert normalised(other) == normalised(" ".join(words)) == normalised("'".join([" ".join(words), ""]))
+    assert normal_form(other) == normal_form(" ".join(words)) == normal_form("'".join([" ".join(words), ""]))
 
 
 # --- near-duplicates

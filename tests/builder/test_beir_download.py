@@ -18,7 +18,7 @@ from builder.sources.beir_download import install, remarks
 from builder.sources.fetch import UnavailableError
 from eval_kit.errors import UserError
 from eval_kit.protocols.beir import suite
-from eval_kit.release.beir_suite import BeirDataset, datasets, named
+from eval_kit.release.beir_suite import BeirDataset, dataset_named, datasets
 
 FOLDER = {
     "corpus.jsonl": "".join(json.dumps({"_id": f"p{i}", "title": "", "text": f"text {i}"}) + "\n" for i in range(5)),
@@ -30,7 +30,7 @@ FOLDER = {
 
 def files_of(name: str) -> dict[str, str]:
     """Of each of the folders that the dataset has, or of the dataset itself."""
-    parts = named(name).folders
+    parts = dataset_named(name).folders
     return {f"{part}/{path}": text for part in parts for path, text in FOLDER.items()} or FOLDER
 
 
@@ -48,7 +48,7 @@ def served(server: Server, name: str, content: bytes | None = None) -> BeirDatas
     """BEIR's dataset of that name, whose zip the server has."""
     server.content = content or zipped(name, files_of(name))
     md5 = hashlib.md5(server.content, usedforsecurity=False).hexdigest()
-    return replace(named(name), url=f"{server.url}/{name}.zip", md5=md5)
+    return replace(dataset_named(name), url=f"{server.url}/{name}.zip", md5=md5)
 
 
 def unzipped(folder: Path, files: Mapping[str, str] = FOLDER) -> Path:
@@ -100,7 +100,7 @@ def test_judged_passages_that_the_corpus_lacks_are_counted(tmp_path: Path) -> No
     folder = unzipped(tmp_path / "nfcorpus")
     with (folder / "qrels" / "test.tsv").open("a") as file:
         file.write("q1\tp9\t1\nq2\tp9\t1\nq2\tp8\t0\n")
-    known = replace(named("nfcorpus"), passages=5, queries=2)
+    known = replace(dataset_named("nfcorpus"), passages=5, queries=2)
     assert remarks(known, folder) == ["2 judged passages are not in corpus.jsonl; nothing can find them"]
     corpus = folder / "corpus.jsonl"
     corpus.write_text('{"title": "", "_id": "p1"}\r\n{"_id": "p\\u0039"}\n{"_id": "p8"}\n')
@@ -126,7 +126,7 @@ def test_zips_that_are_refused_leave_no_folder(server: Server, tmp_path: Path, c
     assert sentence in str(error.value)
     assert visible(tmp_path / "beir") == ["nfcorpus.zip"] and not (tmp_path / "evil").exists()
     with pytest.raises(UnavailableError, match=r"is not the declared file: md5 .*, expected a89dba18a62ef92f7d323ec8"):
-        install(replace(dataset, md5=named("nfcorpus").md5), tmp_path / "other")
+        install(replace(dataset, md5=dataset_named("nfcorpus").md5), tmp_path / "other")
     assert visible(tmp_path / "other") == []
 
 
@@ -178,6 +178,6 @@ def test_folders_that_the_user_has_are_left_as_they_are(tmp_path: Path, capsys: 
     (tmp_path / "mine").mkdir()
     app(["beir", "mine", "--out", str(tmp_path)], standalone_mode=False)
     assert capsys.readouterr().out == f"{tmp_path / 'mine'}\n", "a dataset that BEIR does not have"
-    assert install(named("bioasq"), tmp_path) == tmp_path / "bioasq"
+    assert install(dataset_named("bioasq"), tmp_path) == tmp_path / "bioasq"
     assert visible(tmp_path) == ["bioasq", "mine"]
     assert not list(tmp_path.glob("*.lock")), "the folder may be read-only"

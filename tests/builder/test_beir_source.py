@@ -44,7 +44,7 @@ def digests(manifest: Manifest) -> dict[str, str]:
 
 def content(collection: Collection, *shifts: str) -> dict[str, str]:
     """The digests of what is rebuilt from it."""
-    parameters = rebuilt.defaults(collection).changed(SETTINGS)
+    parameters = rebuilt.defaults(collection).with_settings(SETTINGS)
     return digests(releases.describe(rebuilt.draft(collection, shifts or None, parameters=parameters)))
 
 

@@ -30,7 +30,7 @@ def division(**clusters: str) -> pl.DataFrame:
 @pytest.fixture(scope="module")
 def rebuilt_mini(small: Collection, tmp_path_factory: pytest.TempPathFactory) -> Release:
     """The counterpart of the ``mini_release`` of the same size."""
-    parameters = for_mini(small.train.height).changed(["restrain.sizes=large:330"])
+    parameters = for_mini(small.train.height).with_settings(["restrain.sizes=large:330"])
     draft = rebuilt.draft(small, encoder=mini.encoder(small), parameters=parameters)
     return written(tmp_path_factory.mktemp("rebuilt") / "ms-marco-shift", draft)
 

@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def build(folder: Path, out: Path, shift: str, *settings: str) -> Release:
-    parameters = rebuilt.defaults(collection := beir.collection(folder)).changed(settings)
+    parameters = rebuilt.defaults(collection := beir.collection(folder)).with_settings(settings)
     releases.write(rebuilt.draft(collection, [shift], None, parameters), out)
     return open_release(out)
 
@@ -84,7 +84,7 @@ def test_levels_are_compared_in_the_order_of_their_numbers(folder: Path, tmp_pat
             lines += [f"q{number} Q0 {passage} {rank} {9 - rank} {name}\n" for rank, passage in enumerate(ranked, 1)]
         runs[name] = tmp_path / f"{name}.trec"
         runs[name].write_text("".join(lines))
-    parameters = rebuilt.defaults(beir.collection(folder)).changed(["chameleons.levels=5,10,50"])
+    parameters = rebuilt.defaults(beir.collection(folder)).with_settings(["chameleons.levels=5,10,50"])
     draft = rebuilt.draft(beir.collection(folder), ["chameleons"], None, parameters, runs=runs)
     releases.write(draft, tmp_path / "own")
     assert not faults(tmp_path / "own")
@@ -130,7 +130,7 @@ def test_crossed_hold_outs_are_audited(tmp_path: Path) -> None:
     collection = mini.collection(mini.MiniParameters(queries=2_000))
     numbers = collection.train.select("query_id").with_row_index("n")
     collection = replace(collection, parts=numbers.select("query_id", part=pl.format("a{}", pl.col("n") % 32)))
-    parameters = rebuilt.defaults(collection).changed(["crossed.models=4"])
+    parameters = rebuilt.defaults(collection).with_settings(["crossed.models=4"])
     releases.write(rebuilt.draft(collection, ["crossed"], None, parameters), tmp_path / "own")
     release = open_release(tmp_path / "own")
     names = [pair.name for pair in audit.pairs(release)]
@@ -167,7 +167,7 @@ def test_an_edit_stays_inside_the_word_whatever_its_lower_case() -> None:
     texts = ["İstanbul hava", "İzmir nüfusu kaç ve nerede", *["Türkiye'nin başkenti neresi ve kaç kişi yaşıyor"] * 30]
     queries = pl.DataFrame({"query_id": [str(n) for n in range(len(texts))], "text": texts})
     for seed in range(20):
-        for variation, table in typos.planted("dev", queries, seed=seed):
+        for variation, table in typos.plant("dev", queries, seed=seed):
             pairs = zip(texts[:2], table.frame["text"][:2], strict=True)
             assert all(len(old.split()) == len(new.split()) for old, new in pairs), variation.method
 
@@ -201,7 +201,9 @@ def test_parts_that_cannot_be_held_back_are_one_sentence(folder: Path, tmp_path:
     with pytest.raises(UserError, match="given: no part has enough queries"):
         rebuilt.draft(collection, ["given"])
     with pytest.raises(UserError, match=r"16 crossed models .* need 3,200"):
-        rebuilt.draft(beir.collection(folder), ["crossed"], None, ShiftParameters().changed(["crossed.models=16"]))
+        rebuilt.draft(
+            beir.collection(folder), ["crossed"], None, ShiftParameters().with_settings(["crossed.models=16"])
+        )
     (tmp_path / "log.tsv").write_text("a dog\na cat\n")
     with pytest.raises(UserError, match="--disjoint-passages needs judgements"):
         rebuilt.draft(log.collection(tmp_path / "log.tsv"), disjoint_passages=True)

@@ -204,7 +204,7 @@ for revision in revisions:
 OPEN = """
 import contextlib, io, json, sys, time
 from huggingface_hub.utils import _http
-from eval_kit.errors import reported
+from eval_kit.errors import reporting
 from eval_kit.release import open_release
 
 slept = []
@@ -215,7 +215,7 @@ for name, revision in json.loads(sys.argv[1]):
     begun = time.monotonic()
     with contextlib.redirect_stderr(io.StringIO()) as err:
         try:
-            with reported("open"):
+            with reporting("open"):
                 release = open_release(name, revision)
                 for config, splits in release.configs.items():
                     for split in splits:

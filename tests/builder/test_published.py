@@ -11,7 +11,7 @@ import pytest
 from builder import verify
 from builder.shifts import wh
 from builder.sources import published
-from builder.sources.fetch import declared, obtain
+from builder.sources.fetch import declared_files, obtain
 from builder.test_sets import BUCKETS, LEVELS
 from eval_kit.errors import UserError
 from eval_kit.release import Release
@@ -182,7 +182,7 @@ def test_verify_finds_no_fault(published_release: Release) -> None:
 
 
 def test_tampered_upstream_is_refused(shared: Path, tmp_path: Path) -> None:
-    wanted = [file for file in declared().values() if "Lesser" in file.path]
+    wanted = [file for file in declared_files().values() if "Lesser" in file.path]
     for file in wanted:
         (tmp_path / file.id).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(shared / "upstream" / file.id, tmp_path / file.id)

@@ -223,7 +223,7 @@ def test_a_collection_with_test_alone_is_as_good_as_one_with_dev(small: Collecti
 
 
 def test_the_token_rule_loses_show_and_is_checked(small: Collection, tmp_path: Path) -> None:
-    release = written(tmp_path / "release", small, ["wh"], parameters=SETTINGS.changed(["wh.rule=token"]))
+    release = written(tmp_path / "release", small, ["wh"], parameters=SETTINGS.with_settings(["wh.rule=token"]))
     checks = {check.what: check.fault for check in verify(release.folder)}
     assert "clusters follow the wh-word rule for whole words (wh/test)" in checks and not any(checks.values())
     members = pl.concat(release.table("wh", split) for split in ("train", "test"))
@@ -259,13 +259,13 @@ def test_wh_clusters_are_cut_to_size_and_a_test_query_is_one_in_each_cluster() -
 
 def test_parameters_by_name() -> None:
     given = ["topic.k=20", "topic.test_share=0.3", "restrain.sizes=a:100,b:300", "chameleons.levels=50,10"]
-    changed = ShiftParameters().changed([*given, "wh.rule=token"]).seeded(5)
+    changed = ShiftParameters().with_settings([*given, "wh.rule=token"]).with_seed(5)
     assert (changed.topic.k, changed.topic.test_share, changed.topic.seed) == (20, 0.3, 5)
     assert changed.restrain.sizes == {"a": 100, "b": 300} and changed.restrain.seed == 5
     assert changed.chameleons.levels == (10, 50) and changed.wh.rule == "token"
     assert for_mini(10_000).topic.size == 1_800
-    assert ShiftParameters().changed(settings()) == ShiftParameters()
-    cells = [ShiftParameters().changed([f"crossed.cells={text}"]).crossed.cells for text in ("true", "false")]
+    assert ShiftParameters().with_settings(settings()) == ShiftParameters()
+    cells = [ShiftParameters().with_settings([f"crossed.cells={text}"]).crossed.cells for text in ("true", "false")]
     assert cells == [True, False]
     assert {"topic.k=100", "restrain.sizes=14k:14000,45k:45000,200k:200000", "wh.rule=substring"} <= set(settings())
 
@@ -350,7 +350,7 @@ def test_settings_that_are_refused() -> None:
         ("crossed.cells=no", "'no' is not true or false"),
     ):
         with pytest.raises(UserError) as error:
-            ShiftParameters().changed([setting])
+            ShiftParameters().with_settings([setting])
         assert sentence in str(error.value) and "\n" not in str(error.value)
 
 
@@ -367,12 +367,21 @@ class Broken:
         ({"shifts": ["topics"]}, "there is no shift 'topics'; there are topic, wh"),
         ({"shifts": ["chameleons"]}, "chameleons cannot be built: no runs over dev are given"),
         ({"shifts": ["topic"], "runs": {"a": Path("a")}}, "--run is for the shift chameleons, which --shift leaves"),
-        ({"parameters": SETTINGS.changed(["topic.k=5000"])}, "k-means with k = 5,000 needs at least as many queries"),
-        ({"parameters": SETTINGS.changed(["topic.size=900"])}, "topics of about 900 queries cannot be reached"),
-        ({"parameters": SETTINGS.changed(["restrain.sizes=a:900"])}, "ReSTrain size a .900. cannot be reached"),
-        ({"parameters": SETTINGS.changed(["resttest.iterations=-1"])}, "k-means needs at least one iteration, not -1"),
-        ({"parameters": SETTINGS.changed(["wh.size=1"])}, "a wh cluster must have at least 2 queries"),
-        ({"parameters": SETTINGS.changed(["length.test_share=1"])}, "the share of test queries must be between 0 and"),
+        (
+            {"parameters": SETTINGS.with_settings(["topic.k=5000"])},
+            "k-means with k = 5,000 needs at least as many queries",
+        ),
+        ({"parameters": SETTINGS.with_settings(["topic.size=900"])}, "topics of about 900 queries cannot be reached"),
+        ({"parameters": SETTINGS.with_settings(["restrain.sizes=a:900"])}, "ReSTrain size a .900. cannot be reached"),
+        (
+            {"parameters": SETTINGS.with_settings(["resttest.iterations=-1"])},
+            "k-means needs at least one iteration, not -1",
+        ),
+        ({"parameters": SETTINGS.with_settings(["wh.size=1"])}, "a wh cluster must have at least 2 queries"),
+        (
+            {"parameters": SETTINGS.with_settings(["length.test_share=1"])},
+            "the share of test queries must be between 0 and",
+        ),
         ({"encoder": Broken()}, "encoder 'broken' gives NaN or infinity"),
     ],
 )

@@ -30,7 +30,7 @@ from eval_kit.pages.page import result_page
 from eval_kit.release import Release, open_release
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats.similarity import weighted_jaccard
-from eval_kit.words import all_spaced, spaced, words
+from eval_kit.words import all_spaced, with_spaces, words
 
 LSA = Lsa(dimensions=8)
 
@@ -44,7 +44,7 @@ def test_words_are_those_between_blanks_and_pairs_where_there_are_none() -> None
     english = pl.Series(["What's  the\tU.S. GDP?", "naïve café", ""])
     assert all_spaced(english) is english
     assert words("What's a U.S. GDP") == ["what", "gdp"]
-    assert spaced("我爱北京 GDP").split() == ["我爱", "爱北", "北京", "GDP"]
+    assert with_spaces("我爱北京 GDP").split() == ["我爱", "爱北", "北京", "GDP"]
     assert words("黑豹队 2015 स्थिति ภาษาไทย")[:4] == ["黑豹", "豹队", "2015", "स्थिति"]
     chinese = pl.Series(["黑豹队的防守丢了多少分", "贾里德有多少次擒杀"])
     assert 0 < weighted_jaccard(chinese[:1], chinese[1:]) < 1

@@ -117,13 +117,13 @@ def test_answers_of_hosts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             yield b"x" * size
 
     with pytest.raises(network.EndlessError, match="more than 5,000 bytes"):
-        list(network.bounded(endless(1_000), most=5_000))
+        list(network.at_most(endless(1_000), most=5_000))
     monkeypatch.setattr(network, "SILENCE", 0.2)
     begun = time.monotonic()
     with pytest.raises(TimeoutError):
-        list(network.bounded(endless(1, 0.01)))
+        list(network.at_most(endless(1, 0.01)))
     assert time.monotonic() - begun < 5
-    some = network.bounded(endless(1_000, 0.01))
+    some = network.at_most(endless(1_000, 0.01))
     assert sum(len(next(some)) for _ in range(60)) == 60_000
 
 

@@ -137,7 +137,7 @@ def world(complements: bool) -> dict[str, str]:
     """The content of every declared file, small."""
     contents = {}
     dev = list(DEV)
-    for path in fetch.declared():
+    for path in fetch.declared_files():
         name = path.rsplit("/", 1)[1]
         if path == published.CLUSTERING:
             rows = [row(text, i % 6, i % 4, i % 2, f"1{i % 2}1") for i, text in enumerate(TRAINING.values())]
@@ -188,10 +188,10 @@ def test_complete_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     for path, content in world(complements).items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_bytes(content.encode())
-        files[path] = replace(fetch.declared()[path], git_blob=fetch.checksum(tmp_path / path, "git blob"))
+        files[path] = replace(fetch.declared_files()[path], git_blob=fetch.checksum(tmp_path / path, "git blob"))
     judged = [(query, f"{int(query) * 7}", 1) for query in [*TRAINING, *UNLISTED]]
     training = {**TRAINING, **UNLISTED, **UNJUDGED}
-    monkeypatch.setattr(published, "declared", lambda: dict(files))
+    monkeypatch.setattr(published, "declared_files", lambda: dict(files))
     monkeypatch.setattr(validation, "COUNT", 25)
     monkeypatch.setattr(irds, "queries", lambda name: train_queries(list(training.items())))
     monkeypatch.setattr(irds, "qrels", lambda name: pl.DataFrame(judged, QRELS_SCHEMA, orient="row"))

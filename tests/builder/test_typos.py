@@ -30,7 +30,7 @@ def mistyped(frame: pl.DataFrame, replica: int = 1, seed: int = 13) -> dict[str,
     """The texts of each kind of typo."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        pairs = typos.planted("dev", frame, replica, seed)
+        pairs = typos.plant("dev", frame, replica, seed)
         return {
             str(variation.method): table.frame["text"].to_list()
             for variation, table in pairs
@@ -90,12 +90,12 @@ def test_other_languages_are_typed_on_their_own_keyboards():
 def test_kinds_that_cannot_apply_say_so():
     chinese = queries("黑豹队的防守丢了多少分", "约什诺曼拦截了多少球")
     with pytest.warns(UserWarning, match="dev: no insert, substitute, swap_key: no keyboard is known"):
-        made = {variation.method: table for variation, table in typos.planted("dev", chinese)}
+        made = {variation.method: table for variation, table in typos.plant("dev", chinese)}
     assert list(made) == ["delete", "swap_adjacent"]
     for old, new in zip(chinese["text"], made["swap_adjacent"].frame["text"], strict=True):
         assert old != new and sorted(old) == sorted(new)
     with pytest.warns(UserWarning, match="delete leaves 2 of 2 queries as they are"):
-        list(typos.planted("dev", queries("ab cd", "12")))
+        list(typos.plant("dev", queries("ab cd", "12")))
 
 
 def test_typos_become_variations_of_a_release(mini_release: Release, tmp_path: Path):

@@ -25,7 +25,7 @@ def test_a_log_gets_a_line_now_and_then(clock, capsys):
 
 
 def test_what_is_soon_done_says_nothing(clock, capsys):
-    assert list(console.counted(range(5_000), "reading", "lines")) == list(range(5_000))
+    assert list(console.with_count(range(5_000), "reading", "lines")) == list(range(5_000))
     assert capsys.readouterr().err == ""
 
 

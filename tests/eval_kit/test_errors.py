@@ -14,15 +14,15 @@ from eval_kit.errors import MOST_SHOWN, printable
 ENDS = """
 import sys, os, signal, time, warnings
 from pathlib import Path
-from eval_kit.errors import UserError, reported
+from eval_kit.errors import UserError, reporting
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
-with reported("kit"):
+with reporting("kit"):
     exec(sys.stdin.buffer.read().decode())
 """
 
 
 def ended(code: str, *arguments: str, **options) -> tuple[int, str, str]:
-    """Status, standard output and error of some code inside ``reported``."""
+    """Status, standard output and error of some code inside ``reporting``."""
     done = subprocess.run(
         [sys.executable, "-c", ENDS, *arguments], input=code, capture_output=True, text=True, timeout=60, **options
     )
@@ -84,7 +84,7 @@ def test_threads_that_are_none(threads: str):
 
 def test_closed_and_full_standard_streams(tmp_path: Path):
     """The sentence cannot be shown on a closed stream; the status can."""
-    code = "import sys; from eval_kit.errors import *\nwith reported('kit'): raise UserError('a fault')"
+    code = "import sys; from eval_kit.errors import *\nwith reporting('kit'): raise UserError('a fault')"
     command = shlex.join([sys.executable, "-c", code])
     closed = "kit: standard output is closed; send it to a file or to /dev/null\n"
     for redirection, said in ((">&-", closed), ("2>&-", ""), (">&- 2>&-", ""), ("2>/dev/full", "")):

@@ -11,7 +11,7 @@ from eval_kit import svg
 def test_no_two_ticks_have_one_label(spans_below: float, span: float):
     low = spans_below * span
     for ticks in (svg.ticks(low, low + span), svg.ticks(low, low + span, wider=True)):
-        labels = [label for _, label in svg.labelled(ticks)]
+        labels = [label for _, label in svg.with_labels(ticks)]
         numbers = [float(label.replace(",", "").replace("\u2212", "-")) for label in labels]
         assert len(set(labels)) == len(ticks)
         assert numbers == pytest.approx(ticks, rel=1e-6, abs=1e-6 * span)
@@ -27,7 +27,7 @@ def test_edges_have_one_label_only_if_they_are_equal(edges: list[float]):
 
 def test_labels_have_as_few_digits_as_tell_them_apart():
     for high, last in ((1e6, "1,000,000"), (1, "1.0"), (0.3, "0.3"), (12, "10.0")):
-        assert svg.labelled(svg.ticks(0, high))[-1][1] == last
+        assert svg.with_labels(svg.ticks(0, high))[-1][1] == last
     assert svg.told_apart([0.1, 0.25]) == ["0.1", "0.25"]
     assert svg.told_apart([0.3449, 0.3481, 0.3522]) == ["0.345", "0.348", "0.352"]
     assert svg.told_apart([150.2, 161.0]) == ["150", "160"]

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from eval_kit.cli import app
-from eval_kit.errors import MOST_SHOWN, reported
+from eval_kit.errors import MOST_SHOWN, reporting
 
 LONG = "FUZZ_EXAMPLES" in os.environ
 fuzz = settings(
@@ -51,7 +51,7 @@ def keeps_the_contract(command: Callable[[], object], folder: Path, statuses: tu
         pytest.raises(SystemExit) as end,
     ):
         patch.setattr(sys, "argv", ["kit"])
-        with reported("kit"):
+        with reporting("kit"):
             command()
             sys.exit(0)
     printed, said = (stream.buffer.getvalue().decode() for stream in (out, err))  # type: ignore[attr-defined]

@@ -26,7 +26,7 @@ from builder import release as releases
 from builder.cli import app as builder
 from eval_kit.errors import UserError
 from eval_kit.files.faults import RunError
-from eval_kit.runs.names import named
+from eval_kit.runs.names import cells_of
 from eval_kit.runs.reader import read_pieces
 from tests.fuzz.contract import Swapped, fuzz, keeps_the_contract, kit, scored
 from tests.fuzz.inside import small_draft
@@ -174,7 +174,7 @@ def test_names_of_grids_and_seeds(folder: Path, system: str, shift: str, part: s
     name = ".".join(word.replace("/", "_").replace("\0", "_")[:60] for word in (system, shift, part))
     path = folder.parent / f"{name}.trec"
     with suppress(UserError):
-        named([path])
+        cells_of([path])
     kit(folder, "protocol", path, "--release", folder / "release", "--seed", str(seed).replace("\0", ""))
 
 

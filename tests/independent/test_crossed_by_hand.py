@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines.systems import static
-from baselines.training.queries import allowed
+from baselines.training.queries import queries_for
 from builder import release as releases
 from builder.rebuilt import draft
 from builder.shifts.crossed import CrossedParameters, assign, cells
@@ -82,7 +82,7 @@ def test_the_release_is_verified_and_trains_by_its_own_table(release: Release, t
     table = release.table("crossed", "train")
     for model in ("m1", "m8"):
         cell = tiny_cell("static", release, tmp_path, ("crossed", model), negatives=0)
-        trained = set(allowed(cell).queries["query_id"])
+        trained = set(queries_for(cell).queries["query_id"])
         assert trained == set(table.filter(pl.col(model) == "train")["query_id"])
         searched = set(cell.test_queries()["query_id"])
         assert set(table["query_id"]) - trained <= searched

@@ -71,7 +71,7 @@ def test_prebuilt_indexes_are_pyserinis():
 
 def test_mistakes_are_one_sentence():
     with pytest.raises(UserError, match="there is no checkpoint 'tasb'; there are dpr, ance, tas-b"):
-        checkpoints.named("tasb")
+        checkpoints.checkpoint_named("tasb")
     with pytest.raises(UserError, match="there is no architecture 'densse'; there are dense, sparse"):
         models.retriever("densse", "model", {})
 
@@ -104,7 +104,7 @@ def test_a_cached_model_that_the_hub_says_nothing_of_is_taken_and_named(tmp_path
 
     def hub(error: Exception) -> None:
         monkeypatch.setattr(huggingface_hub.HfApi, "model_info", Mock(side_effect=error))
-        checkpoint.pinned.cache_clear()
+        checkpoint.pinned_commit.cache_clear()
 
     cached = tmp_path / "models--somebody--bert"
     (cached / "snapshots" / COMMIT).mkdir(parents=True)
@@ -112,13 +112,13 @@ def test_a_cached_model_that_the_hub_says_nothing_of_is_taken_and_named(tmp_path
     (cached / "refs").mkdir()
     (cached / "refs" / "main").write_text(COMMIT)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    request.addfinalizer(checkpoint.pinned.cache_clear)
+    request.addfinalizer(checkpoint.pinned_commit.cache_clear)
     taken = {"revision": None, "local_files_only": True}
     hub(httpx2.ConnectError("no route"))
     with pytest.warns(UserWarning, match=f"somebody/bert: taken from the local cache, commit {COMMIT}: the Hub cannot"):
-        assert checkpoint.pinned("somebody/bert") == taken
+        assert checkpoint.pinned_commit("somebody/bert") == taken
     hub(OfflineModeIsEnabled("as asked"))
-    assert checkpoint.pinned("somebody/bert") == taken
+    assert checkpoint.pinned_commit("somebody/bert") == taken
     hub(ZeroDivisionError("a bug"))
     with pytest.raises(ZeroDivisionError):
-        checkpoint.pinned("somebody/bert")
+        checkpoint.pinned_commit("somebody/bert")

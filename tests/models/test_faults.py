@@ -12,10 +12,10 @@ from builder import release as releases
 from eval_kit.errors import UserError
 from eval_kit.models import retriever
 from eval_kit.models.dense import Dense
-from eval_kit.models.opening import opened
+from eval_kit.models.opening import open_retriever
 from eval_kit.models.run import run
 from eval_kit.release import Release, open_release
-from eval_kit.search.examples import Judged, tables
+from eval_kit.search.examples import JudgedQueries, tables
 from tests.baselines.tiny_cells import tiny_options
 from tests.conftest import Run
 from tests.tiny_checkpoints import tiny
@@ -56,7 +56,7 @@ OPTIONS = [
 def test_options_out_of_range_are_one_sentence(name: str, options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         if name == "bm25":
-            opened(name, options)
+            open_retriever(name, options)
         made: Any = retriever("dense" if name == "bert" else name, tiny(name), options)
         _ = made._model if name == "cross" else made.encode_passages(["a"])
 
@@ -75,7 +75,7 @@ def test_an_output_in_the_models_folder_is_refused(mini_release: Release, tmp_pa
 
 
 def test_more_negatives_than_passages_are_one_sentence() -> None:
-    few = Judged({"q": "x"}, {"q": ["a"]}, {"q": ["b"]})
+    few = JudgedQueries({"q": "x"}, {"q": ["a"]}, {"q": ["b"]})
     with pytest.raises(UserError, match="query q cannot have 2 negatives: the collection has 2 passages"):
         pl.concat(tables(few, [("a", ""), ("b", "")], 2, 1, 0, False))
 

@@ -10,7 +10,7 @@ import torch
 
 from eval_kit.errors import UserError
 from eval_kit.models.dense import Dense
-from eval_kit.models.opening import opened
+from eval_kit.models.opening import open_retriever
 from eval_kit.models.sparse import Sparse
 from tests.tiny_checkpoints import tiny
 
@@ -41,9 +41,9 @@ PLAIN = ({"pooling": "cls"}, {"pooling": "tct-colbert"}, {"pooling": "repbert"},
 def test_the_code_of_a_model_runs_where_its_user_says_so(name: str, options: dict[str, Any], tmp_path: Path) -> None:
     model = with_code(name, tmp_path)
     with pytest.raises(UserError, match=r"own: .* code of its own, .*--option trust_remote_code=true$"):
-        opened(str(model), options)[0].encode_queries(["alpha beta"])  # type: ignore[attr-defined]
+        open_retriever(str(model), options)[0].encode_queries(["alpha beta"])  # type: ignore[attr-defined]
     vectors = [
-        opened(str(source), given)[0].encode_passages(["alpha beta"])  # type: ignore[attr-defined]
+        open_retriever(str(source), given)[0].encode_passages(["alpha beta"])  # type: ignore[attr-defined]
         for source, given in ((model, options | {"trust_remote_code": True}), (tiny(name), options))
     ]
     torch.testing.assert_close(*vectors)
@@ -51,5 +51,5 @@ def test_the_code_of_a_model_runs_where_its_user_says_so(name: str, options: dic
 
 def test_a_plain_masked_model_is_searched_as_splade_with_a_warning() -> None:
     with pytest.warns(UserWarning, match="masked: is a masked language model, searched as SPLADE; if"):
-        assert isinstance(opened(str(tiny("masked")))[0], Sparse)
-    assert isinstance(opened(str(tiny("masked")), {"pooling": "cls"})[0], Dense)
+        assert isinstance(open_retriever(str(tiny("masked")))[0], Sparse)
+    assert isinstance(open_retriever(str(tiny("masked")), {"pooling": "cls"})[0], Dense)

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 import eval_kit
 from eval_kit.errors import UserError
 from eval_kit.models.dense import Dense
-from eval_kit.models.opening import opened
+from eval_kit.models.opening import open_retriever
 from eval_kit.models.run import run as run_model
 from eval_kit.release import Release
 from eval_kit.runs import contamination
@@ -197,7 +197,7 @@ def test_prompts_that_no_text_would_get_are_named(tmp_path: Path) -> None:
     model = configured(Path(shutil.copytree(tiny("dense"), tmp_path / "mine")), prompts={"search_query": "alpha "})
     with pytest.warns(UserWarning, match=r"mine: its prompts \(search_query\) are not used, as none is called query"):
         plain = Dense(str(model)).encode_queries(["beta"])
-    retriever, _ = opened(str(model), {"query_prompt": "alpha "})
+    retriever, _ = open_retriever(str(model), {"query_prompt": "alpha "})
     assert isinstance(retriever, Dense)
     prompted, together = retriever.encode_queries(["beta"]), Dense(str(tiny("dense"))).encode_queries(["alpha beta"])
     assert abs(prompted - together).max() < 1e-6 < abs(prompted - plain).max()
@@ -213,12 +213,12 @@ def test_training_data_is_what_the_card_declares_and_never_none_by_silence(tmp_p
     }
     for card, expected in of_cards.items():
         (model / "README.md").write_text(card)
-        assert opened(str(model))[1] == expected
+        assert open_retriever(str(model))[1] == expected
 
 
 def test_training_data_of_models_without_a_card_is_what_mteb_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("eval_kit.files.checkpoint.card", lambda _: None)
     monkeypatch.setattr("eval_kit.files.checkpoint.kind", lambda _: "dense")
     monkeypatch.setattr("eval_kit.models.retriever", lambda *_: None)
-    assert {"MSMARCO", "NQ"} <= set(opened("sentence-transformers/all-MiniLM-L6-v2")[1] or [])
-    assert opened("somebody/unknown")[1] is None
+    assert {"MSMARCO", "NQ"} <= set(open_retriever("sentence-transformers/all-MiniLM-L6-v2")[1] or [])
+    assert open_retriever("somebody/unknown")[1] is None

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval_kit.search import examples
-from eval_kit.search.examples import Example, Judged, generator, lines, tables
+from eval_kit.search.examples import Example, JudgedQueries, generator, lines, tables
 
 IDS = [str(number) for number in range(40)]
 PASSAGES = [(passage, "text") for passage in IDS]
@@ -19,15 +19,15 @@ QUERIES = st.dictionaries(
 """By query: its relevant passages, and its negatives with some of those."""
 
 
-def judged(queries: dict[str, tuple[set[str], set[str]]]) -> Judged:
-    return Judged(
+def judged(queries: dict[str, tuple[set[str], set[str]]]) -> JudgedQueries:
+    return JudgedQueries(
         dict.fromkeys(queries, "text"),
         {query: sorted(relevant) for query, (relevant, _) in queries.items()},
         {query: sorted(negatives - relevant) for query, (relevant, negatives) in queries.items()},
     )
 
 
-def one_by_one(queries: Judged, width: int, count: int, seed: int, random: bool) -> Iterator[Example]:
+def one_by_one(queries: JudgedQueries, width: int, count: int, seed: int, random: bool) -> Iterator[Example]:
     """The examples as they are defined: each draw a call of its own, each turn over all pairs."""
     pairs = [(query, positive) for query in queries.texts for positive in queries.positives[query]]
     most = max(map(len, queries.negatives.values()))

@@ -9,9 +9,9 @@ import pytest
 
 BEGINS = """
 import os, time
-from eval_kit.errors import reported
+from eval_kit.errors import reporting
 from eval_kit.search.processes import pool
-with reported("kit"), pool(1) as executor:
+with reporting("kit"), pool(1) as executor:
     executor.submit(os.getpid).result()
     print("begun", flush=True)
     executor.submit(time.sleep, 600).result()

@@ -133,7 +133,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_what_was_finished(tmp_path: Path
     program = WRITER.replace(
         "shards.write(",
         "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (150, 150));"
-        "from eval_kit.errors import reported\nwith reported('test'): shards.write(",
+        "from eval_kit.errors import reporting\nwith reporting('test'): shards.write(",
     )
     done = subprocess.run([sys.executable, "-c", program, tmp_path, "0"], capture_output=True, text=True)
     assert done.returncode == 2

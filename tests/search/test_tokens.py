@@ -32,7 +32,7 @@ def kept(tmp_path: Path) -> PassageTexts:
 
 
 def tokenised(kept: PassageTexts, tokenizer, prompt: str = "") -> PassageTokens:
-    return PassageTokens(kept, tokens.described(tokenizer), prompt)
+    return PassageTokens(kept, tokens.tokenizer_json(tokenizer), prompt)
 
 
 @pytest.mark.usefixtures("batch")
@@ -48,9 +48,9 @@ def test_ids_are_the_tokenizers_without_special_tokens(kept: PassageTexts, token
 
 
 def test_neither_a_cut_nor_filling_up_of_the_last_call_counts(kept: PassageTexts, tokenizer):
-    before = tokens.described(tokenizer)
+    before = tokens.tokenizer_json(tokenizer)
     tokenizer(["alpha beta"] * 2, max_length=3, truncation=True, padding="max_length")
-    assert tokens.described(tokenizer) == before
+    assert tokens.tokenizer_json(tokenizer) == before
 
 
 def test_an_empty_passage_has_no_tokens(tmp_path: Path, tokenizer):
@@ -69,7 +69,7 @@ def test_a_large_vocabulary_takes_four_bytes(tmp_path: Path):
 
 def test_mistakes_are_one_sentence(kept: PassageTexts, tokenizer):
     with pytest.raises(UserError, match="is not a fast tokenizer"):
-        tokens.described(object())
+        tokens.tokenizer_json(object())
     with pytest.raises(UserError, match="holds no passage nowhere"):
         tokenised(kept, tokenizer).of(["p1", "nowhere"])
 
@@ -78,6 +78,6 @@ def test_another_process_is_sent_no_passages(kept: PassageTexts, tokenizer):
     read = tokenised(kept, tokenizer)
     expected = [ids.tolist() for ids in read.of(["p1", "p2"])]
     sent = pickle.dumps(read)
-    assert len(sent) < len(tokens.described(tokenizer)) + 800
+    assert len(sent) < len(tokens.tokenizer_json(tokenizer)) + 800
     again: PassageTokens = pickle.loads(sent)
     assert [ids.tolist() for ids in again.of(["p1", "p2"])] == expected

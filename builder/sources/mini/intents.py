@@ -43,7 +43,7 @@ class Intents:
     typo: NDArray[np.bool_]
 
     @property
-    def graded(self) -> NDArray[np.bool_]:
+    def is_graded(self) -> NDArray[np.bool_]:
         """Whether each is a TREC DL query."""
         return np.isin(self.population, list(DL_SIZES))
 

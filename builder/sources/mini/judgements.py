@@ -13,7 +13,7 @@ JUDGED = (20, 60)
 
 def judge(rng: np.random.Generator, query_ids: pl.Series, intents: Intents, passages: Passages) -> pl.DataFrame:
     """Judge one passage for each query, and many for each TREC DL query."""
-    grades = intents.graded
+    grades = intents.is_graded
     sparse = np.flatnonzero(~grades)
     judgements = [(sparse, passages.answer[sparse], np.ones(len(sparse), np.int64))]
     for row in np.flatnonzero(grades):

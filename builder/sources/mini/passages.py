@@ -42,7 +42,7 @@ class Passages:
 def write_passages(rng: np.random.Generator, lexicon: Lexicon, entities: Entities, intents: Intents) -> Passages:
     """Write a passage for each pair that is queried, two more for TREC DL's, and others; in random order."""
     pairs, pair_of = np.unique(intents.pair, return_inverse=True)
-    pairs_twice = np.repeat(pairs[pair_of[intents.graded]], 2)
+    pairs_twice = np.repeat(pairs[pair_of[intents.is_graded]], 2)
     extra_count = len(intents.pair) * PASSAGES_PER_QUERY - len(pairs) - len(pairs_twice)
     extra = rng.integers(len(entities.head) * ASPECTS, size=extra_count)
     in_order = np.concatenate([pairs, pairs_twice, extra])

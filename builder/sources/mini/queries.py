@@ -94,7 +94,7 @@ def _hardness(intents: Intents, passages: Passages) -> Floats:
 
 def _nearness(intents: Intents) -> Floats:
     """2 for a query that shares its entity with a TREC DL query, 1 for its topic and aspect, else 0."""
-    grades = intents.graded
+    grades = intents.is_graded
     topic_and_aspect = intents.topic * ASPECTS + intents.aspect
     same_field = np.isin(topic_and_aspect, topic_and_aspect[grades])
     return np.where(np.isin(intents.entity, intents.entity[grades]), 2.0, same_field * 1.0)

@@ -26,7 +26,7 @@ from baselines.grid.stages import Outcome, run_cell
 from baselines.grid.status import of_cell, of_grid
 from baselines.options import Bm25, Options
 from baselines.runners import candidates, local
-from baselines.training.queries import allowed
+from baselines.training.queries import queries_for
 from builder import mini as planted
 from builder import release as releases
 from eval_kit.documents import FinishedCell
@@ -108,7 +108,7 @@ def test_the_control_is_trained_on_everything_once_for_each_trained_system(mini_
     control = [cell.name.file for cell in grid if cell.name.shift == "all"]
     assert control == ["splade.all.none.trec", "biencoder.all.none.trec"]
     assert len(grid) == 3 * (3 + 2) + 2
-    training = allowed(grid[-1])
+    training = queries_for(grid[-1])
     trained = {shift: set(mini_release.table(shift, "train")["query_id"]) for shift in ("topic", "wh", "length")}
     tested = set(grid[-1].test_queries()["query_id"]) | set(mini_release.table("validation", "validation")["query_id"])
     assert set.union(*trained.values()) - tested <= set(training.queries["query_id"])
@@ -144,7 +144,7 @@ def test_a_cell_searches_the_variations_of_its_test_sets(release: Release, tmp_p
     assert varied.variations == ("dl19.typo.swap_key.1",)
     assert plain.folder == varied.folder
     assert run_cell(plain) == Outcome(plain.name, "done")
-    assert plain.finished and not varied.finished
+    assert plain.is_finished and not varied.is_finished
     before = plain.run.stat().st_mtime_ns
     assert run_cell(varied) == Outcome(varied.name, "done")
     assert plain.run.stat().st_mtime_ns == before
@@ -152,7 +152,7 @@ def test_a_cell_searches_the_variations_of_its_test_sets(release: Release, tmp_p
     assert worded.samefile(next(iter(varied.runs_of_variations.values())))
     done = json.loads((varied.folder / "done.json").read_text())
     assert done["variations"] == {"dl19.typo.swap_key.1": file_sha256(worded)}
-    changes = variations([plain.published, worded], release, allow_missing=True).results
+    changes = variations([plain.published_run, worded], release, allow_missing=True).results
     assert changes.select("test_set", "system", "queries").unique().rows() == [("dl19", "bm25.wh.wha", 43)]
     with pytest.raises(UserError, match="has no variation 'dl21'"):
         cells(BM25, release, tmp_path, variations=["dl21"])
@@ -254,8 +254,8 @@ def test_a_finished_cell_says_how_it_was_made_and_is_not_done_again(release: Rel
     benchmarks = [len(release.test_sets[name].queries) for name in ("dev", "dl19", "dl20")]
     assert done["run"]["queries"] == len(cell.test_queries()) == sum(benchmarks) == 50 + 43 + 54
     assert done["index_bytes"] > 10_000
-    assert cell.published.samefile(cell.run)
-    assert contamination.declared_beside(cell.published) == []
+    assert cell.published_run.samefile(cell.run)
+    assert contamination.declared_beside(cell.published_run) == []
     before = (cell.folder / "done.json").stat()
     assert run_cell(cell) == Outcome(cell.name, "done")
     assert (cell.folder / "done.json").stat() == before
@@ -456,7 +456,7 @@ def test_the_sparsity_of_splade(trainable_release: Release, tmp_path: Path) -> N
     assert kept["passage"] == pytest.approx(np.mean(sparse.encode_passages(texts)["lengths"]))
     queries = sparse.encode_queries(cell.test_queries()["text"].to_list())
     assert kept["query"] == pytest.approx(np.mean((queries != 0).sum(axis=1)))
-    assert cell.outputs == {cell.run: cell.published}
+    assert cell.outputs == {cell.run: cell.published_run}
 
 
 @pytest.mark.slow

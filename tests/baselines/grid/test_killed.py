@@ -30,13 +30,13 @@ SHARDS_DONE = f"index/{shards.DONE}"
 ONE_CELL = """
 import json, os, signal, sys
 from pathlib import Path
-from baselines.config import checked
+from baselines.config import check
 from baselines.grid import stages
 from eval_kit.search import shards
 from baselines.grid.grid import cells
 from eval_kit.release import open_release
 shards.SHARD, stages.QUERIES_AT_ONCE = 20, 1
-options = checked(json.loads(sys.argv[3]), "test")
+options = check(json.loads(sys.argv[3]), "test")
 cell = cells(options, open_release(sys.argv[1]), Path(sys.argv[2]), shifts=["length"])[0]
 pattern, count = sys.argv[4], int(sys.argv[5])
 
@@ -91,6 +91,6 @@ def test_a_cell_killed_in_training_encoding_and_search_ends_with_the_same_run(re
     for cell in (whole, killed):
         done = do(cell)
         assert done.stdout == "done\n", done.stderr
-    assert killed.published.read_bytes() == whole.published.read_bytes()
+    assert killed.published_run.read_bytes() == whole.published_run.read_bytes()
     assert of_cell(killed.folder).journal.attempts == 4
     assert "biencoder.length.short" in (killed.model / "README.md").read_text()

@@ -62,13 +62,13 @@ def test_a_gpu_that_torch_has_no_code_for(gpu):
 def test_a_card_without_bfloat16_trains_in_the_widest_that_it_has(gpu, capability: str, precision: str):
     gpu(capability)
     of_card = gpus.instead_of_bfloat16()
-    chosen = config.chosen("day", instead_of_bfloat16=of_card)
+    chosen = config.choose("day", instead_of_bfloat16=of_card)
     assert {name: own.precision for name, own in chosen.items() if name != "bm25"} == dict.fromkeys(
         ("biencoder", "splade", "colbert", "monobert"), precision
     )
-    assert config.chosen("mini", ["biencoder"], None, None, of_card)["biencoder"].precision == "float32"
+    assert config.choose("mini", ["biencoder"], None, None, of_card)["biencoder"].precision == "float32"
     for name in ("mini", "day"):
-        forced = config.chosen(name, ["splade"], precision="float32", instead_of_bfloat16=of_card)
+        forced = config.choose(name, ["splade"], precision="float32", instead_of_bfloat16=of_card)
         assert forced["splade"].precision == "float32"
 
 

@@ -38,12 +38,12 @@ GRID = """
 import json, sys
 from functools import partial
 from pathlib import Path
-from baselines.config import checked
+from baselines.config import check
 from baselines.grid.grid import cells
 from baselines.grid.grid import run
 from baselines.runners import ray
 from eval_kit.release import open_release
-grid = cells(checked(json.loads(sys.argv[3]), "test"), open_release(sys.argv[1]), Path(sys.argv[2]), shifts=["length"])
+grid = cells(check(json.loads(sys.argv[3]), "test"), open_release(sys.argv[1]), Path(sys.argv[2]), shifts=["length"])
 with open(sys.argv[4], "w") as ended:  # Ray says on stdout that a node is gone
     for outcome in run(grid, partial(ray.run, threads=1, many_passages=1)):
         print(outcome.name.file, outcome.state, outcome.reason, file=ended, flush=True)
@@ -94,7 +94,7 @@ except UserError as error:
 SEEN = """
 import json, os, pickle, sys, time
 from pathlib import Path
-from baselines.config import checked
+from baselines.config import check
 from baselines.grid.grid import cells
 from baselines.grid.stages import Outcome
 from baselines.runners import ray, ray_encoding
@@ -120,7 +120,7 @@ class Actor:
 
 for step in ("train_cell", "encode_cell", "run_cell"):
     setattr(ray, step, noting(step))
-grid = cells(checked(json.loads(sys.argv[3]), "test"), open_release(sys.argv[1]), folder, shifts=["length"])
+grid = cells(check(json.loads(sys.argv[3]), "test"), open_release(sys.argv[1]), folder, shifts=["length"])
 assert {outcome.state for outcome in ray.run(grid, threads=1, many_passages=1)} == {"done"}
 ray_encoding._Actor = Actor
 for gpus in (0, 1):
@@ -262,7 +262,7 @@ def test_a_cluster_that_loses_a_node_ends_with_the_same_runs(
     finish(begun)
     assert sorted(outcomes.read_text().splitlines()) == sorted(f"{cell.name.file} done None" for cell in grid)
     for mine, theirs in zip(grid, alone, strict=True):
-        assert mine.published.read_bytes() == theirs.published.read_bytes(), mine.name
+        assert mine.published_run.read_bytes() == theirs.published_run.read_bytes(), mine.name
 
 
 def test_without_ray_one_sentence_names_the_extra(release: Release, tmp_path: Path):

@@ -9,11 +9,11 @@ import torch
 
 from baselines.cells.cell import Cell
 from baselines.training.early_stopping import METRIC, evaluator
-from baselines.training.queries import Lookup, allowed, dataset, passage_texts, training
+from baselines.training.queries import Lookup, dataset, passage_texts, queries_for, training
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.runs import names as cells
-from eval_kit.search.examples import judged
+from eval_kit.search.examples import judged_queries
 from eval_kit.shifts import SHIFTS
 from tests.baselines.tiny_cells import tiny_cell
 
@@ -50,7 +50,7 @@ def test_a_cell_trains_on_all_but_the_held_out_part_its_own_tests_and_validation
         assert not set(judged.texts) & tests
         expected = set(table["query_id"]) - part - tests - validation_ids
         assert set(judged.texts) == (expected & judged_queries if shift != "restrain" else expected)
-        excluded = allowed(cell).excluded
+        excluded = queries_for(cell).excluded
         assert sum(excluded.values()) == table["query_id"].n_unique() - len(expected)
         assert set(excluded) == {"held-out part", "test sets", "validation"}
         relevant = {tuple(row) for row in release.qrels("train").select("query_id", "passage_id").iter_rows()}
@@ -126,7 +126,7 @@ def test_mined_passages_take_the_place_of_negatives(cell: Cell) -> None:
     row = made.with_format(None)["query"].index(f"?{query}")
     other = next(one for one in range(len(made)) if one != row)
     before = made[other]
-    lookup.mined = {query: ["0", "1"]}
+    lookup.mined_negatives = {query: ["0", "1"]}
     assert {made[row]["negative_0"], made[row]["negative_1"]} == set(texts.of(["0", "1"]))
     assert made[row] == made[row]
     assert made[other] == before
@@ -162,7 +162,11 @@ def test_early_stopping_looks_at_judged_passages_and_negatives_of_validation_que
 
     cell = tiny_cell("biencoder", trainable_release, tmp_path, evaluate_every=5, patience=2, encode_batch=None)
     queries = trainable_release.table("validation", "validation")
-    contents, examples, model = passage_texts(cell), judged(trainable_release, queries, "validation"), Recorder()
+    contents, examples, model = (
+        passage_texts(cell),
+        judged_queries(trainable_release, queries, "validation"),
+        Recorder(),
+    )
     relevant = {examples.texts[query]: set(contents.of(ids)) for query, ids in examples.positives.items()}
     stopping = evaluator(cell, contents)
     metrics = stopping(model)

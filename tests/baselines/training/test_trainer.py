@@ -180,7 +180,7 @@ def memory(most: int, until: Callable[[], bool] = lambda: True) -> Iterator[None
 class Gradients(TrainerCallback):
     """Keeps the gradients of each step, clipped."""
 
-    done, seconds = 0, 1.0
+    steps_done, seconds = 0, 1.0
 
     def __init__(self) -> None:
         self.steps: list[dict[str, torch.Tensor]] = []

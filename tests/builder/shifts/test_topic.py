@@ -13,7 +13,7 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from builder.encoders import Lsa, Model, encode
 from builder.shifts import topic
 from builder.shifts.kmeans import Clusters, kmeans
-from builder.shifts.topic import TopicParameters, cluster, divide, expanded, farthest
+from builder.shifts.topic import TopicParameters, cluster, divide, expand, farthest
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.stats.vectors import Vectors
@@ -67,7 +67,7 @@ def test_expansion_takes_turns_and_stops_nearest_to_the_size(
     sizes: list[int], distances: list[list[int]], size: int, expected: list[int]
 ) -> None:
     native = np.arange(len(distances))
-    assert expanded(np.array(distances, float), np.array(sizes), native, size)[0].tolist() == expected
+    assert expand(np.array(distances, float), np.array(sizes), native, size)[0].tolist() == expected
 
 
 def test_sizes_splits_and_overlap() -> None:

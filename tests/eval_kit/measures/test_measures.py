@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from eval_kit.errors import UserError
 from eval_kit.measures import definitions
-from eval_kit.measures.definitions import named, parse, per_query
+from eval_kit.measures.definitions import measure_named, parse, per_query
 from eval_kit.runs import in_memory
 
 QUERIES = [f"q{i}" for i in range(3)]
@@ -57,7 +57,7 @@ def test_agrees_with_trec_eval(run, judged, grade):
     theirs = pytrec_eval.RelevanceEvaluator(judged, set(TREC_NAMES), relevance_level=grade).evaluate(run)
     frame = judged_frame(run, judged)
     for trec_name in TREC_NAMES:
-        measure = named(trec_name)
+        measure = measure_named(trec_name)
         with_grade = grade > 1 and measure.kind.takes_grade
         name = measure.name.replace(measure.kind.name, f"{measure.kind.name}(rel=2)") if with_grade else measure.name
         mine = values(name, frame)
@@ -70,7 +70,7 @@ def test_trec_evals_ties_in_32_bits_are_none_here():
     """As docs/where-we-differ.md says."""
     run, judged = {"q": {"a": 20.00000001, "b": 20.0}}, {"q": {"a": 1}}
     assert pytrec_eval.RelevanceEvaluator(judged, {"recip_rank"}).evaluate(run)["q"]["recip_rank"] == 0.5
-    assert in_memory.ranked(in_memory.lines("run", run))["passage_id"].to_list() == ["a", "b"]
+    assert in_memory.ranking(in_memory.lines("run", run))["passage_id"].to_list() == ["a", "b"]
 
 
 def search_length(run, grades, bound):
@@ -128,7 +128,7 @@ def test_unknown_measures_are_refused(name, sentence):
     ],
 )
 def test_the_names_that_other_tools_use(typed, meant):
-    assert named(typed).name == meant
+    assert measure_named(typed).name == meant
 
 
 def test_values_beyond_the_possible_are_refused():

@@ -29,7 +29,7 @@ from eval_kit.pages.page import TEMPLATES, render, result_page
 from eval_kit.pages.report import Report, standings
 from eval_kit.protocols import chameleons
 from eval_kit.protocols.grid_results import Protocols, protocols
-from eval_kit.protocols.in_out import overall, paired
+from eval_kit.protocols.in_out import in_and_out_by_query, overall
 from eval_kit.protocols.similarity import nearness, queries_to_encode
 from eval_kit.protocols.variations import Variations, variations
 from eval_kit.release import Release
@@ -216,7 +216,7 @@ def test_the_summary_is_the_loss_over_the_queries_of_all_clusters(grid, report):
 
 def test_the_summary_takes_restrain_and_resttest_as_the_protocol_gives_them(grid):
     for shift, part in (("resttest", ""), ("restrain", "small")):
-        pairs = paired(grid.values, shift, grid.release)
+        pairs = in_and_out_by_query(grid.values, shift, grid.release)
         results = grid.found.results[shift]
         for one in standings(grid.found, shift).to_dicts():
             row = results.filter(system=one["system"], measure=one["measure"]).row(0, named=True)
@@ -266,7 +266,7 @@ def test_a_large_grid_keeps_the_greatest_differences(grid, monkeypatch, tmp_path
     emit(Report(grid.found, None, grid.release), page=tmp_path / "r.html")
     rows = data_of(tmp_path / "r.html")["rows"]
     assert len(rows) == 20
-    pairs = paired(grid.values, "topic", grid.release).filter(pl.col("measure") == "RR@10")
+    pairs = in_and_out_by_query(grid.values, "topic", grid.release).filter(pl.col("measure") == "RR@10")
     least = min(abs(row["in"] - row["out"]) for row in rows)
     assert least >= (pairs["inside"] - pairs["out"]).abs().sort(descending=True)[19] - 1e-9
     assert "the 20 with the greatest difference" in (tmp_path / "r.html").read_text()
@@ -348,7 +348,7 @@ def test_vectors_of_one_model_a_cluster(grid):
         nearness(grid.found, grid.release, by_set)
     for shift in ("topic", "wh", "length"):
         mine = near.filter(pl.col("shift") == shift)
-        pairs = paired(grid.values, shift, grid.release)
+        pairs = in_and_out_by_query(grid.values, shift, grid.release)
         assert pairs.select("part", "query_id").unique().height == mine.height
         cuts = edges(mine["r"])
         assert mine["r"].is_between(cuts[0], cuts[-1]).all(), "the intervals of the figures hold every query"

@@ -20,7 +20,7 @@ from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.scoring import score as score_release
 from eval_kit.protocols.scoring import with_measures
 from eval_kit.release import Release, open_release
-from eval_kit.release.beir_suite import ANNOTATED, datasets, named, published_values
+from eval_kit.release.beir_suite import ANNOTATED, dataset_named, datasets, published_values
 from eval_kit.release.reference import load
 
 export = pytest.importorskip("builder.export", exc_type=ImportError).export
@@ -350,4 +350,4 @@ def test_the_suite_and_its_figures_are_those_of_the_tables():
         assert [dataset.passages, dataset.queries, dataset.relevant_per_query] == row, dataset.name
     assert {one.name for one in datasets().values() if one.url and not one.md5} == {ANNOTATED}
     with pytest.raises(UserError, match="BEIR has no dataset 'nf'; it has arguana"):
-        named("nf")
+        dataset_named("nf")

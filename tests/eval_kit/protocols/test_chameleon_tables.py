@@ -13,7 +13,7 @@ from eval_kit.errors import UserError
 from eval_kit.output import emit
 from eval_kit.protocols.chameleons import Chameleons, properties, results, with_average_precision
 from eval_kit.release import Release
-from eval_kit.release.reference import published
+from eval_kit.release.reference import published_cells
 from eval_kit.runs import writer
 from tests.conftest import Run
 
@@ -84,7 +84,7 @@ def test_tables_3_5_and_6_of_the_published_sets(published_release: Release) -> N
     sets = {row["test_set"]: row for row in properties(published_release).iter_rows(named=True)}
     assert sets["dev"]["queries"] == 6_980
     for number, column, count in ((3, "queries", 15), (5, "relevant", 16), (6, "words", 16)):
-        cells = published(f"cikm2021-table{number}")
+        cells = published_cells(f"cikm2021-table{number}")
         assert len(cells) == count
         for cell in cells:
             assert sets[cell["test_set"]][column] == pytest.approx(cell["value"], abs=0.01), cell

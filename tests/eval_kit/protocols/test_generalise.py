@@ -61,7 +61,7 @@ def test_real_runs_are_as_recomputed_from_their_files(runs: list[Path], publishe
     numbers = np.array([int(part[query]) for query in queries["query_id"]])
     is_far = numbers >= 7
     gain = level - base
-    adjusted = parts.adjusted(gain, np.array(rows), numbers, ~is_far)
+    adjusted = parts.adjusted_gain(gain, np.array(rows), numbers, ~is_far)
     expected = parts.contrast(adjusted, numbers, is_far)
     assert expected is not None
     assert row["far_level"] == pytest.approx(level[is_far].mean(), abs=1e-9)

@@ -6,7 +6,7 @@ from polars.testing import assert_frame_equal
 
 from eval_kit.errors import UserError
 from eval_kit.protocols.obstinacy import agreement, obstinate, strictly_more_obstinate
-from eval_kit.release.reference import published
+from eval_kit.release.reference import published_cells
 from tests.planted_rankers import RANKERS, planted
 
 
@@ -49,7 +49,7 @@ def test_agreement_is_equation_1(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_definition_1_as_written_and_ranker_by_ranker_on_table_4() -> None:
     means = {"lesser": {}, "pygmy": {}, "veiled": {}}
-    for cell in published("cikm2021-table4"):
+    for cell in published_cells("cikm2021-table4"):
         if cell["measure"] == "AP":
             means[cell["test_set"].split(".")[1]][cell["system"]] = cell["value"]
     lesser, pygmy, veiled = means.values()

@@ -15,7 +15,7 @@ from eval_kit.protocols.scoring import score
 from eval_kit.protocols.similarity import figure_3
 from eval_kit.release import open_release
 from eval_kit.runs import writer as run_files
-from eval_kit.runs.names import Cell, cell_of, grid, named
+from eval_kit.runs.names import Cell, cell_of, cells_of, grid
 from eval_kit.stats.similarity import by_cluster
 
 planted = pytest.importorskip("builder.mini", exc_type=ImportError)
@@ -136,10 +136,10 @@ def test_options_that_do_not_fit_the_runs(tmp_path, command):
         ("a.trec: its name is not <system>.<shift>.<held-out>.trec", [], [], []),
     ):
         with pytest.raises(UserError, match=f"^{re.escape(sentence)}"):
-            named(runs, *given)
-    cells = named(runs, ["s", "s", "t"], ["wh"], ["who", "how", "who"])  # in the order of the runs
+            cells_of(runs, *given)
+    cells = cells_of(runs, ["s", "s", "t"], ["wh"], ["who", "how", "who"])  # in the order of the runs
     assert list(cells.values()) == [Cell("s", "wh", "who"), Cell("s", "wh", "how"), Cell("t", "wh", "who")]
-    assert named(runs[:1], ["s"], ["wh"], ["who"]) == {runs[0]: Cell("s", "wh", "who")}
+    assert cells_of(runs[:1], ["s"], ["wh"], ["who"]) == {runs[0]: Cell("s", "wh", "who")}
     done = command("eval_kit", "protocol", *runs, "--system", "s", "--shift", "wh", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("eval_kit: --held-out is missing") and done.stderr.count("\n") == 1
@@ -223,7 +223,7 @@ def test_seeds_need_complete_grids_too(oracle):
     assert len(grid(cells, release)[("wh", "s")]) == 6
     with pytest.raises(UserError, match=r"expected s\.wh\.who\.seed2\.trec"):
         grid(cells[:-1], release)
-    assert named([Path("a/s.wh.wha.seed1.trec")]) == {Path("a/s.wh.wha.seed1.trec"): cells[0]}
+    assert cells_of([Path("a/s.wh.wha.seed1.trec")]) == {Path("a/s.wh.wha.seed1.trec"): cells[0]}
 
 
 def test_figure_3_is_of_whole_topic_and_wh_clusters(oracle, results, command):

@@ -13,7 +13,7 @@ from eval_kit.protocols.chameleons import results, standing
 from eval_kit.protocols.scoring import score
 from eval_kit.protocols.slices import cross_table, labels
 from eval_kit.release import Release
-from eval_kit.release.reference import published
+from eval_kit.release.reference import published_cells
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_cross_tables_are_plain_means(mini_release: Release, dev_run):
 
 
 def test_standing_among_the_published_rankers():
-    best = max(cell["value"] for cell in published("cikm2021-table4") if cell["measure"] == "AP")
+    best = max(cell["value"] for cell in published_cells("cikm2021-table4") if cell["measure"] == "AP")
     rows = [
         ("good", "veiled", 50, "AP", best + 0.1),
         ("bad", "veiled", 50, "AP", 0.0),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eval_kit.files.faults import RunError
 from eval_kit.release import TestSet
-from eval_kit.runs.covered_test_sets import covered
+from eval_kit.runs.covered_test_sets import coverage_of
 
 
 def ids(letter, *ranges):
@@ -40,7 +40,7 @@ SETS = sets_of(MEMBERS)
 
 def names(held, sets, known, allow_missing=False, run=Path("run.trec")):
     """The names of the sets that a run of these queries covers."""
-    coverage = covered(run, pl.Series(held), sets, pl.Series(known), allow_missing)
+    coverage = coverage_of(run, pl.Series(held), sets, pl.Series(known), allow_missing)
     return [test_set.name for test_set in coverage.test_sets]
 
 
@@ -48,7 +48,7 @@ def cover(tmp_path, held, allow_missing=False):
     """The covered sets' names and the count of unjudged queries, of a run that holds these backwards."""
     run = tmp_path / "run.trec"
     run.write_text("".join(f"{query} Q0 p{i} {i} {-i} t\n" for query in reversed(held) for i in (1, 2)))
-    coverage = covered(run, pl.Series(reversed(held)), SETS, KNOWN, allow_missing)
+    coverage = coverage_of(run, pl.Series(reversed(held)), SETS, KNOWN, allow_missing)
     return [test_set.name for test_set in coverage.test_sets], coverage.unjudged
 
 
@@ -185,7 +185,7 @@ def test_a_run_over_all_topics_of_dl19_scores(tmp_path):
     queries, run = [str(i) for i in range(43)], tmp_path / "run.trec"
     numbers = [str(10**6 + i) for i in range(158)]
     test_set = sets_of({"dl19": queries}, "dl19")
-    coverage = covered(run, pl.Series(queries + numbers[:157]), test_set, pl.Series(queries))
+    coverage = coverage_of(run, pl.Series(queries + numbers[:157]), test_set, pl.Series(queries))
     assert ([covered_set.name for covered_set in coverage.test_sets], coverage.unjudged) == (["dl19"], 157)
     for held in (
         queries[:42] + numbers[:157],

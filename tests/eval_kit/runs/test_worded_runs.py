@@ -9,7 +9,7 @@ import eval_kit
 from eval_kit.errors import UserError
 from eval_kit.protocols.variations import variations
 from eval_kit.release import Release
-from eval_kit.runs.names import original_of, worded
+from eval_kit.runs.names import original_of, wordings_of
 
 KINDS = ("delete", "insert", "substitute", "swap_adjacent", "swap_key")
 
@@ -19,7 +19,9 @@ def runs(*names: str) -> list[Path]:
 
 
 def test_names(mini_release: Release):
-    named = worded(runs("bm25", "bm25.dl19.typo.delete.1", "a.b", "a.b.dl19", "a.b.dl19.typo.swap_key.1"), mini_release)
+    named = wordings_of(
+        runs("bm25", "bm25.dl19.typo.delete.1", "a.b", "a.b.dl19", "a.b.dl19.typo.swap_key.1"), mini_release
+    )
     assert [(run.system, run.variation and run.variation.full_name) for run in named] == [
         ("bm25", None),
         ("bm25", "dl19.typo.delete.1"),
@@ -43,14 +45,14 @@ def test_names_that_could_mean_two_things(mini_release: Release):
         ),
     ):
         with pytest.raises(UserError, match=message):
-            worded(runs(*names), mini_release)
+            wordings_of(runs(*names), mini_release)
 
 
 def test_a_cell_of_a_grid_is_the_original_of_its_variations(mini_release: Release):
-    cell, varied = worded(runs("s.topic.c0", "s.topic.c0.dl19.typo.delete.1"), mini_release)
+    cell, varied = wordings_of(runs("s.topic.c0", "s.topic.c0.dl19.typo.delete.1"), mini_release)
     assert cell.system == varied.system == "s.topic.c0"
     assert original_of(varied, [cell, varied]) is cell
-    (alone,) = worded(runs("bm25.dl19.typo.delete.1"), mini_release)
+    (alone,) = wordings_of(runs("bm25.dl19.typo.delete.1"), mini_release)
     with pytest.raises(UserError, match=r"expected bm25\.dl19\.trec or bm25\.trec"):
         original_of(alone, [alone])
 

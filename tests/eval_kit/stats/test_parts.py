@@ -54,7 +54,7 @@ def test_the_adjustment_predicts_each_near_part_from_the_others_alone():
     near = part < 8
     covariates = random.normal(size=(360, 3))
     gain = covariates @ [0.3, -0.2, 0.0] + random.normal(0, 0.1, 360)
-    ours = parts.adjusted(gain, covariates, part, near)
+    ours = parts.adjusted_gain(gain, covariates, part, near)
     scaled = (covariates - covariates[near].mean(axis=0)) / covariates[near].std(axis=0)
     design = np.column_stack([np.ones(360), scaled])
     for each in range(12):
