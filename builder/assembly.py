@@ -94,7 +94,7 @@ class Build:
             text: in words.
             source: where it is defined.
             parameters: the shift's, a dataclass; ``more`` are further ones.
-            encoded: whether the rule depends on the queries' vectors, and so on the encoder.
+            from_vectors: whether the rule depends on the queries' vectors, and so on the encoder.
         """
         values = {} if parameters is None else msgspec.to_builtins(parameters, enc_hook=dict)
         if from_vectors:

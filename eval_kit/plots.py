@@ -198,7 +198,7 @@ def points(
         x_title: of the axis.
         y_title: likewise.
         title: of the picture, for those who do not see it.
-        linked: whether to draw lines from point to point.
+        connect: whether to draw lines from point to point.
     """
     x, y, _ = zip(*chain.from_iterable(series.values()), strict=True)
     at_x, at_y = svg.ticks(0, max(x) or 1, wider=True), svg.ticks(0, max(y) or 1, wider=True)

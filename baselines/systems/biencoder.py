@@ -35,7 +35,8 @@ def build(session: Session, mini_batch: int | None) -> Parts:
         encoder = transformer(session.cell, session.judged.texts.values())
         pooling = Pooling(encoder.get_embedding_dimension(), "cls")
         model = SentenceTransformer(modules=[encoder, pooling], similarity_fn_name="dot")
-        vectors = model.encode(list(islice(session.judged.texts.values(), 8)), show_progress_bar=False)
+        sample = list(islice(session.judged.texts.values(), 8))
+        vectors = model.encode(sample, batch_size=len(sample), show_progress_bar=False)
     if len(vectors) > 1 and not np.ptp(vectors, axis=0).any():
         raise UserError(
             f"{options.backbone}: gives {len(vectors)} queries the same vector, as decoders do; take an encoder"

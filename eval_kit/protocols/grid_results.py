@@ -147,7 +147,7 @@ def protocols(
         untrained: runs of systems that nothing was held out from, for separate rows.
         seed: for the bootstrap.
         allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
-        declared: what the model that made a run was trained on, as for :func:`eval_kit.protocols.scoring.score`.
+        declaration: what the model that made a run was trained on, as for :func:`eval_kit.protocols.scoring.score`.
 
     Raises:
         UserError: a name that is not a cell's, a missing cell (with the file name expected), cells of a system that

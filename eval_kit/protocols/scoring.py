@@ -50,7 +50,7 @@ def score(
         release: from :func:`eval_kit.release.open_release`.
         allow_missing: score test sets that a run covers only in part.
         test_sets: scored in place of the release's own, for other measures or other queries of the release.
-        declared: says what the model behind a run was trained on; None where that is unknown.
+        declaration: says what the model behind a run was trained on; None where that is unknown.
         only: names of test sets to score on, whatever else a run holds; by default all that it covers.
 
     Raises:

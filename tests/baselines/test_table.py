@@ -199,11 +199,11 @@ def test_every_model_of_a_matrix_is_found_in_arxiv_table_2(published_release: Re
         shares = {f"topic.{topic}": 0.1 if topic == held_out else 0.2 for topic in topics}
         write_run(tmp_path, f"splade.topic.{held_out}.trec", published_release, shares)
     figures = results(tmp_path, published_release)
-    matrix = figures.compared("arxiv2022-table2")
+    matrix = figures.comparisons_of("arxiv2022-table2")
     assert len(matrix) == len(published_cells("arxiv2022-table2")) == 35
     diagonal = [comparison.ours for at, comparison in matrix.items() if at.training == f"not-{at.test_set[-2:]}"]
     assert diagonal == pytest.approx([0.1] * 5, abs=1e-3)
-    assert figures.compared("arxiv2022-table5") == {}
+    assert figures.comparisons_of("arxiv2022-table5") == {}
 
 
 @pytest.mark.slow
@@ -215,7 +215,7 @@ def test_models_of_a_shift_beside_the_one_trained_on_everything(
         write_run(tmp_path / "runs", f"splade.length.{held_out}.trec", published_release, test_sets)
     write_run(tmp_path / "control", "splade.all.none.trec", published_release, {"dev": 0.5, "dl19": 0.5})
     found = results(tmp_path / "runs", published_release)
-    ours = {(at.training, at.test_set, at.measure): row for at, row in found.compared("arxiv2022-table5").items()}
+    ours = {(at.training, at.test_set, at.measure): row for at, row in found.comparisons_of("arxiv2022-table5").items()}
     assert len(ours) == 2 * 4
     dev = [ours[training, "dev", "RR@10"] for training in ("length", "all")]
     assert [row.ours for row in dev] == pytest.approx([0.25, 0.5], abs=1e-3)

@@ -141,7 +141,7 @@ def replay(release: str, systems: list[str], folder: str, backbone: str) -> Any:
     passes: list[Any] = []
 
     def record(module: Any, _: Any, output: Any) -> None:
-        if type(module).__name__ == "BertEncoder":
+        if type(module).__name__ == "BertEncoder" and module.training:
             passes.append(output.last_hidden_state.detach().float().cpu())
 
     torch.nn.modules.module.register_module_forward_hook(record)
