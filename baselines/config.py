@@ -149,8 +149,9 @@ def recipe(config: str | Path) -> Recipe:
     Raises:
         UserError: as :func:`load`, or the config generates none.
     """
-    if (generation := read(config).generation) is None:
-        raise UserError(f"{config}: generates no queries; genq and doct5query do")
+    generation = read(config).generation
+    if generation is None:
+        raise UserError(f"{_path(config)}: generates no queries; genq and doct5query do")
     return generation
 
 
@@ -160,10 +161,14 @@ def read(config: str | Path) -> Config:
     Raises:
         UserError: as :func:`load`.
     """
-    path = FOLDER / f"{config}.json" if str(config) in names() else Path(config)
+    path = _path(config)
     if not path.is_file():
         raise UserError(f"{config}: no such config; there are {', '.join(names())}, or name a JSON file")
     return _parse(strict_json.read(path), str(path))
+
+
+def _path(config: str | Path) -> Path:
+    return FOLDER / f"{config}.json" if str(config) in names() else Path(config)
 
 
 def check(document: Any, origin: str) -> dict[str, Options]:

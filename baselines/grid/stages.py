@@ -131,9 +131,11 @@ def publish(cell: Cell) -> None:
 
 def retract(cell: Cell) -> None:
     """Take files of that name but other options out of the grid's folders, lest a grid half done be a mixture."""
+    if cell.is_finished:
+        return
     vectors = {file: cell.published_run.with_name(file.name) for file in cell.query_vectors}
     for output, target in (cell.outputs | vectors).items():
-        if not cell.is_finished and target.exists() and not (output.exists() and target.samefile(output)):
+        if target.exists() and not (output.exists() and target.samefile(output)):
             target.unlink()
 
 

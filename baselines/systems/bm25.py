@@ -29,7 +29,7 @@ CUTOFF = 10
 
 
 def train(cell: Cell, progress: Report | None = None) -> dict[str, float]:
-    """With the option ``tune``, put the :func:`tuned_parameters` k1 and b in the cell's model; otherwise do nothing.
+    """With the option ``tune``, put the k1 and b of :func:`tuned_parameters` in the cell's model; else do nothing.
 
     A cell of monoBERT may have that option too.
 

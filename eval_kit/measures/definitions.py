@@ -95,7 +95,7 @@ class Measure:
         return float(self.cutoff or 0) if self.kind.bounded_by_cutoff else 0.0
 
     def show(self, value: float, with_sign: bool = False) -> str:
-        """A value, or with ``signed`` a difference, with the digits of the kit's own tables."""
+        """A value, or with ``with_sign`` a difference, with the digits of the kit's own tables."""
         return f"{value:{'+' if with_sign else ''}.{self.kind.unit.digits}f}"
 
     def show_as_cikm_2022(self, value: float) -> str:

@@ -117,7 +117,7 @@ def test_genq_trains_on_them(generated: Path, tmp_path: Path) -> None:
 
 
 def test_mistakes(nfcorpus: Path, recipe: Recipe, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"mini: generates no queries; genq and doct5query do"):
+    with pytest.raises(UserError, match=r"mini\.json: generates no queries; genq and doct5query do"):
         config.recipe("mini")
     with pytest.raises(UserError, match="cannot be loaded: there is no such folder"):
         generate(nfcorpus, tmp_path / "out", replace(recipe, model=str(tmp_path / "nothing")))
