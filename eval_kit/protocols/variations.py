@@ -234,11 +234,10 @@ def changes(
     pairs = pairs.join(of_variations, on="variation", maintain_order="left")
     rows: list[dict[str, Any]] = []
     for (test_set, method), variant in pairs.group_by("test_set", "method", maintain_order=True):
-        names = variant["variation"].unique().to_list()
-        invalid = [variation.invalid for variation in variations if variation.full_name in names]
-        for queries_are, part in _scopes(variant, invalid):
+        for queries_are, part in _scopes(variant, variations):
             keys = {"test_set": test_set, "method": method, "queries_are": queries_are}
-            rows.extend(map(keys.__or__, _rows(part, pivot, seed)))
+            for row in _rows(part, pivot, seed):
+                rows.append(keys | row)
     return holm_corrected(pl.DataFrame(rows, infer_schema_length=None), ["test_set", "measure", "queries_are"])
 
 
@@ -272,11 +271,15 @@ def against_pivot(clean: float, variant: float, pivot_clean: float, pivot_varied
     return {"effect_ratio": ratio, "delta_ri": improvement}
 
 
-def _scopes(variant: pl.DataFrame, invalid: Sequence[list[str] | None]) -> Iterator[tuple[str, pl.DataFrame]]:
+def _scopes(variant: pl.DataFrame, variations: Sequence[Variation]) -> Iterator[tuple[str, pl.DataFrame]]:
     yield ALL, variant
-    lists = [ids for ids in invalid if ids is not None]
-    valid = variant.filter(~pl.col("query_id").is_in(frozenset().union(*lists)))
-    if lists and valid.height:
+    names = set(variant["variation"])
+    invalid = []
+    for variation in variations:
+        if variation.full_name in names and variation.invalid is not None:
+            invalid.append(variation.invalid)
+    valid = variant.filter(~pl.col("query_id").is_in(frozenset().union(*invalid)))
+    if invalid and valid.height:
         yield VALID, valid
 
 
@@ -311,8 +314,8 @@ def _rows(variant: pl.DataFrame, pivot: str | None, seed: int) -> Iterator[dict[
         if pivot is None or pivot == system or (pivot, measure) not in pairs:
             yield row | {"effect_ratio": None, "delta_ri": None}
         else:
-            means = (float(side.mean()) for side in pairs[pivot, measure])
-            yield row | against_pivot(clean, after_mean, *means)
+            pivot_before, pivot_after = pairs[pivot, measure]
+            yield row | against_pivot(clean, after_mean, float(pivot_before.mean()), float(pivot_after.mean()))
 
 
 def _table(results: pl.DataFrame, title: str, measure: Measure, pivot: str | None) -> Table:
