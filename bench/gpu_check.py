@@ -132,7 +132,7 @@ def cell(release: Release, root: Path, system: str, scope: Scope) -> Cell:
     overrides = {name: value for name, value in scope.options.items() if name in paper}
     settings = paper | overrides | {"steps": scope.steps, "backbone": str(model)}
     options_of_system = config.check({"systems": {system: settings}}, "gpu-check")[system]
-    return Cell(names.Cell(system, made_up.SHIFT, "c0"), release, options_of_system, root / "grid")
+    return Cell(names.RunName(system, made_up.SHIFT, "c0"), release, options_of_system, root / "grid")
 
 
 def train(release: Release, root: Path, system: str, scope: Scope) -> dict[str, Any]:

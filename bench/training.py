@@ -146,7 +146,7 @@ def mini_cell(system: str, release: Release, root: Path, most_steps: int) -> Cel
     options = config.load("mini")[system]
     assert isinstance(options, Trained) and options.steps is not None
     fewer = replace(options, steps=min(options.steps, most_steps), checkpoint_every=CHECKPOINT_EVERY)
-    return Cell(names.Cell(system, "topic", "c0"), release, fewer, root)
+    return Cell(names.RunName(system, "topic", "c0"), release, fewer, root)
 
 
 def weight_difference(model: Path, peer: Path) -> float:

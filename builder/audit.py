@@ -24,8 +24,7 @@ from builder.release import VARIATIONS
 from eval_kit.errors import UserError
 from eval_kit.release import Release, Variation
 from eval_kit.release.reference import published_cells
-from eval_kit.shift import TREC_DL
-from eval_kit.shifts import CLUSTERED, SHIFTS
+from eval_kit.shifts import CLUSTERED, SHIFTS, TREC_DL
 from eval_kit.stats import leaks
 from eval_kit.tables.table import Column, Table, number_columns
 

@@ -14,8 +14,7 @@ from eval_kit import __version__
 from eval_kit.errors import UserError
 from eval_kit.release import Release, beir_folder, open_release
 from eval_kit.results import Result
-from eval_kit.shift import union
-from eval_kit.shifts import SHIFTS
+from eval_kit.shifts import SHIFTS, union
 from eval_kit.stats.similarity import weighted_jaccard
 from eval_kit.stats.typical import topics
 from eval_kit.tables.table import Column, Table

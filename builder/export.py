@@ -14,8 +14,7 @@ from eval_kit.files.formats import check_ids, tab_separated
 from eval_kit.release import Release
 from eval_kit.search.passages import has_passages, of_file
 from eval_kit.search.passages import passages as release_passages
-from eval_kit.shift import Shift
-from eval_kit.shifts import TRAINED_FOR
+from eval_kit.shifts import TRAINED_FOR, Shift
 
 QRELS = ("qrels/test.tsv", "qrels/test.jsonl", "qrels/train.tsv", "qrels/train.jsonl")
 FORMATS = {

@@ -65,7 +65,7 @@ class Agreement:
 
 
 @dataclass(frozen=True)
-class Report:
+class Fidelity:
     """A rebuilt release beside a published one.
 
     Attributes:
@@ -126,7 +126,7 @@ class Report:
         return "\n".join(lines)
 
 
-def compare(rebuilt: Release, published: Release) -> Report:
+def compare(rebuilt: Release, published: Release) -> Fidelity:
     """Compare the shifts that both releases have.
 
     Raises:
@@ -145,7 +145,7 @@ def compare(rebuilt: Release, published: Release) -> Report:
     for shift in CLUSTERED:
         if shift in limits and "test" in rebuilt.configs[shift] and "test" in published.configs[shift]:
             jaccard += _beside("shift", _similarity(rebuilt, shift), _similarity(published, shift))
-    return Report(
+    return Fidelity(
         rebuilt=_name_of(rebuilt),
         published=_name_of(published),
         agreements=agreements,

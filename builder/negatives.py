@@ -29,8 +29,7 @@ from eval_kit.search import bm25, lucene
 from eval_kit.search.cache import cache_folder
 from eval_kit.search.examples import relevant
 from eval_kit.search.passages import collection_key
-from eval_kit.shift import union
-from eval_kit.shifts import SHIFTS
+from eval_kit.shifts import SHIFTS, union
 
 CONFIG, SPLIT = "negatives", "train"
 SHARD = 1_000

@@ -14,7 +14,7 @@ from builder.reports import SIMILARITY
 from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
 from eval_kit.release import Release
-from eval_kit.shift import union
+from eval_kit.shifts import union
 from eval_kit.stats.similarity import by_cluster, mean_cosine, weighted_jaccard
 from eval_kit.stats.typical import topics
 from eval_kit.stats.vectors import Vectors

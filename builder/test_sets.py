@@ -9,8 +9,7 @@ import polars.selectors as cs
 from builder.card import HOLDS
 from builder.release import Table, new_test_set
 from eval_kit.documents import TestSetEntry
-from eval_kit.shift import main_split
-from eval_kit.shifts import CLUSTERED, ROLES, SHIFTS
+from eval_kit.shifts import CLUSTERED, ROLES, SHIFTS, main_split
 
 TOPICS = ("c0", "c1", "c2", "c3", "c4")
 BUCKETS = ("b1", "b2", "b3", "b4", "b5")

@@ -37,7 +37,7 @@ REPR_TABLES = 8
 
 
 @dataclass(frozen=True)
-class Figure:
+class Picture:
     """A picture on a page.
 
     Attributes:
@@ -70,7 +70,7 @@ class Result(ABC):
     def tables(self) -> list[Table]:
         """The rows laid out for readers."""
 
-    def figures(self) -> list[Figure]:
+    def figures(self) -> list[Picture]:
         """The pictures of its page."""
         return []
 

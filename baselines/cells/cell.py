@@ -39,7 +39,7 @@ class Cell:
         resolved: the :attr:`weights`, if another process has looked them up.
     """
 
-    name: names.Cell
+    name: names.RunName
     release: Release
     options: Options
     root: Path

@@ -14,8 +14,7 @@ from eval_kit.models.opening import declared_data
 from eval_kit.models.runs import variation_queries
 from eval_kit.release import Release
 from eval_kit.runs import names
-from eval_kit.shift import BENCHMARKS
-from eval_kit.shifts import CONTROL, SHIFTS, TRAINED_FOR
+from eval_kit.shifts import BENCHMARKS, CONTROL, SHIFTS, TRAINED_FOR
 
 SECONDS_BETWEEN_LOOKS = 1.0
 
@@ -61,7 +60,7 @@ def cells(
         own_variations = tuple(name for name in names_of_variations if release.variations[name].base in test_sets)
         for part, system in itertools.product(shift.parts(release), options):
             if shift is not CONTROL or isinstance(options[system], Trained):
-                cell_name = names.Cell(system, name, part, seed)
+                cell_name = names.RunName(system, name, part, seed)
                 grid.append(Cell(cell_name, release, options[system], root, own_variations, benchmarks))
     return grid
 

@@ -34,7 +34,7 @@ QUERIES_AT_ONCE = 4_000
 class Outcome:
     """How an attempt at a cell ended: ``done`` (the work requested), ``failed`` for a ``reason``, or ``in use``."""
 
-    name: names.Cell
+    name: names.RunName
     state: str
     reason: str | None = None
 

@@ -13,7 +13,7 @@ from eval_kit.errors import UserError
 from eval_kit.files import strict_json
 from eval_kit.runs import names
 from eval_kit.shifts import TRAINED_FOR
-from eval_kit.tables.table import Cell, Column, Row, Table, number_columns, text_columns
+from eval_kit.tables.table import Column, Row, Table, Value, number_columns, text_columns
 
 STATES = ("finished", *STAGES, "interrupted", "failed", "waiting")
 STYLES = {"finished": "green", "failed": "red", "interrupted": "yellow", "waiting": "dim"}
@@ -31,7 +31,7 @@ class Standing:
         journal: what its attempts have left.
     """
 
-    name: names.Cell
+    name: names.RunName
     digest: str
     state: str
     journal: State
@@ -55,7 +55,7 @@ def of_cell(folder: Path) -> Standing:
     """The standing of the cell in ``folder``."""
     document = strict_json.read(folder / "cell.json")
     try:
-        name, digest = names.Cell(**document["cell"]), str(document["digest"])
+        name, digest = names.RunName(**document["cell"]), str(document["digest"])
         if name not in (names.cell_of(Path(name.file)), names.control_of(Path(name.file))):
             raise TypeError
     except (KeyError, TypeError) as error:
@@ -90,7 +90,7 @@ def layout(standings: Iterable[Standing]) -> Table:
     lines: list[Row] = []
     for standing in standings:
         cell = standing.name
-        state = Cell(standing.state, style=STYLES.get(standing.state, "bold"))
+        state = Value(standing.state, style=STYLES.get(standing.state, "bold"))
         journal = standing.journal
         seconds = f"{sum(journal.seconds.values()):,.1f}" if journal.seconds else ""
         names = [cell.shift, cell.held_out, cell.system, str(cell.seed)]

@@ -32,7 +32,7 @@ def evaluator(cell: Cell, contents: PassageTexts | PassageTokens) -> Any:
     options = cell.options_as(Trained)
     if options.evaluate_every is None:
         return None
-    from eval_kit.sentence_transformers import PoolEvaluator
+    from eval_kit.integrations.sentence_transformers import PoolEvaluator
 
     batch = Batch(options.encode_batch)
 

@@ -26,7 +26,7 @@ from eval_kit.search.examples import (
 from eval_kit.search.passages import collection_key, passages
 from eval_kit.search.texts import PassageTexts, is_written, write
 from eval_kit.search.tokens import PassageTokens
-from eval_kit.shift import Training
+from eval_kit.shifts import TrainingSet
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -41,7 +41,7 @@ type Teacher = Callable[[list[str], list[list[str]]], list[list[float]]]
 def training(cell: Cell) -> JudgedQueries:
     """The cell's training queries.
 
-    They are the judged ones of :meth:`eval_kit.shift.Shift.training`.
+    They are the judged ones of :meth:`eval_kit.shifts.Shift.training`.
 
     Raises:
         UserError: the release has no such queries, no judgements of them, or no negatives although the cell uses some.
@@ -146,7 +146,7 @@ class Lookup:
         return new_columns
 
 
-def queries_for(cell: Cell) -> Training:
+def queries_for(cell: Cell) -> TrainingSet:
     """The queries that the cell may train on, by the rule of its shift, and how many were left out.
 
     Raises:

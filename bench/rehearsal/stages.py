@@ -59,7 +59,7 @@ class Work:
         if system != "bm25":
             options = options | {"steps": self.sizes.steps, "backbone": str(backbone.make(self.folder / "backbone"))}
         system_options = config.check({"systems": {system: options}}, "rehearsal")[system]
-        return Cell(names.Cell(system, made_up.SHIFT, "c0"), self.release, system_options, self.folder / "grid")
+        return Cell(names.RunName(system, made_up.SHIFT, "c0"), self.release, system_options, self.folder / "grid")
 
     def retriever(self, system: str) -> Retriever:
         """The model that an earlier stage trained."""

@@ -16,7 +16,7 @@ from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse, per_query
 from eval_kit.protocols.obstinacy import LEVELS, obstinate, rankers
 from eval_kit.runs.ranks import rank_judged
-from eval_kit.shift import main_split
+from eval_kit.shifts import main_split
 
 RULE = (
     "the strictest set that holds the query: lesser if it is in the bottom x % by average precision of all rankers, "

@@ -11,7 +11,7 @@ import polars as pl
 from builder.assembly import FEWEST_TESTED, Build, ShiftResult, check_clusters, interval_remark
 from builder.validation import check_share, draw_ids
 from eval_kit.errors import UserError
-from eval_kit.shift import main_split
+from eval_kit.shifts import main_split
 from eval_kit.words import SPACELESS, all_spaced
 
 CLUSTERS = ("short", "long")

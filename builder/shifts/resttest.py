@@ -12,7 +12,7 @@ import polars as pl
 from builder.assembly import FEWEST_TESTED, Build, ShiftResult, interval_remark
 from builder.shifts.kmeans import kmeans
 from eval_kit.errors import UserError
-from eval_kit.shift import main_split
+from eval_kit.shifts import main_split
 from eval_kit.stats.vectors import Vectors
 
 RULE = (

@@ -9,7 +9,7 @@ import polars as pl
 from builder.collection import UNSTATED, Collection, input_record
 from eval_kit.errors import UserError
 from eval_kit.release import MANIFEST, PartialRelease, open_release
-from eval_kit.shift import union
+from eval_kit.shifts import union
 
 TOPIC_QRELS = {"train": "train", "test": "topic_test"}
 

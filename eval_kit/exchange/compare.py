@@ -21,7 +21,7 @@ from eval_kit.protocols.scoring import mean, warn_of_copies
 from eval_kit.results import Result, origin
 from eval_kit.runs import contamination
 from eval_kit.stats.losses import LEVEL, MARGIN, RESAMPLES, holm_corrected, paired_t_test, resampled_means
-from eval_kit.tables.table import Cell, Column, Table, number_columns, significance, text_columns
+from eval_kit.tables.table import Column, Table, Value, number_columns, significance, text_columns
 
 ROWS = (
     dict.fromkeys(("test_set", "figure", "measure", "system"), pl.String())
@@ -73,7 +73,7 @@ class Comparison(Result):
         for (test_set, figure, name), group in self.rows.group_by("test_set", "figure", "measure", maintain_order=True):
             by_system = group.rows_by_key("system", named=True, unique=True)
             measure = parse(str(name))
-            line: list[Cell | str] = [f"{test_set} {figure}".strip(), measure.name, f"{by_system[base]['queries']:,}"]
+            line: list[Value | str] = [f"{test_set} {figure}".strip(), measure.name, f"{by_system[base]['queries']:,}"]
             line.append(_value(by_system[base], measure))
             for system in others:
                 line += _value_and_difference(by_system.get(system), measure)
@@ -233,15 +233,15 @@ def _rows(
     return rows
 
 
-def _value(row: dict[str, Any], measure: Measure) -> Cell:
-    return Cell(measure.show(row["value"]), mark=contamination.mark(row["trained_on"]))
+def _value(row: dict[str, Any], measure: Measure) -> Value:
+    return Value(measure.show(row["value"]), mark=contamination.mark(row["trained_on"]))
 
 
-def _value_and_difference(row: dict[str, Any] | None, measure: Measure) -> tuple[str | Cell, str | Cell]:
+def _value_and_difference(row: dict[str, Any] | None, measure: Measure) -> tuple[str | Value, str | Value]:
     """A system's value, and its difference with the interval; empty where it does not cover the test set."""
     if row is None:
         return "", ""
     difference = measure.show(row["difference"], with_sign=True)
     if row["low"] is not None:
         difference += f" [{measure.show(row['low'], with_sign=True)}, {measure.show(row['high'], with_sign=True)}]"
-    return _value(row, measure), Cell(difference, mark=significance(row))
+    return _value(row, measure), Value(difference, mark=significance(row))

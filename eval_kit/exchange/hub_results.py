@@ -18,8 +18,7 @@ from eval_kit.files.hub import UNCHANGED
 from eval_kit.files.text import read_utf8
 from eval_kit.protocols.in_out import main_measure
 from eval_kit.release import MANIFEST, Release
-from eval_kit.shift import BENCHMARKS
-from eval_kit.shifts import CLUSTERED, SHIFTS
+from eval_kit.shifts import BENCHMARKS, CLUSTERED, SHIFTS
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

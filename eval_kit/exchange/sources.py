@@ -23,7 +23,7 @@ from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.scoring import score, with_measures
 from eval_kit.release import Release
 from eval_kit.runs import contamination
-from eval_kit.runs.names import Cell
+from eval_kit.runs.names import RunName
 from eval_kit.shifts import SHIFTS
 
 _VALUES = {
@@ -203,7 +203,7 @@ def _of_runs(scores: Scores) -> dict[str, Source]:
     return by_file
 
 
-def _in_and_out(values: pl.DataFrame, cells: dict[str, Cell | None], release: Release) -> pl.DataFrame:
+def _in_and_out(values: pl.DataFrame, cells: dict[str, RunName | None], release: Release) -> pl.DataFrame:
     """``In`` and ``Out`` of every grid: each query's mean over models (and seeds), and the worst of the rest."""
     in_grids = [(run, cell.shift, cell.held_out) for run, cell in cells.items() if cell is not None]
     columns = dict.fromkeys(("run", "shift", "held_out"), pl.String())

@@ -27,7 +27,7 @@ from eval_kit.release import Release
 from eval_kit.results import Result
 from eval_kit.runs.contamination import declaration
 from eval_kit.runs.covered_test_sets import coverage_of
-from eval_kit.runs.names import Cell, cell_of
+from eval_kit.runs.names import RunName, cell_of
 from eval_kit.runs.ranks import rank_judged
 from eval_kit.shifts import SHIFTS
 from eval_kit.tables.table import Column, Table
@@ -51,7 +51,7 @@ class Submission:
 
     folder: Path
     document: documents.Submission
-    runs: dict[Path, Cell | None]
+    runs: dict[Path, RunName | None]
 
 
 def validate(folder: Path, release: Release, allow_missing: bool = False) -> list[str]:
@@ -150,7 +150,7 @@ def open_submission(folder: Path, release: Release) -> Submission:
     return Submission(folder, msgspec.convert(document, documents.Submission), runs)
 
 
-def _inspect(folder: Path, release: Release) -> tuple[Any, dict[Path, Cell | None], list[str]]:
+def _inspect(folder: Path, release: Release) -> tuple[Any, dict[Path, RunName | None], list[str]]:
     """The document, its runs, and every fault that needs no run to be read."""
     if not folder.is_dir():
         what = f"expected a folder with {DOCUMENT} and its runs" if folder.exists() else "there is no such folder"
@@ -206,10 +206,10 @@ def _entries(document: Mapping[str, Any]) -> Iterator[tuple[int, str, dict[str, 
 
 def _runs_of(
     folder: Path, document: Mapping[str, Any], document_name: str
-) -> tuple[dict[Path, Cell | None], list[str]]:
+) -> tuple[dict[Path, RunName | None], list[str]]:
     """The runs that can be read, each with its cell, and what is wrong with the list."""
     faults = []
-    runs: dict[Path, Cell | None] = {}
+    runs: dict[Path, RunName | None] = {}
     for number, name, entry in _entries(document):
         where, path = f"{document_name}: $.runs[{number}]", folder / PurePosixPath(name)
         path_text = printable(name)
@@ -234,12 +234,12 @@ def _runs_of(
     return runs, faults
 
 
-def _cell(entry: Mapping[str, Any], document: Mapping[str, Any]) -> Cell | None:
+def _cell(entry: Mapping[str, Any], document: Mapping[str, Any]) -> RunName | None:
     shift, held_out, seed = entry.get("shift"), entry.get("held_out"), entry.get("seed", 0)
     if not isinstance(shift, str) or not isinstance(held_out, str) or not isinstance(seed, int):
         return None
     of_name = cell_of(Path(PurePosixPath(entry["file"]).name))
-    return Cell(of_name.system if of_name else str(document.get("system", "")), shift, held_out, seed)
+    return RunName(of_name.system if of_name else str(document.get("system", "")), shift, held_out, seed)
 
 
 def _release_faults(document: Mapping[str, Any], release: Release) -> list[str]:
@@ -265,10 +265,10 @@ def _files_not_listed(folder: Path, document: Mapping[str, Any]) -> list[str]:
     return faults
 
 
-def _grid_faults(cells: list[Cell], release: Release) -> list[str]:
+def _grid_faults(cells: list[RunName], release: Release) -> list[str]:
     """Parts that a shift does not have, and runs that its grid lacks, for every seed."""
     faults = []
-    seeds: dict[tuple[str, int], list[Cell]] = {}
+    seeds: dict[tuple[str, int], list[RunName]] = {}
     for cell in sorted(cells):
         seeds.setdefault((cell.shift, cell.seed), []).append(cell)
     for (shift, seed), members in seeds.items():
@@ -284,7 +284,7 @@ def _grid_faults(cells: list[Cell], release: Release) -> list[str]:
         lacking = set(SHIFTS[shift].complete(held_out, release)) - held_out
         for part in have:
             if part in lacking:
-                file_name = printable(Cell(members[0].system, shift, part, seed).file)
+                file_name = printable(RunName(members[0].system, shift, part, seed).file)
                 faults.append(f"the grid on {shift} lacks a run: expected {file_name}")
     return faults
 
@@ -295,7 +295,7 @@ def second_run(first: str, second: str, test_set: str) -> str:
 
 
 def _run_faults(
-    folder: Path, run: Path, cell: Cell | None, release: Release, allow_missing: bool, plain: dict[str, str]
+    folder: Path, run: Path, cell: RunName | None, release: Release, allow_missing: bool, plain: dict[str, str]
 ) -> list[str]:
     """A run's own faults, and those of the test sets it covers; ``plain`` collects those of runs without a grid."""
     name = printable(str(run.relative_to(folder)))

@@ -19,7 +19,7 @@ from eval_kit.program import check_outputs
 from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.variations import Variations
 from eval_kit.release import Release
-from eval_kit.results import Figure, Result
+from eval_kit.results import Picture, Result
 from eval_kit.runs import contamination
 from eval_kit.search.passages import collection_key, has_passages, passages
 from eval_kit.tables.table import Table
@@ -52,7 +52,7 @@ class Card(Result):
         changes = self.variations.by_test_set() if self.variations else []
         return [*self.figures_of.tables(), *(tables[0] for tables in changes)]
 
-    def figures(self) -> list[Figure]:
+    def figures(self) -> list[Picture]:
         """The pictures of both."""
         return [*self.figures_of.figures(), *(self.variations.figures() if self.variations else [])]
 

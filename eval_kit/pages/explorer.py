@@ -11,8 +11,7 @@ from eval_kit.protocols.grid_results import Protocols
 from eval_kit.protocols.in_out import main_measure
 from eval_kit.protocols.variations import Variations, beside_clean
 from eval_kit.release import Release
-from eval_kit.shift import union
-from eval_kit.shifts import SHIFTS
+from eval_kit.shifts import SHIFTS, union
 
 MAX_ROWS = 4_000
 """Rows of the per-query explorer; a larger grid shows those with the greatest difference, either way."""

@@ -20,8 +20,8 @@ from eval_kit.protocols.in_out import in_and_out_by_query, main_measure
 from eval_kit.protocols.similarity import nearness, queries_to_encode, vectors_beside
 from eval_kit.protocols.variations import Variations, variations
 from eval_kit.release import Release
-from eval_kit.results import Figure, Result
-from eval_kit.runs.names import Cell, grid_and_worded
+from eval_kit.results import Picture, Result
+from eval_kit.runs.names import RunName, grid_and_worded
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats.typical import about
 from eval_kit.stats.vectors import Vectors, get
@@ -84,7 +84,7 @@ class Report(Result):
         """The tables of the grid and of the changes."""
         return list(chain.from_iterable(part.tables() for part in self.parts))
 
-    def figures(self) -> list[Figure]:
+    def figures(self) -> list[Picture]:
         """The pictures of the changes; those of a grid are on the page alone."""
         return list(chain.from_iterable(part.figures() for part in self.parts))
 
@@ -100,7 +100,7 @@ class Report(Result):
 
 
 def report(
-    runs: Sequence[Path] | Mapping[Path, Cell],
+    runs: Sequence[Path] | Mapping[Path, RunName],
     release: Release,
     untrained: Sequence[Path] = (),
     seed: int = 0,
@@ -121,7 +121,7 @@ def report(
         UserError: as :func:`eval_kit.protocols.grid_results.protocols` and
             :func:`eval_kit.protocols.variations.variations`.
     """
-    of_grid: Sequence[Path] | Mapping[Path, Cell] = runs
+    of_grid: Sequence[Path] | Mapping[Path, RunName] = runs
     worded_runs: list[Path] = []
     if not isinstance(runs, Mapping):
         grid_runs, worded_runs = grid_and_worded([*runs, *untrained], release)

@@ -8,10 +8,9 @@ from typing import Any
 import polars as pl
 
 from eval_kit.measures.definitions import parse
-from eval_kit.shift import BENCHMARKS
-from eval_kit.shifts import CONTROL, TRAINED_FOR
+from eval_kit.shifts import BENCHMARKS, CONTROL, TRAINED_FOR
 from eval_kit.stats.losses import holm, paired_t_test, relative_losses
-from eval_kit.tables.table import Cell, Column, Row, Table, loss, number_columns, significance
+from eval_kit.tables.table import Column, Row, Table, Value, loss, number_columns, significance
 
 SHOWN = (*product(("dev", "test"), ("RR@10", "R@1000")), *product(("dl19", "dl20"), ("nDCG@10", "R(rel=2)@1000")))
 """What the paper's table shows; it does not say which grades of TREC DL count as relevant for recall."""
@@ -73,7 +72,7 @@ def layout(results: pl.DataFrame) -> Table:
     for system in results["system"].unique(maintain_order=True):
         rows: list[Row] = []
         for training in results.filter(system=system)["training"].unique(maintain_order=True):
-            cells: list[Cell | str] = []
+            cells: list[Value | str] = []
             for test_set, measure in figures:
                 cells += _cells(by_cell.get((system, training, test_set, measure)), measure)
             rows.append([None if rows else system, training, *cells])
@@ -111,8 +110,8 @@ def _in_order(column: str, names: Iterable[str]) -> pl.Expr:
     return pl.col(column).cast(pl.Enum(list(names)))
 
 
-def _cells(row: dict[str, Any] | None, measure: str) -> list[Cell | str]:
+def _cells(row: dict[str, Any] | None, measure: str) -> list[Value | str]:
     if row is None:
         return ["", ""]
-    cell = "" if row["rel_loss"] is None else Cell(loss(row["rel_loss"]), mark=significance(row))
+    cell = "" if row["rel_loss"] is None else Value(loss(row["rel_loss"]), mark=significance(row))
     return [parse(measure).show_as_cikm_2022(row["value"]), cell]

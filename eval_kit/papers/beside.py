@@ -26,7 +26,7 @@ from eval_kit.release.reference import as_printed, ids, load, published_cells
 from eval_kit.results import Result
 from eval_kit.runs.names import WordedRun, cell_of, cells_of, control_of, grid, run_name, wordings_of
 from eval_kit.shifts import CONTROL, SHIFTS, TRAINED_FOR
-from eval_kit.tables.table import Cell, Column, Table, number_columns, text_columns
+from eval_kit.tables.table import Column, Table, Value, number_columns, text_columns
 
 ALL = "all"
 """In place of a table's id: every table beside which a grid has figures."""
@@ -338,7 +338,7 @@ def _beside(rows: Sequence[Comparison]) -> Table:
         by_row.setdefault((row.system, row.part, row.measure), {})[figure] = row
     lines = []
     for key, compared_figures in by_row.items():
-        line: list[Cell | str] = [*key]
+        line: list[Value | str] = [*key]
         for figure in figures:
             line += _cells(compared_figures.get(figure))
         lines.append(line)
@@ -346,11 +346,11 @@ def _beside(rows: Sequence[Comparison]) -> Table:
     return Table(columns, [lines], title)
 
 
-def _cells(comparison: Comparison | None) -> list[Cell | str]:
+def _cells(comparison: Comparison | None) -> list[Value | str]:
     if comparison is None:
         return [""] * 4
     style = "{:z.1%}" if comparison.figure == "loss" else "{:z.3f}"
     difference = "-" if comparison.difference is None else style.replace(":", ":+").format(comparison.difference)
-    marks = {True: Cell("✓", style="green"), False: Cell("✗", style="red"), None: Cell("")}
+    marks = {True: Value("✓", style="green"), False: Value("✗", style="red"), None: Value("")}
     ours = "-" if comparison.ours is None else style.format(comparison.ours)
-    return [ours, Cell(style.format(comparison.paper), style="dim"), difference, marks[comparison.inside]]
+    return [ours, Value(style.format(comparison.paper), style="dim"), difference, marks[comparison.inside]]

@@ -14,10 +14,9 @@ from eval_kit.measures.definitions import parse
 from eval_kit.protocols.variations import beside_clean
 from eval_kit.release import Release, Variation
 from eval_kit.runs.names import cell_of
-from eval_kit.shift import Shift
-from eval_kit.shifts import SHIFTS
+from eval_kit.shifts import SHIFTS, Shift
 from eval_kit.stats.losses import holm_corrected, paired_t_test, relative_losses
-from eval_kit.tables.table import Cell, Column, Table, interval, loss, number_columns, significance, text_columns
+from eval_kit.tables.table import Column, Table, Value, interval, loss, number_columns, significance, text_columns
 
 _KEYS = ("shift", "part", "system", "method", "measure")
 
@@ -66,11 +65,11 @@ def layout(results: pl.DataFrame) -> Table:
     for (shift, *_), of_shift in results.group_by("shift", maintain_order=True):
         measure = next(name for name in of_shift["measure"] if not parse(name).kind.lower_is_better)
         for row in of_shift.filter(measure=measure).iter_rows(named=True):
-            figures: list[Cell | str] = []
+            figures: list[Value | str] = []
             for side in ("in", "out"):
                 ends = interval(row[f"{side}_loss_low"], row[f"{side}_loss_high"], row["queries"])
-                figures += [parse(measure).show(row[f"{side}_clean"]), Cell(loss(row[f"{side}_loss"]), tooltip=ends)]
-            more = Cell(parse(measure).show(row["difference"], with_sign=True), mark=significance(row))
+                figures += [parse(measure).show(row[f"{side}_clean"]), Value(loss(row[f"{side}_loss"]), tooltip=ends)]
+            more = Value(parse(measure).show(row["difference"], with_sign=True), mark=significance(row))
             of = f"{measure} {row['part']}".strip()
             lines.append([str(shift), row["system"], row["method"], of, *figures, more, f"{row['queries']:,}"])
     notes = ("° not significant: paired t-test of the two drops, p ≥ 0.05 after Holm's correction over a shift's rows",)

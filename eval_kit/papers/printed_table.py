@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from eval_kit.release.reference import as_printed
-from eval_kit.tables.table import Cell, Column, Table
+from eval_kit.tables.table import Column, Table, Value
 
 
 class Key(NamedTuple):
@@ -54,10 +54,10 @@ def table(reference: Mapping[str, Any], our_values: Mapping[Key, str]) -> Table:
         headings.append(Column(last, "number", group=" ".join(group), wrap="never"))
     lines = []
     for row in rows:
-        line: list[Cell | str] = [*row]
+        line: list[Value | str] = [*row]
         for column in columns:
             at = by_position.get((row, column))
-            line.append("" if at is None else Cell(cells[at], below=our_values.get(at, "")))
+            line.append("" if at is None else Value(cells[at], below=our_values.get(at, "")))
         lines.append(line)
     paper = reference["paper"]
     title = f"{paper['venue']} {paper['year']}, {reference['table']}"

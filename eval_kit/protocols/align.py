@@ -24,10 +24,10 @@ from eval_kit.files.faults import Faults
 from eval_kit.files.text import read_utf8
 from eval_kit.protocols.align_results import read_results
 from eval_kit.release.beir_suite import datasets
-from eval_kit.results import Figure, Result
+from eval_kit.results import Picture, Result
 from eval_kit.stats.losses import RESAMPLES, correlations
 from eval_kit.svg import Point
-from eval_kit.tables.table import Cell, Column, Table, number_columns
+from eval_kit.tables.table import Column, Table, Value, number_columns
 
 TRAININGS = ("interpolation", "extrapolation")
 KINDS = ("spearman", "kendall")
@@ -74,7 +74,7 @@ class Alignment(Result):
         """What the table counts."""
         return ["n: models of interpolation / extrapolation; 95 % bootstrap intervals over models."]
 
-    def figures(self) -> list[Figure]:
+    def figures(self) -> list[Picture]:
         """Figure 2, which the paper draws for TREC-COVID, for each dataset and training."""
         figures = []
         for (dataset, training), models in self.models.group_by("dataset", "training", maintain_order=True):
@@ -84,7 +84,7 @@ class Alignment(Result):
                 points.append(Point(score, value, f"{system}: {score:.3f}, {title} {value:.3f}"))
             heading = f"CIKM 2022, Figure 2: {title} against {training}"
             picture = plots.points({str(training): points}, f"{training} score", "nDCG@10", heading, connect=False)
-            figures.append(Figure(picture))
+            figures.append(Picture(picture))
         return figures
 
 
@@ -142,22 +142,22 @@ def layout(table: pl.DataFrame) -> Table:
         rows = table.filter(pl.col("dataset") == dataset).rows_by_key(["kind", "training"], named=True, unique=True)
         name, domain = DOMAINS.get(dataset.removeprefix("beir."), (dataset, ""))
         counts = dict.fromkeys(str(row["n"]) for row in rows.values())
-        line: list[Cell | str] = [name, domain, "/".join(counts)]
+        line: list[Value | str] = [name, domain, "/".join(counts)]
         for kind in KINDS:
             line += _cells([rows.get((kind, training)) for training in TRAININGS])
         lines.append(line)
     return Table(columns, [lines])
 
 
-def _cells(rows: Sequence[dict[str, Any] | None]) -> Iterator[Cell]:
+def _cells(rows: Sequence[dict[str, Any] | None]) -> Iterator[Value]:
     values = [-math.inf if row is None or row["value"] is None else row["value"] for row in rows]
     best = max(values) if max(values) >= BOLD_FROM and min(values) < max(values) else math.inf
     for row, value in zip(rows, values, strict=True):
         if row is None or value == -math.inf:
-            yield Cell("-")
+            yield Value("-")
         else:
             interval = "" if row["low"] is None else f"[{row['low']:.2f}, {row['high']:.2f}]"
-            yield Cell(f"{value:.3f}", below=interval, bold=value == best)
+            yield Value(f"{value:.3f}", below=interval, bold=value == best)
 
 
 def read(path: Path) -> pl.DataFrame:

@@ -10,7 +10,7 @@ import polars as pl
 
 from eval_kit import plots
 from eval_kit.protocols.obstinacy import rankers
-from eval_kit.results import Figure
+from eval_kit.results import Picture
 from eval_kit.svg import Point
 
 DRAWN_QUERIES = 200
@@ -54,7 +54,7 @@ def in_pairs(performance: pl.DataFrame) -> pl.DataFrame:
 
 def figures(
     averages: pl.DataFrame, precision: pl.DataFrame, agreement: pl.DataFrame, performance: pl.DataFrame
-) -> Iterator[Figure]:
+) -> Iterator[Picture]:
     """The figures that the runs allow."""
     if precision.height:
         yield _figure_1(precision)
@@ -65,7 +65,7 @@ def figures(
         yield _figure_4(performance)
 
 
-def _figure_1(precision: pl.DataFrame) -> Figure:
+def _figure_1(precision: pl.DataFrame) -> Picture:
     series: dict[str, list[Point]] = {}
     for run, values in long_tails(precision).items():
         step = max(1, len(values) // DRAWN_QUERIES)
@@ -73,10 +73,10 @@ def _figure_1(precision: pl.DataFrame) -> Figure:
     title = "Chameleons, Figure 1: average precision of every query"
     picture = plots.points(series, "queries, sorted by average precision", "AP", title)
     caption = "Figure 1 of CIKM 2021: the average precision of every query, sorted for each run."
-    return Figure(picture, caption, list(series))
+    return Picture(picture, caption, list(series))
 
 
-def _figure_2(agreement: pl.DataFrame) -> Figure:
+def _figure_2(agreement: pl.DataFrame) -> Picture:
     series: dict[str, list[Point]] = {}
     for first, second, level, value in agreement.iter_rows():
         tooltip = f"{first} and {second}, {level} %: {value:.3f}"
@@ -89,7 +89,7 @@ def _figure_2(agreement: pl.DataFrame) -> Figure:
     )
 
 
-def _figure_3(averages: pl.DataFrame, performance: pl.DataFrame) -> Figure:
+def _figure_3(averages: pl.DataFrame, performance: pl.DataFrame) -> Picture:
     series: dict[str, list[Point]] = {}
     for run, name, level, everything, value in against_all(averages, performance).iter_rows():
         tooltip = f"{run} on {name}, {level} %: {value:.4f}; on all {everything:.4f}"
@@ -97,10 +97,10 @@ def _figure_3(averages: pl.DataFrame, performance: pl.DataFrame) -> Figure:
     title = "Chameleons, Figure 3: mean average precision on the sets against all queries"
     picture = plots.points(series, "MAP on all queries", "MAP on the sets", title, connect=False)
     caption = "Figure 3 of CIKM 2021: mean average precision on each Chameleons set against that on all queries."
-    return Figure(picture, caption, list(series))
+    return Picture(picture, caption, list(series))
 
 
-def _figure_4(performance: pl.DataFrame) -> Figure:
+def _figure_4(performance: pl.DataFrame) -> Picture:
     series: dict[str, list[Point]] = {}
     for first, second, name, level, x, y in in_pairs(performance).iter_rows():
         tooltip = f"{name}, {level} %: {first} {x:.4f}, {second} {y:.4f}"
@@ -113,8 +113,8 @@ def _figure_4(performance: pl.DataFrame) -> Figure:
     )
 
 
-def _of_pairs(series: dict[str, list[Point]], caption: str, axes: tuple[str, str], title: str) -> Figure:
+def _of_pairs(series: dict[str, list[Point]], caption: str, axes: tuple[str, str], title: str) -> Picture:
     """A line for each of the first pairs of runs."""
     series_shown = dict(list(series.items())[:PAIRS])
     first = f"; the first {PAIRS} of {len(series)} pairs" if len(series) > PAIRS else ""
-    return Figure(plots.points(series_shown, *axes, title), f"{caption}{first}.", list(series_shown))
+    return Picture(plots.points(series_shown, *axes, title), f"{caption}{first}.", list(series_shown))

@@ -16,8 +16,8 @@ from eval_kit.protocols.obstinacy import LEVELS, agreement, strictly_more_obstin
 from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, TestSet
 from eval_kit.release.reference import as_printed, published_cells
-from eval_kit.results import Figure, Result
-from eval_kit.tables.table import Cell, Column, Table, number_columns, text_columns
+from eval_kit.results import Picture, Result
+from eval_kit.tables.table import Column, Table, Value, number_columns, text_columns
 
 SETS = ("lesser", "pygmy", "veiled")
 MEASURES = ("AP", "nDCG", "RR@10")
@@ -69,7 +69,7 @@ class Chameleons(Result):
             tables.append(_agreement_table(self.agreement))
         return [*tables, _performance_table(self), _sets_table(self)]
 
-    def figures(self) -> list[Figure]:
+    def figures(self) -> list[Picture]:
         """Figures 1 to 4; those of all queries only where a run covers them."""
         return list(figures(self.averages, self.precision, self.agreement, self.performance))
 
@@ -348,19 +348,19 @@ def _rankers(paper: PublishedFigures) -> list[str]:
     return list(dict.fromkeys(system for system, _, _, figure in paper if system != "average"))
 
 
-def _published_rows(results: Chameleons, id: str, keys: Sequence[tuple[str, str, str]]) -> Iterator[list[Cell | str]]:
+def _published_rows(results: Chameleons, id: str, keys: Sequence[tuple[str, str, str]]) -> Iterator[list[Value | str]]:
     """The figures of each published ranker: those of the test sets, measures and figures in ``keys``."""
     paper = _paper_cells(results, id)
     for ranker in _rankers(paper):
-        cells: list[Cell | str] = [Cell(f"{ranker} (published)", style="dim")]
+        cells: list[Value | str] = [Value(f"{ranker} (published)", style="dim")]
         for key in keys:
-            cells.append(Cell(paper[ranker, *key], style="dim"))
+            cells.append(Value(paper[ranker, *key], style="dim"))
         yield cells
 
 
-def _lines(frame: pl.DataFrame, digits: int = 4) -> list[list[Cell | str]]:
+def _lines(frame: pl.DataFrame, digits: int = 4) -> list[list[Value | str]]:
     """The rows of a dataframe: texts as they are, numbers with so many decimals."""
-    lines: list[list[Cell | str]] = []
+    lines: list[list[Value | str]] = []
     for row in frame.iter_rows():
         lines.append([value if isinstance(value, str) else f"{value:.{digits}f}" for value in row])
     return lines

@@ -22,7 +22,7 @@ from eval_kit.protocols.generalise import Generalisation, contrasts, small_divis
 from eval_kit.protocols.scores import Scores
 from eval_kit.release import Release, TestSet
 from eval_kit.results import Result, origin
-from eval_kit.runs.training import Training
+from eval_kit.runs.training import TrainingQueries
 from eval_kit.search.passages import has_passages, passages
 from eval_kit.stats import leaks
 from eval_kit.tables.table import Column, Table, number_columns
@@ -93,7 +93,7 @@ class Clean(Result):
 
 def clean(
     release: Release,
-    training: Training,
+    training: TrainingQueries,
     test_sets: Sequence[str] = (),
     near: float = leaks.NEAR,
     shared_passages: bool = False,
@@ -247,7 +247,7 @@ def with_effects(
     return CleanScores(scores.means, scores.provenance, effects)
 
 
-def _passages(release: Release, training: Training) -> pl.Series | None:
+def _passages(release: Release, training: TrainingQueries) -> pl.Series | None:
     """Ids of the release's passages that were relevant in training; None where either does not say."""
     if len(training.passage_ids):
         return training.passage_ids

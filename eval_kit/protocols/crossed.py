@@ -8,10 +8,10 @@ import polars as pl
 
 from eval_kit import plots
 from eval_kit.measures.definitions import parse
-from eval_kit.results import Figure
+from eval_kit.results import Picture
 from eval_kit.stats import crossed
 from eval_kit.stats.losses import correlations, holm_corrected
-from eval_kit.tables.table import Cell, Column, Table, interval, loss, number_columns, significance
+from eval_kit.tables.table import Column, Table, Value, interval, loss, number_columns, significance
 
 NAME = "crossed"
 NOTE = (
@@ -58,7 +58,7 @@ def losses(comparison: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     return holm_corrected(table, ["measure"]), holm_corrected(by_cluster, ["measure"])
 
 
-def figure(parts: pl.DataFrame) -> Figure:
+def figure(parts: pl.DataFrame) -> Picture:
     """The main measure's loss on each cluster against the cluster's ``jaccard``, as :func:`tables` takes them."""
     main = parts["measure"][0]
     points = parts.filter(pl.col("measure") == main, pl.col("rel_loss").is_not_null()).with_columns(
@@ -68,7 +68,7 @@ def figure(parts: pl.DataFrame) -> Figure:
     caption = (
         f"Rel Loss of {main} on each cluster against the weighted Jaccard similarity of its queries to all others."
     )
-    return Figure(plots.loss_against_jaccard(points, systems, main, title=caption), caption, systems)
+    return Picture(plots.loss_against_jaccard(points, systems, main, title=caption), caption, systems)
 
 
 def tables(whole: pl.DataFrame, parts: pl.DataFrame) -> Iterator[Table]:
@@ -76,14 +76,14 @@ def tables(whole: pl.DataFrame, parts: pl.DataFrame) -> Iterator[Table]:
     for measure in whole["measure"].unique(maintain_order=True):
         of_measure, by_cluster = whole.filter(measure=measure), parts.filter(measure=measure)
         show = parse(str(measure)).show_as_ecir_2023
-        lines: list[list[Cell | str]] = []
+        lines: list[list[Value | str]] = []
         for row in of_measure.iter_rows(named=True):
             of_system = by_cluster.filter(pl.col("system") == row["system"]).drop_nulls("rel_loss")
             rho = correlations(of_system["jaccard"], of_system["rel_loss"], kinds=["spearman"])["spearman"].estimate
             low, high = row["rel_loss_low"], row["rel_loss_high"]
             mark = significance(row) if row["rel_loss"] is not None else ""
-            rel_loss = Cell(loss(row["rel_loss"]), mark=mark)
-            line: list[Cell | str] = [row["system"], show(row["avg_in"]), show(row["out"]), rel_loss]
+            rel_loss = Value(loss(row["rel_loss"]), mark=mark)
+            line: list[Value | str] = [row["system"], show(row["avg_in"]), show(row["out"]), rel_loss]
             line.append(f"{loss(low)} to {loss(high)}")
             line += map(loss, (row["error_queries"], row["error_trainings"], row["spread"]))
             line.append("-" if rho.value is None else f"{rho.value:.2f} ({rho.low:.2f} to {rho.high:.2f})")
@@ -99,7 +99,7 @@ def _by_cluster(parts: pl.DataFrame, title: str) -> Table:
     systems = parts["system"].unique(maintain_order=True).to_list()
     order = parts.filter(pl.col("system") == systems[0]).sort("rel_loss", descending=True, nulls_last=True)
     by_key = parts.rows_by_key(["cluster", "system"], named=True, unique=True)
-    lines: list[list[Cell | str]] = []
+    lines: list[list[Value | str]] = []
     for cluster, queries, jaccard in order.select("cluster", "queries", "jaccard").iter_rows():
         cells = [_of_cluster(by_key[cluster, system]) for system in systems]
         lines.append([cluster, *cells, f"{jaccard:.3f}", f"{queries:,}"])
@@ -107,8 +107,8 @@ def _by_cluster(parts: pl.DataFrame, title: str) -> Table:
     return Table([Column("Cluster", "heading"), *number_columns(*names)], [lines], title)
 
 
-def _of_cluster(row: dict[str, Any]) -> Cell:
+def _of_cluster(row: dict[str, Any]) -> Value:
     if row["rel_loss"] is None:
-        return Cell("-")
+        return Value("-")
     ends = interval(row["rel_loss_low"], row["rel_loss_high"], row["queries"])
-    return Cell(loss(row["rel_loss"]), mark=significance(row), tooltip=ends)
+    return Value(loss(row["rel_loss"]), mark=significance(row), tooltip=ends)

@@ -27,11 +27,10 @@ from eval_kit.runs.names import run_name
 from eval_kit.runs.ranks import rank_judged
 from eval_kit.runs.reader import read_pieces
 from eval_kit.search.passages import has_passages, passages
-from eval_kit.shift import MAIN_SPLITS, main_split
-from eval_kit.shifts import SHIFTS
+from eval_kit.shifts import MAIN_SPLITS, SHIFTS, main_split
 from eval_kit.stats import distance, parts
 from eval_kit.stats.losses import MARGIN, holm
-from eval_kit.tables.table import Cell, Column, Table, number_columns
+from eval_kit.tables.table import Column, Table, Value, number_columns
 
 DEGRADES, DOES_NOT, CANNOT_TELL = "degrades", "does not", "cannot tell"
 DISTANCE = "distance"
@@ -75,10 +74,10 @@ class Generalisation(Result):
             columns += number_columns("near", "far", group=group)
         columns += [Column("adjusted difference", "number"), Column("95 % interval", "number", beside_last=True)]
         columns += [*number_columns("p", "parts", "would find"), Column("verdict", wrap="never")]
-        lines: list[list[Cell | str]] = []
+        lines: list[list[Value | str]] = []
         for row in self.contrasts.iter_rows(named=True):
             show = parse(row["measure"]).show
-            line: list[Cell | str] = [row["shift"], row["system"], row["measure"]]
+            line: list[Value | str] = [row["shift"], row["system"], row["measure"]]
             for level in ("near_level", "far_level", "near_pivot", "far_pivot"):
                 line.append("-" if row[level] is None else show(row[level]))
             difference, interval, p, detectable = "-", "-", "-", "-"
@@ -86,7 +85,7 @@ class Generalisation(Result):
                 difference, interval = f"{row['adjusted']:+.4f}", f"[{row['low']:+.4f}, {row['high']:+.4f}]"
                 p, detectable = f"{row['p_holm']:.3f}", f"{row['detectable']:.4f}"
             line += [difference, interval, p, f"{row['near_parts']} + {row['far_parts']}", detectable]
-            lines.append([*line, Cell(row["verdict"], bold=row["verdict"] == DEGRADES)])
+            lines.append([*line, Value(row["verdict"], bold=row["verdict"] == DEGRADES)])
         return [Table(columns, [lines])]
 
     def notes(self) -> list[str]:

@@ -14,11 +14,10 @@ from eval_kit.protocols.chameleons import with_average_precision
 from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.scoring import Declaration, score
 from eval_kit.release import Release
-from eval_kit.results import Figure, Result
+from eval_kit.results import Picture, Result
 from eval_kit.runs import contamination
-from eval_kit.runs.names import Cell, cells_of, grid, run_name
-from eval_kit.shift import Shift
-from eval_kit.shifts import SHIFTS
+from eval_kit.runs.names import RunName, cells_of, grid, run_name
+from eval_kit.shifts import SHIFTS, Shift
 from eval_kit.stats.losses import MARGIN
 from eval_kit.stats.similarity import by_cluster
 from eval_kit.tables.table import Table
@@ -76,7 +75,7 @@ class Protocols(Result):
                 tables.append(replace(table, section=shift))
         return tables
 
-    def figures(self) -> list[Figure]:
+    def figures(self) -> list[Picture]:
         """The losses of crossed hold-outs by cluster; the figures of other shifts are on the report's page."""
         if self.crossed is None or not self.crossed["rel_loss"].count():
             return []
@@ -132,7 +131,7 @@ class Protocols(Result):
 
 
 def protocols(
-    runs: Sequence[Path] | Mapping[Path, Cell],
+    runs: Sequence[Path] | Mapping[Path, RunName],
     release: Release,
     untrained: Sequence[Path] = (),
     seed: int = 0,
@@ -185,7 +184,7 @@ def protocols(
     )
 
 
-def _trained_on(scores: Scores, cells: dict[Path, Cell], shift: Shift, release: Release) -> pl.DataFrame:
+def _trained_on(scores: Scores, cells: dict[Path, RunName], shift: Shift, release: Release) -> pl.DataFrame:
     """``system``, ``cluster`` if the shift has any, and ``trained_on``: whether a model was on what it is scored on."""
     figures = scores.to_polars().filter(pl.col("test_set").is_in(shift.test_sets(release)))
     in_grid = figures.join(_by_run(cells), on="run").filter(pl.col("shift") == shift.name)
@@ -194,12 +193,12 @@ def _trained_on(scores: Scores, cells: dict[Path, Cell], shift: Shift, release: 
     return in_grid.group_by(keys, maintain_order=True).agg(contamination.WORST)
 
 
-def values_of(scores: Scores, cells: Mapping[Path, Cell]) -> pl.DataFrame:
+def values_of(scores: Scores, cells: Mapping[Path, RunName]) -> pl.DataFrame:
     """Per-query values with the ``system``, ``shift``, ``held_out`` and ``seed`` of each run's cell."""
     return scores.per_query().join(_by_run(cells), on="run", how="inner", maintain_order="left")
 
 
-def _by_run(cells: Mapping[Path, Cell]) -> pl.DataFrame:
+def _by_run(cells: Mapping[Path, RunName]) -> pl.DataFrame:
     """The cell of each run, by the run's name and by its path: ``run``, ``system``, ``shift``, ``held_out``, ``seed``.
 
     Scores call runs that share a name by their paths, so their rows by name match nothing.
@@ -216,16 +215,16 @@ def _rows(frames: Mapping[str, pl.DataFrame]) -> dict[str, list[dict[str, Any]]]
     return {shift: frame.to_dicts() for shift, frame in frames.items()}
 
 
-def _refuse_foreign_runs(shift: Shift, cells: dict[Path, Cell], values: pl.DataFrame, release: Release) -> None:
+def _refuse_foreign_runs(shift: Shift, cells: dict[Path, RunName], values: pl.DataFrame, release: Release) -> None:
     """Refuse a run that covers no test set of the shift in its name."""
     needed_cells = shift.roles(values, release).select("system", "held_out", "seed").unique()
-    covering = {Cell(system, shift.name, held_out, seed) for system, held_out, seed in needed_cells.iter_rows()}
+    covering = {RunName(system, shift.name, held_out, seed) for system, held_out, seed in needed_cells.iter_rows()}
     for run, cell in cells.items():
         if cell.shift == shift.name and cell not in covering:
             raise UserError(f"{run}: covers no test set of the {shift.name} shift, which it was trained on")
 
 
-def _refuse_unequal_batches(cells: Mapping[Path, Cell]) -> None:
+def _refuse_unequal_batches(cells: Mapping[Path, RunName]) -> None:
     """Refuse to average or compare models trained in unequal batches, as far as the files beside the runs say."""
     batches: dict[tuple[str, str], dict[int, Path]] = {}
     for run, cell in cells.items():

@@ -12,8 +12,7 @@ import polars as pl
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
 from eval_kit.release import Release
-from eval_kit.shift import Shift
-from eval_kit.shifts import SHIFTS
+from eval_kit.shifts import SHIFTS, Shift
 from eval_kit.stats.losses import Floats, holm_corrected, paired_t_test, relative_losses
 
 _PAIR = ("system", "measure", "part", "seed", "query_id")
@@ -37,7 +36,7 @@ def matrix(values: pl.DataFrame) -> pl.DataFrame:
 def losses(values: pl.DataFrame, shift: Shift, release: Release, seed: int = 0) -> pl.DataFrame:
     """What every system loses on a shift: In, Out and Rel Loss = (In − Out) / In.
 
-    The shift's rule says which model is In and which Out for a query (:meth:`eval_kit.shift.Shift.roles`). For each
+    The shift's rule says which model is In and which Out for a query (:meth:`eval_kit.shifts.Shift.roles`). For each
     query, In is the mean over its In models; all else is over queries: ECIR 2023 §3.2, Tables 2 and 3 (by cluster),
     CIKM 2022 §4.1.2, Table 6 (by size, DL19 and DL20 pooled) and §4.1.3, Table 7 (all of dev-small).
 

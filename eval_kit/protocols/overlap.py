@@ -15,7 +15,7 @@ from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.files.beir import read_corpus
 from eval_kit.release import beir_suite
-from eval_kit.results import Figure, Result
+from eval_kit.results import Picture, Result
 from eval_kit.stats.similarity import jaccard_of_counts, word_counts
 from eval_kit.tables.table import Column, Table, number_columns
 
@@ -79,11 +79,11 @@ class Overlap(Result):
             rows.append(row)
         return [Table(columns, [rows], "Weighted Jaccard similarity of passages (BEIR, Figure 2)")]
 
-    def figures(self) -> list[Figure]:
+    def figures(self) -> list[Picture]:
         """The heatmap."""
         pairs = {(left, right): value for left, right, value in self.pairs.iter_rows()}
         title = "Figure 2: weighted Jaccard similarity of passages"
-        return [Figure(plots.heatmap(self.collections["collection"].to_list(), pairs, title))]
+        return [Picture(plots.heatmap(self.collections["collection"].to_list(), pairs, title))]
 
 
 def overlap(folders: Sequence[Path]) -> Overlap:

@@ -12,11 +12,11 @@ import polars as pl
 from eval_kit.measures.definitions import Measure, parse
 from eval_kit.runs import contamination
 from eval_kit.tables.table import (
-    Cell,
     Column,
     LossBar,
     Row,
     Table,
+    Value,
     interval,
     loss,
     number_columns,
@@ -46,9 +46,9 @@ def ms_shift(
     for system in rows["system"].unique(maintain_order=True):
         by_cluster = rows.filter(system=system).rows_by_key("cluster", named=True, unique=True, include_key=True)
         cells = list(map(by_cluster.__getitem__, clusters))
-        inside: list[Cell | str] = [_system(cells), "Avg In"]
-        out: list[Cell | str | None] = [None, "Out"]
-        rel_loss: list[Cell | str | None] = [None, "Rel Loss"]
+        inside: list[Value | str] = [_system(cells), "Avg In"]
+        out: list[Value | str | None] = [None, "Out"]
+        rel_loss: list[Value | str | None] = [None, "Rel Loss"]
         for cell in cells:
             inside.append(_mean(cell, "avg_in", measure_shown, best))
             out.append(_mean(cell, "out", measure_shown, best))
@@ -61,9 +61,9 @@ def ms_shift(
 def overall(results: pl.DataFrame) -> Table:
     """In, Out and Rel Loss of each system over all parts of a shift (:func:`eval_kit.protocols.in_out.overall`)."""
     show = parse(results["measure"][0]).show_as_ecir_2023
-    lines: list[list[Cell | str]] = []
+    lines: list[list[Value | str]] = []
     for row in results.iter_rows(named=True):
-        rel_loss = Cell(loss(row["rel_loss"]), mark=_mark(row))
+        rel_loss = Value(loss(row["rel_loss"]), mark=_mark(row))
         ends = (row["rel_loss_low"], row["rel_loss_high"])
         interval_of_loss = "" if None in ends else " to ".join(map(loss, ends))
         figures = (show(row["avg_in"]), show(row["out"]), rel_loss, interval_of_loss, f"{row['queries']:,}")
@@ -103,9 +103,9 @@ def matrix(values: pl.DataFrame, test_sets: Sequence[str], measure: str, system:
     for test_set in test_sets:
         held_out = test_set.split(".", 1)[-1]
         columns.append(Column(held_out, "number"))
-        line: list[Cell | str] = [f"without {held_out}"]
+        line: list[Value | str] = [f"without {held_out}"]
         for name in test_sets:
-            line.append(Cell(show(by_cell[held_out, name]["value"]), shaded=name == test_set))
+            line.append(Value(show(by_cell[held_out, name]["value"]), shaded=name == test_set))
         lines.append(line)
     return Table(columns, [lines], title=f"{system}, {measure}")
 
@@ -129,18 +129,18 @@ def with_direction(table: Table, measure: str) -> Table:
     return table
 
 
-def _system(rows: Sequence[Mapping[str, Any]]) -> Cell:
+def _system(rows: Sequence[Mapping[str, Any]]) -> Value:
     """The system of these results, marked if one of its models was trained on queries that it is scored on."""
-    return Cell(rows[0]["system"], mark=max(contamination.mark(row["trained_on"]) for row in rows))
+    return Value(rows[0]["system"], mark=max(contamination.mark(row["trained_on"]) for row in rows))
 
 
-def _mean(row: Mapping[str, Any], figure: str, measure: Measure, best: Mapping[tuple[str, str], float]) -> Cell:
-    return Cell(measure.show_as_ecir_2023(row[figure]), bold=best.get((row["cluster"], figure)) == row[figure])
+def _mean(row: Mapping[str, Any], figure: str, measure: Measure, best: Mapping[tuple[str, str], float]) -> Value:
+    return Value(measure.show_as_ecir_2023(row[figure]), bold=best.get((row["cluster"], figure)) == row[figure])
 
 
-def _rel_loss(row: Mapping[str, Any], measure: Measure, best: Mapping[tuple[str, str], float]) -> Cell:
+def _rel_loss(row: Mapping[str, Any], measure: Measure, best: Mapping[tuple[str, str], float]) -> Value:
     value, low, high = row["rel_loss"], row["rel_loss_low"], row["rel_loss_high"]
-    return Cell(
+    return Value(
         loss(value),
         mark=_mark(row),
         bold=value is not None and best.get((row["cluster"], "rel_loss")) == value,
@@ -149,20 +149,20 @@ def _rel_loss(row: Mapping[str, Any], measure: Measure, best: Mapping[tuple[str,
     )
 
 
-def _statistics(shift: str, row: Mapping[str, Any]) -> list[Cell | str]:
+def _statistics(shift: str, row: Mapping[str, Any]) -> list[Value | str]:
     show = parse(row["measure"]).show_as_ecir_2023
-    ends = [Cell(loss(row[name]), sort=row[name]) for name in ("rel_loss", "rel_loss_low", "rel_loss_high")]
+    ends = [Value(loss(row[name]), sort=row[name]) for name in ("rel_loss", "rel_loss_low", "rel_loss_high")]
     return [
         shift,
         row.get("cluster") or row.get("size") or "",
         _system([row]),
         row["measure"],
         *ends,
-        Cell(show(row["avg_in"]), sort=row["avg_in"]),
-        Cell(show(row["out"]), sort=row["out"]),
-        Cell(_p(row["p_holm"]), sort=row["p_holm"]),
-        Cell("-" if row["d"] is None else f"{row['d']:.2f}", sort=row["d"]),
-        Cell(f"{row['queries']:,}", sort=float(row["queries"])),
+        Value(show(row["avg_in"]), sort=row["avg_in"]),
+        Value(show(row["out"]), sort=row["out"]),
+        Value(_p(row["p_holm"]), sort=row["p_holm"]),
+        Value("-" if row["d"] is None else f"{row['d']:.2f}", sort=row["d"]),
+        Value(f"{row['queries']:,}", sort=float(row["queries"])),
     ]
 
 
@@ -170,7 +170,7 @@ def _inter_extra(results: pl.DataFrame, marks: bool) -> list[Row]:
     """One row per system: Inter., Extra. and Δ of every measure."""
     lines: list[Row] = []
     for _, rows in results.group_by("system", maintain_order=True):
-        cells: list[Cell | str] = [_system(rows.to_dicts())]
+        cells: list[Value | str] = [_system(rows.to_dicts())]
         for row in rows.iter_rows(named=True):
             show = parse(row["measure"]).show_as_cikm_2022
             cells += [show(row["avg_in"]), show(row["out"]), _delta(row, marks)]
@@ -178,11 +178,11 @@ def _inter_extra(results: pl.DataFrame, marks: bool) -> list[Row]:
     return lines
 
 
-def _delta(row: Mapping[str, Any], marks: bool) -> Cell:
+def _delta(row: Mapping[str, Any], marks: bool) -> Value:
     """Δ and its interval are those of the loss with the sign reversed."""
     low, high = (None if row[name] is None else -row[name] for name in ("rel_loss_high", "rel_loss_low"))
     delta = row["delta"]
-    return Cell(
+    return Value(
         "-" if delta is None else f"{delta:+.0%}".replace("+0%", "0%").replace("-0%", "0%"),
         mark=_mark(row) if marks else "",
         tooltip=interval(low, high, row["queries"]),

@@ -12,7 +12,7 @@ from eval_kit.measures.definitions import parse
 from eval_kit.results import Result, origin
 from eval_kit.runs import contamination
 from eval_kit.runs.contamination import TrainedOn
-from eval_kit.tables.table import Cell, Column, Row, Table, number_columns
+from eval_kit.tables.table import Column, Row, Table, Value, number_columns
 
 NOTHING_JUDGED = "{}: not one of its passages is judged; are these the collection's passage ids?"
 _COLUMNS = {
@@ -76,7 +76,7 @@ class Scores(Result):
         for means in chain.from_iterable(map(dict.values, by_row.values())):
             first = means[0]
             values = [parse(mean.measure).show(mean.value) for mean in means]
-            cell = Cell(first.run, mark=contamination.mark(first.trained_on))
+            cell = Value(first.run, mark=contamination.mark(first.trained_on))
             measures = tuple(map(attrgetter("measure"), means))
             groups.setdefault(measures, []).append([first.test_set, cell, f"{first.queries:,}", *values])
         tables = []

@@ -12,7 +12,7 @@ from eval_kit.errors import UserError
 from eval_kit.protocols.grid_results import Protocols, protocols
 from eval_kit.protocols.in_out import main_measure
 from eval_kit.release import Release
-from eval_kit.results import Figure, Result
+from eval_kit.results import Picture, Result
 from eval_kit.runs.names import run_name
 from eval_kit.shifts import CLUSTERED, SHIFTS
 from eval_kit.stats import vectors as vector_sources
@@ -89,14 +89,14 @@ class Similarities(Result):
         similarities = Table(columns, [lines])
         return [similarities, self.figure_3.table()] if self.figure_3 else [similarities]
 
-    def figures(self) -> list[Figure]:
+    def figures(self) -> list[Picture]:
         """ECIR 2023, Figure 3, with runs."""
         if self.figure_3 is None:
             return []
         points, measure = self.figure_3.points, self.figure_3.measure
         systems = points["system"].unique(maintain_order=True).to_list()
         caption = "Figure 3 of ECIR 2023: the loss on each held-out cluster against its similarity to the others."
-        return [Figure(plots.loss_against_jaccard(points, systems, measure), caption, systems)]
+        return [Picture(plots.loss_against_jaccard(points, systems, measure), caption, systems)]
 
 
 def similarities(

@@ -16,7 +16,7 @@ from eval_kit.measures.definitions import parse
 from eval_kit.protocols.scoring import score
 from eval_kit.release import Release
 from eval_kit.results import Result
-from eval_kit.shift import main_split
+from eval_kit.shifts import main_split
 from eval_kit.tables.table import Column, Table, number_columns
 
 
@@ -30,7 +30,7 @@ class Label(NamedTuple):
 
 
 MAIN = "dev"
-"""Stands for a release's main test set, as :func:`eval_kit.shift.main_split` finds it."""
+"""Stands for a release's main test set, as :func:`eval_kit.shifts.main_split` finds it."""
 LABELS = {
     "length": Label(MAIN, "length", "test", "cluster"),
     "bucket": Label(MAIN, "resttest", MAIN, "bucket"),

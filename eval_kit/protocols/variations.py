@@ -23,10 +23,10 @@ from eval_kit.protocols.reformulations import beside_published
 from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.scoring import score_on
 from eval_kit.release import Release, TestSet, Variation
-from eval_kit.results import Figure, Result
+from eval_kit.results import Picture, Result
 from eval_kit.runs.names import WordedRun, original_of, run_name, wordings_of
 from eval_kit.stats.losses import holm_corrected, paired_t_test, relative_losses
-from eval_kit.tables.table import Cell, Column, Table, loss, number_columns, significance
+from eval_kit.tables.table import Column, Table, Value, loss, number_columns, significance
 
 type Pairs = dict[tuple[str, str], tuple[NDArray[np.float64], NDArray[np.float64]]]
 
@@ -92,7 +92,7 @@ class Variations(Result):
         """What the marks and the columns mean."""
         return [*_NOTES, *([_PIVOT_NOTE.format(self.pivot)] if self.pivot else [])]
 
-    def figures(self) -> list[Figure]:
+    def figures(self) -> list[Picture]:
         """For each test set, how the changes of single queries in its main measure spread; replicas are pooled."""
         methods = {variation.full_name: variation.group for variation in self.variations}
         systems = self.results["system"].unique(maintain_order=True).to_list()
@@ -110,7 +110,7 @@ class Variations(Result):
                 "Boxes are quartiles, the thick line the median, whiskers the 5th and 95th percentile, the marker the "
                 "mean. Replicas of a method are taken together."
             )
-            figures.append(Figure(plots.change_by_method(spread, systems, measure), caption, systems))
+            figures.append(Picture(plots.change_by_method(spread, systems, measure), caption, systems))
         return figures
 
 
@@ -346,7 +346,7 @@ def _beside_published(paper: pl.DataFrame) -> Table:
         columns += number_columns("published", system, "n", group=ranker)
     lines = []
     for method in paper["method"].unique(maintain_order=True):
-        line: list[Cell | str] = [method]
+        line: list[Value | str] = [method]
         for ranker, system in systems:
             row = rows.get((method, ranker, system))
             line += [f"{row['published']:.4f}", f"{row['value']:.4f}", f"{row['queries']:,}"] if row else ["", "", ""]
@@ -354,7 +354,7 @@ def _beside_published(paper: pl.DataFrame) -> Table:
     return Table(columns, [lines], title="CIKM 2021, Table 7: AP on chameleons.veiled.50")
 
 
-def _figures(row: Mapping[str, Any], measure: Measure) -> list[Cell | str]:
+def _figures(row: Mapping[str, Any], measure: Measure) -> list[Value | str]:
     n = f"{row['queries']:,}" + (f" × {row['replicas']}" if row["replicas"] > 1 else "")
     means = [measure.show(row[name]) for name in ("clean", "varied", "worst")]
     means.append(measure.show(row["change"], with_sign=True))
@@ -363,11 +363,11 @@ def _figures(row: Mapping[str, Any], measure: Measure) -> list[Cell | str]:
     return [n, *means, _rel_loss(row), interval, *shares, _decimals(row["robustness_index"])]
 
 
-def _rel_loss(row: Mapping[str, Any]) -> Cell:
-    return Cell(loss(row["rel_loss"]), mark=significance(row))
+def _rel_loss(row: Mapping[str, Any]) -> Value:
+    return Value(loss(row["rel_loss"]), mark=significance(row))
 
 
-def _validity(row: Mapping[str, Any] | None) -> list[Cell | str]:
+def _validity(row: Mapping[str, Any] | None) -> list[Value | str]:
     return ["", ""] if row is None else [f"{row['queries']:,}", _rel_loss(row)]
 
 

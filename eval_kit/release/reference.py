@@ -48,7 +48,7 @@ def as_printed(cell: Mapping[str, Any]) -> str:
 def _tables() -> dict[str, dict[str, Any]]:
     """The tables by id, each with its paper."""
     tables = {}
-    for file in (Path(__file__).parent / "published").glob("*.json"):
+    for file in (Path(__file__).parent / "printed_tables").glob("*.json"):
         paper = json.loads(file.read_text(encoding="utf-8"))
         for table in paper["tables"]:
             tables[table["id"]] = {**table, "paper": paper["paper"]}

@@ -175,7 +175,7 @@ def _without(name: str, words: str) -> str:
 
 
 def _in_training_set(name: str, test_set: TestSet, release: Release) -> TrainedOn:
-    """A shift's training sets leave out its own test queries (:meth:`eval_kit.shift.Shift.training`), not others'."""
+    """A shift's training sets leave out its own test queries (:meth:`eval_kit.shifts.Shift.training`), not others'."""
     shift, _, training_name = name.partition("/")
     if shift == test_set.shift:
         return TrainedOn.NO

@@ -18,7 +18,7 @@ _CONTROL = re.compile(rf"(?P<system>.+)\.{CONTROL.name}\.none(?:\.seed(?P<seed>[
 
 
 @dataclass(frozen=True, order=True)
-class Cell:
+class RunName:
     """One training: a system that never saw ``held_out`` (for ReSTrain: that was trained on that set)."""
 
     system: str
@@ -47,16 +47,16 @@ def run_name(run: Path) -> str:
     return name
 
 
-def cell_of(run: Path) -> Cell | None:
+def cell_of(run: Path) -> RunName | None:
     """The cell that a run's file name gives, or None for a run outside a grid."""
     match = _NAME.fullmatch(run_name(run))
-    return Cell(match["system"], match["shift"], match["held_out"], _seed(run, match["seed"])) if match else None
+    return RunName(match["system"], match["shift"], match["held_out"], _seed(run, match["seed"])) if match else None
 
 
-def control_of(run: Path) -> Cell | None:
+def control_of(run: Path) -> RunName | None:
     """The cell of a model that was trained on everything, ``<system>.all.none.trec``; None for any other run."""
     match = _CONTROL.fullmatch(run_name(run))
-    return Cell(match["system"], CONTROL.name, "none", _seed(run, match["seed"])) if match else None
+    return RunName(match["system"], CONTROL.name, "none", _seed(run, match["seed"])) if match else None
 
 
 def _seed(run: Path, digits: str | None) -> int:
@@ -66,7 +66,7 @@ def _seed(run: Path, digits: str | None) -> int:
     return int(digits)
 
 
-def grid(cells: Iterable[Cell], release: Release) -> dict[tuple[str, str], list[Cell]]:
+def grid(cells: Iterable[RunName], release: Release) -> dict[tuple[str, str], list[RunName]]:
     """Group cells by shift and system, each group complete.
 
     Returns:
@@ -75,7 +75,7 @@ def grid(cells: Iterable[Cell], release: Release) -> dict[tuple[str, str], list[
     Raises:
         UserError: a part that the shift does not have; a cell that is missing, with the file name expected.
     """
-    groups: dict[tuple[str, str], list[Cell]] = {}
+    groups: dict[tuple[str, str], list[RunName]] = {}
     for cell in sorted(cells):
         SHIFTS[cell.shift].check_part(release, cell.held_out, cell.file)
         groups.setdefault((cell.shift, cell.system), []).append(cell)
@@ -83,7 +83,7 @@ def grid(cells: Iterable[Cell], release: Release) -> dict[tuple[str, str], list[
         held_outs = SHIFTS[shift].complete(map(attrgetter("held_out"), members), release)
         for seed in sorted(set(map(attrgetter("seed"), members))):
             for part in held_outs:
-                needed_cell = Cell(system, shift, part, seed)
+                needed_cell = RunName(system, shift, part, seed)
                 if needed_cell not in members:
                     raise UserError(f"the grid of {system} on {shift} lacks a run: expected {needed_cell.file}")
     return groups
@@ -91,7 +91,7 @@ def grid(cells: Iterable[Cell], release: Release) -> dict[tuple[str, str], list[
 
 def cells_of(
     runs: Sequence[Path], systems: Sequence[str] = (), shifts: Sequence[str] = (), held_outs: Sequence[str] = ()
-) -> dict[Path, Cell]:
+) -> dict[Path, RunName]:
     """The cell of each run: from the three lists if given, else from its file name.
 
     Each list has an item for each run, in the order of the runs, or one for all of them; give all three or none.
@@ -101,7 +101,7 @@ def cells_of(
     """
     options = {"--system": systems, "--shift": shifts, "--held-out": held_outs}
     cells_of_runs = _cells_of_options(len(runs), options) if any(options.values()) else map(_of_name, runs)
-    cells: dict[Path, Cell] = {}
+    cells: dict[Path, RunName] = {}
     for run, cell in zip(runs, cells_of_runs, strict=True):
         if cell in cells.values():
             raise UserError(f"{run}: a second run of the cell {cell.file}")
@@ -227,7 +227,7 @@ def _original_names(worded_run: WordedRun) -> list[str]:
     return [f"{worded_run.system}.{worded_run.variation.base}", worded_run.system]
 
 
-def _cells_of_options(runs: int, options: Mapping[str, Sequence[str]]) -> list[Cell]:
+def _cells_of_options(runs: int, options: Mapping[str, Sequence[str]]) -> list[RunName]:
     for option, values in options.items():
         if not values:
             raise UserError(f"{option} is missing: give --system, --shift and --held-out together, or none of them")
@@ -238,10 +238,10 @@ def _cells_of_options(runs: int, options: Mapping[str, Sequence[str]]) -> list[C
             )
     check_names(options["--shift"])
     columns = [values if len(values) == runs else list(values) * runs for values in options.values()]
-    return [Cell(*row) for row in zip(*columns, strict=True)]
+    return [RunName(*row) for row in zip(*columns, strict=True)]
 
 
-def _of_name(run: Path) -> Cell:
+def _of_name(run: Path) -> RunName:
     cell = cell_of(run)
     if cell is None:
         raise UserError(

@@ -21,7 +21,7 @@ QUERY_FIELDS, POSITIVE_FIELDS = ("query", "anchor"), ("positive", "pos", "positi
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingQueries:
     """Training queries, and the passages that were labelled relevant to them as far as they are known.
 
     The queries have ``query_id`` and ``text``, each text once; ids are the texts where the source, a file or folder,
@@ -34,7 +34,7 @@ class Training:
     passage_texts: pl.Series
 
 
-def read(source: Path) -> Training:
+def read(source: Path) -> TrainingQueries:
     """Read training queries.
 
     Args:
@@ -53,10 +53,10 @@ def read(source: Path) -> Training:
     ids, texts, positives = zip(*rows, strict=True)
     queries = pl.DataFrame({"query_id": ids, "text": texts}, SCHEMA).unique("text", keep="first", maintain_order=True)
     passage_texts = pl.Series("text", chain.from_iterable(positives), pl.String).unique(maintain_order=True)
-    return Training(source, queries, pl.Series("passage_id", [], pl.String), passage_texts)
+    return TrainingQueries(source, queries, pl.Series("passage_id", [], pl.String), passage_texts)
 
 
-def _of_release(folder: Path, release: Release) -> Training:
+def _of_release(folder: Path, release: Release) -> TrainingQueries:
     tables = []
     for config, splits in release.configs.items():
         table = release.table(config, TRAIN) if TRAIN in splits else pl.DataFrame()
@@ -68,7 +68,7 @@ def _of_release(folder: Path, release: Release) -> Training:
     ids = pl.Series("passage_id", [], pl.String)
     if TRAIN in release.configs.get("qrels", []):
         ids = release.qrels(TRAIN).filter(pl.col("relevance") > 0)["passage_id"].unique(maintain_order=True)
-    return Training(folder, queries, ids, pl.Series("text", [], pl.String))
+    return TrainingQueries(folder, queries, ids, pl.Series("text", [], pl.String))
 
 
 def _tab_separated(path: Path) -> Iterator[tuple[str, str, list[str]]]:

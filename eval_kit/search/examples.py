@@ -15,8 +15,7 @@ import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.release import Release
-from eval_kit.shift import Training
-from eval_kit.shifts import TRAINED_FOR
+from eval_kit.shifts import TRAINED_FOR, TrainingSet
 
 AT_ONCE = 50_000
 """Queries whose examples are made at once."""
@@ -36,10 +35,10 @@ class JudgedQueries:
 
 def permitted_queries(
     release: Release, shift: str, held_out: str, strict: bool = False, name: str = "--held-out"
-) -> Training:
+) -> TrainingSet:
     """The queries that a model without ``held_out`` may train on, by the rule of a shift of ``TRAINED_FOR``.
 
-    ``strict`` is as for :meth:`eval_kit.shift.Shift.training`; ``name`` is that of the option or run that needs the
+    ``strict`` is as for :meth:`eval_kit.shifts.Shift.training`; ``name`` is that of the option or run that needs the
     queries, for messages.
 
     Raises:

@@ -142,7 +142,7 @@ def cluster_splits(release: Release, shift: str) -> list[str]:
 def test_and_training(release: Release, shift: str, cluster: str) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The test queries of a cluster, and the training queries of the model that never saw it.
 
-    The latter are those of :meth:`eval_kit.shift.Shift.training`; both are ``query_id`` and ``text``, each query once.
+    The latter are those of :meth:`eval_kit.shifts.Shift.training`; both are ``query_id`` and ``text``, each query once.
 
     Raises:
         UserError: the release has no such tables or cluster.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from eval_kit.release import Release
-from eval_kit.shift import main_split
+from eval_kit.shifts import main_split
 from eval_kit.tables.table import Column, Table
 from eval_kit.words import all_spaced
 

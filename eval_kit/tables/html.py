@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from eval_kit.markup import element
 from eval_kit.svg import loss_bar, span
-from eval_kit.tables.table import Cell, Column, Row, Table, as_cell
+from eval_kit.tables.table import Column, Row, Table, Value, as_cell
 
 _CLASSES = {"heading": "who", "label": "label", "text": "", "number": "num"}
 
@@ -79,7 +79,7 @@ def _body(table: Table, group: Sequence[Row], scale: tuple[float, float] | None)
     return element("tbody", *rows, class_="group" if len(table.groups) > 1 else None)
 
 
-def _cell(cell: Cell, column: Column, rows: int, scale: tuple[float, float] | None, sortable: bool) -> Markup:
+def _cell(cell: Value, column: Column, rows: int, scale: tuple[float, float] | None, sortable: bool) -> Markup:
     number = column.kind == "number"
     text = typographic(cell.text) if number else cell.text
     inside = [element("strong", text) if cell.bold else text, element("span", cell.mark) if cell.mark else ""]

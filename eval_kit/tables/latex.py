@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from eval_kit.errors import printable
-from eval_kit.tables.table import Cell, Column, Table
+from eval_kit.tables.table import Column, Table, Value
 
 _ESCAPES = str.maketrans(
     {sign: f"\\{sign}" for sign in "&%$#_{}"}
@@ -49,7 +49,7 @@ def _line(cells: Iterable[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
-def _text(cell: Cell, column: Column) -> str:
+def _text(cell: Value, column: Column) -> str:
     """The cell; a number with a sign is set as mathematics, which has a proper minus."""
     text = escape(cell.text)
     if column.kind == "number":

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from eval_kit.errors import printable
-from eval_kit.tables.table import Cell, Column, Table
+from eval_kit.tables.table import Column, Table, Value
 
 _ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]|~$#!"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"})
 
@@ -29,5 +29,5 @@ def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
-def _text(cell: Cell, column: Column) -> str:
+def _text(cell: Value, column: Column) -> str:
     return (cell.text if column.kind == "number" else escape(cell.text)) + cell.mark

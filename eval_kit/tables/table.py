@@ -21,7 +21,7 @@ class LossBar:
 
 
 @dataclass(frozen=True)
-class Cell:
+class Value:
     """The content of one column of one row.
 
     Attributes:
@@ -85,7 +85,7 @@ def number_columns(*names: str, **settings: Any) -> list[Column]:
     return text_columns(*names, kind="number", **settings)
 
 
-type Row = Sequence[Cell | str | None]
+type Row = Sequence[Value | str | None]
 
 
 @dataclass(frozen=True)
@@ -114,15 +114,15 @@ class Table:
         """Those of the columns, for where there is one line of them."""
         return [column.header for column in self.columns]
 
-    def rows(self) -> Iterator[list[Cell]]:
+    def rows(self) -> Iterator[list[Value]]:
         """Every row, with an empty cell where the one above it continues."""
         for row in chain.from_iterable(self.groups):
             yield list(map(as_cell, row))
 
 
-def as_cell(cell: Cell | str | None) -> Cell:
+def as_cell(cell: Value | str | None) -> Value:
     """The cell itself, or one of plain text, or an empty one."""
-    return cell if isinstance(cell, Cell) else Cell(cell or "")
+    return cell if isinstance(cell, Value) else Value(cell or "")
 
 
 def loss(value: float | None) -> str:

@@ -8,7 +8,7 @@ from rich.console import Console, OverflowMethod
 from rich.text import Text
 
 from eval_kit.errors import printable
-from eval_kit.tables.table import Cell, Column, Table
+from eval_kit.tables.table import Column, Table, Value
 
 _OVERFLOW: dict[str, OverflowMethod] = {"words": "ellipsis", "anywhere": "fold", "never": "ellipsis"}
 _LEAST_TEXT = 8
@@ -119,6 +119,6 @@ def _fit(spans: Sequence[tuple[int, int]], width: int) -> list[int]:
     return widths
 
 
-def _text(cell: Cell) -> Text:
+def _text(cell: Value) -> Text:
     text = Text(printable(cell.text + cell.mark), f"{'bold ' * cell.bold}{cell.style}".strip())
     return text.append(f"\n{printable(cell.below)}", "not bold dim") if cell.below else text

@@ -231,8 +231,8 @@ print(json.dumps(outcomes))
 IR_DATASETS = """
 import json, sys, warnings
 warnings.filterwarnings("ignore", "no release at")
-import ir_datasets, eval_kit.irds
-names = eval_kit.irds.register(sys.argv[1], sys.argv[2]) if len(sys.argv) > 2 else list(ir_datasets.registry)
+import ir_datasets, eval_kit.integrations.irds as irds
+names = irds.register(sys.argv[1], sys.argv[2]) if len(sys.argv) > 2 else list(ir_datasets.registry)
 dataset = ir_datasets.load(next(name for name in names if name.endswith("shift/length/short")))
 print(json.dumps({"queries": [tuple(query) for query in dataset.queries_iter()],
                   "qrels": [tuple(row)[:3] for row in dataset.qrels_iter()],

@@ -21,7 +21,7 @@ MINI, PUBLISHED = "ms-marco-shift-mini/shift", "msmarco-passage/shift"
 DUMP = """
 import json, sys, warnings
 warnings.simplefilter("error")
-import ir_datasets, eval_kit.irds, eval_kit.irds as again
+import ir_datasets, eval_kit.integrations.irds, eval_kit.integrations.irds as again
 from importlib import reload
 def dump(name):
     one = ir_datasets.load(name)
@@ -61,7 +61,7 @@ REGISTERED = "[name for name in ir_datasets.registry if '/shift/' in name]"
 
 
 def test_ids_of_the_mini_release(mini_release: Release, tmp_path: Path) -> None:
-    register = f"eval_kit.irds.register(), reload(eval_kit.irds) and {REGISTERED}"
+    register = f"eval_kit.integrations.irds.register(), reload(eval_kit.integrations.irds) and {REGISTERED}"
     ids, new, after = evaluate(mini_release, tmp_path, f"[{REGISTERED}, {register}]")
     assert set(ids) == expected_ids(mini_release) and len(ids) == len(set(ids))
     assert len([name for name in ids if "/not-" in name]) == 5 + 3 + 2 + 5
@@ -164,12 +164,14 @@ def test_export_from_the_command_line(mini_release: Release, tmp_path: Path) -> 
         assert done.returncode == 0, done.stderr
         return done.stdout.splitlines()
 
-    queries = exported("queries", "-m", "eval_kit.irds")
-    assert exported("queries", "-c", "import eval_kit.irds, ir_datasets; ir_datasets.main_cli()") == queries
+    queries = exported("queries", "-m", "eval_kit.integrations.irds")
+    assert (
+        exported("queries", "-c", "import eval_kit.integrations.irds, ir_datasets; ir_datasets.main_cli()") == queries
+    )
     texts = mini_release.table("wh", "test").filter(cluster="wha").select("query_id", "text")
     assert sorted(tuple(line.split("\t")) for line in queries) == sorted(texts.iter_rows())
-    assert all(len(line.split()) == 4 for line in exported("qrels", "-m", "eval_kit.irds"))
-    docs = exported("docs", "-m", "eval_kit.irds")
+    assert all(len(line.split()) == 4 for line in exported("qrels", "-m", "eval_kit.integrations.irds"))
+    docs = exported("docs", "-m", "eval_kit.integrations.irds")
     assert len(docs) == mini_release.table("passages", "passages").height
 
 
@@ -178,9 +180,9 @@ def test_warning_without_a_release(tmp_path: Path, foreign: bool) -> None:
     """A folder of that name need not be a release: a clone of the authors' repository is called so too."""
     if foreign:
         (tmp_path / "ms-marco-shift" / "EVAL").mkdir(parents=True)
-    done = python(None, tmp_path, "-c", "import eval_kit.irds", cwd=tmp_path)
+    done = python(None, tmp_path, "-c", "import eval_kit.integrations.irds", cwd=tmp_path)
     assert done.returncode == 0 and "no dataset was registered" in done.stderr
-    assert "eval_kit.irds.register(folder or Hub id)" in done.stderr
+    assert "eval_kit.integrations.irds.register(folder or Hub id)" in done.stderr
 
 
 def test_a_release_beside_the_program_and_a_damaged_one(mini_release: Release, tmp_path: Path) -> None:
@@ -188,13 +190,18 @@ def test_a_release_beside_the_program_and_a_damaged_one(mini_release: Release, t
     done = python(None, tmp_path / "irds", "-c", f"{DUMP}\nprint(len({REGISTERED}))", cwd=tmp_path)
     assert done.returncode == 0 and int(done.stdout) == len(expected_ids(mini_release))
     (tmp_path / "ms-marco-shift" / MANIFEST).write_text("{")
-    done = python(None, tmp_path, "-m", "eval_kit.irds", "list", cwd=tmp_path)
-    assert done.returncode == 2 and done.stderr.startswith("eval_kit.irds: ") and "Traceback" not in done.stderr
+    done = python(None, tmp_path, "-m", "eval_kit.integrations.irds", "list", cwd=tmp_path)
+    assert (
+        done.returncode == 2
+        and done.stderr.startswith("eval_kit.integrations.irds: ")
+        and "Traceback" not in done.stderr
+    )
 
 
 def test_ids_of_another_release_are_refused_and_not_served(mini_release: Release, tmp_path: Path) -> None:
     code = (
-        "import sys, eval_kit.irds as irds\nfrom msgspec.structs import replace\nfrom eval_kit.release import Release\n"
+        "import sys, eval_kit.integrations.irds as irds\n"
+        "from msgspec.structs import replace\nfrom eval_kit.release import Release\n"
         "release = irds.open_release(sys.argv[1])\nirds.register(release)\nassert irds.register(release) == []\n"
         "irds.register(Release(release.folder, replace(release.manifest, digest='0' * 64)))"
     )

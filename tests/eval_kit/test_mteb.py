@@ -35,7 +35,7 @@ def test_mteb_evaluates_a_real_model_as_we_do(small: Release, tmp_path: Path, mo
     import mteb
     from sentence_transformers import SentenceTransformer
 
-    from eval_kit.mteb import run, tasks
+    from eval_kit.integrations.mteb import run, tasks
 
     model = SentenceTransformer(str(weights.get_model_path()), device="cpu")
     [task] = tasks(small, "topic")
@@ -69,7 +69,7 @@ def test_mteb_evaluates_a_real_model_as_we_do(small: Release, tmp_path: Path, mo
 def test_there_is_a_task_for_every_shift_that_has_test_sets(small: Release) -> None:
     import mteb
 
-    from eval_kit.mteb import tasks
+    from eval_kit.integrations.mteb import tasks
 
     made = tasks(small)
     shifts = dict.fromkeys(test_set.shift for test_set in small.test_sets.values())
@@ -91,7 +91,7 @@ def test_there_is_a_task_for_every_shift_that_has_test_sets(small: Release) -> N
 
 @pytest.mark.slow
 def test_what_are_no_predictions_is_one_sentence(tmp_path: Path) -> None:
-    from eval_kit.mteb import run
+    from eval_kit.integrations.mteb import run
 
     for content in ("", "[]", '{"default": {}}', "[" * 10_000):
         (tmp_path / "x.json").write_text(content)

@@ -40,7 +40,7 @@ def test_the_wheel_is_one_small_package_that_holds_what_it_reads(wheel: Path, un
     assert {path.name for path in unpacked.iterdir() if not path.name.endswith(".dist-info")} == {"eval_kit"}
     code = "".join(path.read_text(encoding="utf-8") for path in (unpacked / "eval_kit").rglob("*.py"))
     assert set(re.findall(r'\b(?:validate|faults_of)\("(\w+)"', code)) <= DOCUMENTS.keys(), "schemas of its classes"
-    for folder in ("release/published", "pages/assets", "pages/templates"):
+    for folder in ("release/printed_tables", "pages/assets", "pages/templates"):
         names = {path.name for path in (ROOT / "eval_kit" / folder).iterdir()} - {"__pycache__"}
         assert names
         assert {path.name for path in (unpacked / "eval_kit" / folder).iterdir()} == names

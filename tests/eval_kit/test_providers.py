@@ -12,8 +12,8 @@ from tomllib import loads
 
 import pytest
 
+from eval_kit.integrations.pyterrier import PyTerrier
 from eval_kit.protocols.scoring import score
-from eval_kit.providers import PyTerrier
 from eval_kit.release import Release, ReleaseError
 
 ROOT = Path(__file__).parents[2]

@@ -15,8 +15,8 @@ import torch
 from huggingface_hub import ModelCard
 
 from eval_kit.errors import UserError
+from eval_kit.integrations.sentence_transformers import PoolEvaluator, ShiftEvaluator
 from eval_kit.release import Release
-from eval_kit.sentence_transformers import PoolEvaluator, ShiftEvaluator
 from tests.tiny_checkpoints import bag_of_word_pieces, passages, texts, tiny
 
 QUERIES = {f"q{row}": text for row, text in enumerate(texts(12, seed=7, longest=6))}

@@ -65,7 +65,7 @@ def step(config_name: str, system: str, folder: Path) -> dict[str, float]:
     if options.teacher is not None:
         chosen |= {"teacher": str(tiny("multivector"))}
     checked = config.check({"systems": {system: chosen}}, "bounds")[system]
-    cell = Cell(names.Cell(system, made_up.SHIFT, "c0"), open_release(release), checked, folder / config_name)
+    cell = Cell(names.RunName(system, made_up.SHIFT, "c0"), open_release(release), checked, folder / config_name)
     try:
         with patch("transformers.Trainer.training_step", _measured):
             systems.system(system).train(cell)

@@ -26,7 +26,7 @@ from tests.baselines.tiny_cells import tiny_options
 
 
 def cell(release: Release, root: Path, system: str = "biencoder", **options: object) -> Cell:
-    return Cell(names.Cell(system, "topic", "c0"), release, tiny_options(system, depth=1000, **options), root)
+    return Cell(names.RunName(system, "topic", "c0"), release, tiny_options(system, depth=1000, **options), root)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from eval_kit.runs import training
 DEV = Path("upstream/ielab/CharacterBERT-DR/data/marco_dev")
 
 
-def trained_on(queries: dict[str, str], folder: Path) -> training.Training:
+def trained_on(queries: dict[str, str], folder: Path) -> training.TrainingQueries:
     path = folder / "train.tsv"
     path.write_text("".join(f"{name}\t{text}\n" for name, text in queries.items()))
     return training.read(path)

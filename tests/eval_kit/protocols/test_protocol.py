@@ -15,7 +15,7 @@ from eval_kit.protocols.scoring import score
 from eval_kit.protocols.similarity import figure_3
 from eval_kit.release import open_release
 from eval_kit.runs import writer as run_files
-from eval_kit.runs.names import Cell, cell_of, cells_of, grid
+from eval_kit.runs.names import RunName, cell_of, cells_of, grid
 from eval_kit.stats.similarity import by_cluster
 
 planted = pytest.importorskip("builder.mini", exc_type=ImportError)
@@ -28,9 +28,9 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 @pytest.mark.parametrize(
     ("name", "cell"),
     [
-        ("splade.topic.c0.trec", Cell("splade", "topic", "c0")),
-        ("my.model-v1.2.wh.wha.seed3.trec.gz", Cell("my.model-v1.2", "wh", "wha", 3)),
-        ("dr.restrain.interpolate_14k.run", Cell("dr", "restrain", "interpolate_14k")),
+        ("splade.topic.c0.trec", RunName("splade", "topic", "c0")),
+        ("my.model-v1.2.wh.wha.seed3.trec.gz", RunName("my.model-v1.2", "wh", "wha", 3)),
+        ("dr.restrain.interpolate_14k.run", RunName("dr", "restrain", "interpolate_14k")),
         ("bm25.dl19.trec", None),
         ("bm25.trec", None),
     ],
@@ -138,8 +138,8 @@ def test_options_that_do_not_fit_the_runs(tmp_path, command):
         with pytest.raises(UserError, match=f"^{re.escape(sentence)}"):
             cells_of(runs, *given)
     cells = cells_of(runs, ["s", "s", "t"], ["wh"], ["who", "how", "who"])  # in the order of the runs
-    assert list(cells.values()) == [Cell("s", "wh", "who"), Cell("s", "wh", "how"), Cell("t", "wh", "who")]
-    assert cells_of(runs[:1], ["s"], ["wh"], ["who"]) == {runs[0]: Cell("s", "wh", "who")}
+    assert list(cells.values()) == [RunName("s", "wh", "who"), RunName("s", "wh", "how"), RunName("t", "wh", "who")]
+    assert cells_of(runs[:1], ["s"], ["wh"], ["who"]) == {runs[0]: RunName("s", "wh", "who")}
     done = command("eval_kit", "protocol", *runs, "--system", "s", "--shift", "wh", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("eval_kit: --held-out is missing") and done.stderr.count("\n") == 1
@@ -219,7 +219,7 @@ def test_an_untrained_system_has_one_row(oracle):
 
 def test_seeds_need_complete_grids_too(oracle):
     release, _, _ = oracle
-    cells = [Cell("s", "wh", cluster, seed) for seed in (1, 2) for cluster in ("wha", "how", "who")]
+    cells = [RunName("s", "wh", cluster, seed) for seed in (1, 2) for cluster in ("wha", "how", "who")]
     assert len(grid(cells, release)[("wh", "s")]) == 6
     with pytest.raises(UserError, match=r"expected s\.wh\.who\.seed2\.trec"):
         grid(cells[:-1], release)

@@ -8,18 +8,18 @@ import pytest
 from rich.console import Console
 
 from eval_kit.tables import terminal
-from eval_kit.tables.table import Cell, Column, Table, loss
+from eval_kit.tables.table import Column, Table, Value, loss
 
 NUMBER = re.compile(r"-?\d\.\d{4} \[-\d\.\d{4}, -\d\.\d{4}\]|-?\d\.\d{4}")
 
 
 def wide(systems: int) -> Table:
     columns = [Column("test set", wrap="never"), Column("base", "number", wrap="anywhere")]
-    row: list[Cell | str] = ["dl19", "0.1234"]
+    row: list[Value | str] = ["dl19", "0.1234"]
     for index in range(systems):
         columns.append(Column(f"a-system-with-a-long-name-{index}", "number", wrap="anywhere"))
         columns.append(Column("Δ", "number", beside_last=True))
-        row += [f"0.{index:04}", Cell(f"-0.{index:04} [-0.2000, -0.1000]", mark="°")]
+        row += [f"0.{index:04}", Value(f"-0.{index:04} [-0.2000, -0.1000]", mark="°")]
     return Table(columns, [[row, row]])
 
 

@@ -1,7 +1,7 @@
 """A release's test sets as MTEB's tasks, and MTEB's predictions as runs.
 
     import mteb
-    from eval_kit.mteb import run, tasks
+    from eval_kit.integrations.mteb import run, tasks
     mteb.evaluate(model, tasks("mini", "topic"), prediction_folder="predictions")
     eval_kit.score(run("predictions/ms-marco-shift-mini-1e0e46de-topic_predictions.json"), "mini")
 

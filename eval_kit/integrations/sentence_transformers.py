@@ -1,6 +1,6 @@
 """Evaluators for the trainers of sentence-transformers: what each part of a shift gains while a model trains.
 
-    from eval_kit.sentence_transformers import ShiftEvaluator
+    from eval_kit.integrations.sentence_transformers import ShiftEvaluator
     SentenceTransformerTrainer(..., evaluator=ShiftEvaluator("mini", "topic"))
 
 They take the library's four kinds of models: ``SentenceTransformer``, ``SparseEncoder``, ``MultiVectorEncoder`` and

@@ -6,7 +6,7 @@ is one; :func:`register` takes any other. Test sets are ``msmarco-passage/shift/
 sees a cluster are its complement, ``…/topic/not-c0``. Ids of a release that brings its own passages start with
 ``ms-marco-shift-mini`` (the synthetic collection) or ``ms-marco-shift-rebuilt`` instead of ``msmarco-passage``.
 
-``python -m eval_kit.irds export <id> queries`` is ir_datasets' own command line with these ids registered.
+``python -m eval_kit.integrations.irds export <id> queries`` is ir_datasets' own command line with these ids registered.
 """
 
 import os
@@ -35,8 +35,7 @@ from eval_kit.files.formats import tab_separated
 from eval_kit.measures.definitions import known_elsewhere
 from eval_kit.release import DEFAULT, ENVIRONMENT_VARIABLE, Release, has_default, open_release
 from eval_kit.release.manifest import language
-from eval_kit.shift import Shift
-from eval_kit.shifts import SHIFTS
+from eval_kit.shifts import SHIFTS, Shift
 
 CITATIONS = {shift.name: [shift.bibtex] for shift in SHIFTS.values()} | {
     "chameleons": ["Arabzadeh2021Chameleons"],
@@ -198,7 +197,7 @@ def _docs(release: Release) -> Any:
 if __name__ == "__main__":
     from eval_kit.errors import reporting
 
-    with reporting("eval_kit.irds"):
+    with reporting("eval_kit.integrations.irds"):
         register()
         try:
             ir_datasets.main_cli()
@@ -210,6 +209,6 @@ elif has_default():
 else:
     warnings.warn(
         f"no release at ./{DEFAULT} and ${ENVIRONMENT_VARIABLE} is not set: no dataset was registered; "
-        "call eval_kit.irds.register(folder or Hub id)",
+        "call eval_kit.integrations.irds.register(folder or Hub id)",
         stacklevel=2,
     )

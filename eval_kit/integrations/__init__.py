@@ -1,0 +1,1 @@
+"""Other tools: one file a tool."""
