@@ -10,7 +10,6 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-lo
 EXTRAS := --extra builder --extra baselines --extra docs --extra dev
 
 UPSTREAM ?=
-PREVIOUS ?=
 DIST ?= dist
 CONFIG ?= paper
 CONFIGS_paper := paper paper-cikm2022
@@ -27,7 +26,7 @@ BACKBONE ?= $(if $(NFCORPUS),$(MINILM))
 T ?=
 MINUTES ?= 10
 RELEASE ?= $(or $(NFCORPUS),$(if $(PARTS_$(CONFIG)),$(CONFIG)),ms-marco)-shift$(if $(QUERIES_$(CONFIG)),-$(CONFIG))$(if $(LITE),-lite)
-BESIDE := pytest pytest-xdist hypothesis editables hatchling lz4 markdown-it-py pandas "pyarrow<23" scikit-learn ir-datasets==0.6.3 ir-measures==0.4.3 pytrec-eval-terrier==0.5.11
+BESIDE := pytest pytest-xdist hypothesis editables hatchling markdown-it-py pandas "pyarrow<23" scikit-learn ir-datasets==0.6.3 ir-measures==0.4.3 pytrec-eval-terrier==0.5.11
 BENCH ?= scoring training
 GRID ?= grid-$(CONFIG)
 GRID_RUN = $(BIN)/python -m baselines grid run $(foreach name,$(or $(CONFIGS_$(CONFIG)),$(CONFIG)),--config "$(name)") --release "$(RELEASE)" --out "$(GRID)" $(if $(BACKBONE),--backbone "$(BACKBONE)") $(FLAGS)
@@ -100,11 +99,11 @@ docs: $(READY)  ## build the documentation into build/docs; a broken link or a w
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "build/docs/index.html (its search needs a server: python3 -m http.server -d build/docs)"
 
-release: $(READY)  ## the canonical release: built, verified, audited, with its card, packed (UPSTREAM=DIR, PREVIOUS=RELEASE)
+release: $(READY)  ## the canonical release: built, verified, audited, with its card, packed (UPSTREAM=DIR)
 	@$(BIN)/python -m builder build published $(if $(UPSTREAM),--upstream "$(UPSTREAM)") --out "$(RELEASE)" $(FLAGS)
 	@$(BIN)/python -m builder verify "$(RELEASE)"
 	@$(BIN)/python -m builder audit "$(RELEASE)"
-	@$(BIN)/python -m builder card "$(RELEASE)" --pictures lsa $(if $(PREVIOUS),--previous "$(PREVIOUS)")
+	@$(BIN)/python -m builder card "$(RELEASE)" --pictures lsa
 	@$(MAKE) --no-print-directory pack RELEASE="$(RELEASE)"
 
 pack:  ## RELEASE as one archive in DIST, with its sha256 (GNU tar); the same release gives the same bytes

@@ -8,10 +8,10 @@ from typing import Any
 
 import polars as pl
 
-from builder import benchmarks, croissant, reports
+from builder import reports
 from builder.features import features
 from eval_kit.documents import Manifest, TableEntry
-from eval_kit.errors import UserError, disk_errors
+from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.files.opening import is_file
 from eval_kit.files.text import read_utf8
@@ -23,7 +23,6 @@ from eval_kit.tables.markdown import to_markdown
 CARD = "README.md"
 LICENCES = "LICENSE.md"
 """The Hub links to a licence of no standard name only by this file name, or by a URL."""
-APACHE = "https://www.apache.org/licenses/LICENSE-2.0"
 DEFAULT_CONFIG = "topic"
 """What ``load_dataset`` gives whoever names no config; the first config where there is no such one."""
 AGAIN = "run 'python -m builder card {}' to write it again"
@@ -53,7 +52,7 @@ HOLDS = {
 
 
 def texts(folder: Path, manifest: Manifest) -> dict[str, str]:
-    """The files that describe the release in ``folder`` to people and to catalogues, by name.
+    """The files that describe the release in ``folder`` to people, by name.
 
     The card is made from the manifest, the tables and ``reports/``. Each report is optional, and one made from content
     other than the manifest's is left out.
@@ -85,22 +84,16 @@ def texts(folder: Path, manifest: Manifest) -> dict[str, str]:
         about={shift: to_markdown(table) for shift, table in subjects.items()},
         **facts,
     )
-    return {
-        CARD: str(card),
-        LICENCES: f"# Licences of {title(manifest)} {manifest.version}\n\n{licences}\n",
-        croissant.CROISSANT: croissant.render(manifest, APACHE if synthetic else LICENCES),
-    }
+    return {CARD: str(card), LICENCES: f"# Licences of {title(manifest)} {manifest.version}\n\n{licences}\n"}
 
 
 def write(folder: Path) -> None:
-    """Rewrite the card of the release in ``folder`` and the files that other tools read, in place.
+    """Rewrite the card of the release in ``folder``, in place.
 
     Raises:
         UserError: the folder is no release or cannot be written, or a report is not readable.
     """
     manifest = read_manifest(folder)
-    with disk_errors(folder):
-        benchmarks.write(folder, manifest)
     for name, text in texts(folder, manifest).items():
         atomic.write_text(folder / name, text)
 
@@ -131,7 +124,7 @@ def card_data(manifest: Manifest) -> Any:
 
 
 def check_card(folder: Path, manifest: Manifest) -> None:
-    """Check that the card and the files for other tools match this manifest and the reports beside it exactly.
+    """Check that the card matches this manifest and the reports beside it exactly.
 
     Raises:
         UserError: there is no card, its YAML is not valid, or it describes something else.
@@ -143,7 +136,6 @@ def check_card(folder: Path, manifest: Manifest) -> None:
         if not is_file(folder / name) or read_utf8(folder / name) != text:
             what = f"{folder / name}: is not the {'card' if name == CARD else 'file'} of the release and its reports"
             raise UserError(f"{what}; {AGAIN.format(folder)}")
-    benchmarks.check(folder, manifest)
 
 
 def check_version(folder: Path, manifest: Manifest) -> None:

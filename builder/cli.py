@@ -82,7 +82,8 @@ def beir(
 def verify(
     release: Annotated[str, argument("A release folder; with --against, or Hub id.", "RELEASE")] = str(RELEASE),
     against: Annotated[
-        str | None, option("An older release, folder or Hub id: list the queries that entered, left or moved instead.")
+        str | None,
+        option("An older release, folder or Hub id[@revision]: list the queries that entered, left or moved instead."),
     ] = None,
     summary: Annotated[bool, option("Print only the counts of those, one line per table.", None, "--summary")] = False,
     as_json: Json = False,
@@ -93,7 +94,8 @@ def verify(
     from eval_kit.release import open_release
 
     if against is not None:
-        changes = comparison.diff(open_release(against), open_release(release))
+        source, _, revision = (against, "", "") if Path(against).exists() else against.partition("@")
+        changes = comparison.diff(open_release(source, revision or None), open_release(release))
         lines = []
         for change in changes:
             lines += [change.headline] if summary else change.lines()
@@ -173,9 +175,6 @@ def export(
 @app.command()
 def card(
     folder: Folder = RELEASE,
-    previous: Annotated[
-        str | None, option("The previous version, to list what changed: folder or Hub id@revision.")
-    ] = None,
     pictures: Annotated[
         str | None,
         option(
@@ -186,20 +185,17 @@ def card(
     ] = None,
     cache: Cache = None,
 ) -> None:
-    """Write the dataset card again. It quotes the release's reports: audit, pictures, version history."""
+    """Write the dataset card again. It quotes the release's reports: audit, pictures."""
     from builder import card as cards
     from builder import reports
     from builder.pictures import draw
-    from eval_kit.release import Release, open_release, read_manifest, verified_manifest
+    from eval_kit.release import Release, read_manifest, verified_manifest
     from eval_kit.search.cache import cache_folder
 
     if pictures is not None:
         with Console(stderr=True).status("drawing pictures"):
             paths = draw(Release(folder, verified_manifest(folder)), pictures, (cache or cache_folder()) / "vectors")
         typer.echo("\n".join(map(str, paths)))
-    if previous is not None:
-        source, _, revision = (previous, "", "") if Path(previous).exists() else previous.partition("@")
-        reports.add_history(open_release(folder), open_release(source, revision or None))
     cards.write(folder)
     typer.echo(f"{folder / cards.CARD}: written")
     for name in reports.read(folder, read_manifest(folder)).outdated:

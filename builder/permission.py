@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from builder.collection import UNSTATED
 from builder.release import VARIATIONS, copy, with_digest
-from builder.reports import add_history_of_part
 from eval_kit.documents import Lack, Manifest
 from eval_kit.errors import UserError
 
@@ -57,7 +56,6 @@ def publishable(
     reduced_manifest = replace(reduced_manifest, remarks=[*manifest.remarks, *said])
     with TemporaryDirectory() as temporary:
         reduced_folder = Path(temporary) / folder.resolve().name
-        add_history_of_part(reduced_folder, reduced_manifest, folder, manifest)
         copy(folder, reduced_folder, reduced_manifest)
         try:
             yield reduced_folder

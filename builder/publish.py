@@ -21,7 +21,7 @@ from builder.diff import TableDiff, diff
 from builder.permission import publishable
 from builder.release import files
 from builder.verify import verify
-from eval_kit.documents import VERSION, Manifest, ReleaseName
+from eval_kit.documents import VERSION, Manifest
 from eval_kit.errors import UserError
 from eval_kit.files import hub, strict_json
 from eval_kit.files.hub import UNCHANGED
@@ -242,7 +242,7 @@ def _differences(api: "HfApi", folder: Path, repo_id: str, tag: str, commit: str
 def _refuse_to_replace(
     api: "HfApi", folder: Path, repo_id: str, head: str, changes: Changes, manifest: Manifest
 ) -> None:
-    """Refuse to replace somebody else's files, a newer version, or one from which the changes are not listed.
+    """Refuse to replace somebody else's files, or a newer version.
 
     A commit removes whatever is not in the release.
     """
@@ -256,7 +256,7 @@ def _refuse_to_replace(
             )
         return
     version = manifest_there["version"]
-    if reports.version_number(version) > reports.version_number(manifest.version):
+    if _number(version) > _number(manifest.version):
         raise UserError(
             f"{repo_id}: holds version {version} already, which is newer than {manifest.version}; "
             f"give the release a higher version; {UNCHANGED}"
@@ -268,13 +268,10 @@ def _refuse_to_replace(
             f"{repo_id}: holds other content as version {version} already; give the release a higher version; "
             f"{UNCHANGED}"
         )
-    names = reports.name_of(manifest), ReleaseName(version, manifest_there["digest"])
-    newest = next(iter(reports.history(folder)), None)
-    if newest is None or (newest.release, newest.previous) != names:
-        raise UserError(
-            f"{folder / CARD}: does not say what changed since version {version}, which {repo_id} holds; run "
-            f"'python -m builder card {folder} --previous {repo_id}@v{version}' to write that; {UNCHANGED}"
-        )
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
 
 
 def _remote_manifest(api: "HfApi", repo_id: str, commit: str) -> dict[str, Any] | None:

@@ -11,8 +11,7 @@ from pathlib import Path
 import polars as pl
 from msgspec.structs import replace
 
-from builder import benchmarks, card
-from builder.croissant import CROISSANT
+from builder import card
 from builder.features import features
 from eval_kit import __version__
 from eval_kit.documents import Column, Input, Lack, Manifest, Rule, TableEntry, TestSetEntry, Variation
@@ -185,7 +184,7 @@ def copy(folder: Path, out: Path, manifest: Manifest) -> None:
 
 
 def files(folder: Path, manifest: Manifest) -> list[str]:
-    """The sorted names of all files of a release: manifest, card, tables, files for other tools, and ``reports/``.
+    """The sorted names of all files of a release: manifest, card, tables and ``reports/``.
 
     Leftovers of a killed process are removed first.
 
@@ -195,7 +194,7 @@ def files(folder: Path, manifest: Manifest) -> list[str]:
     atomic.clear_abandoned(folder)
     atomic.clear_abandoned(folder / "reports")
     tables = {table.path for table in manifest.tables}
-    known_files = {"README.md", "LICENSE.md", CROISSANT, MANIFEST, *tables, *benchmarks.paths(manifest)}
+    known_files = {"README.md", "LICENSE.md", MANIFEST, *tables}
     paths = [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]
     names = sorted(path.relative_to(folder).as_posix() for path in paths)
     strangers = []
@@ -253,7 +252,6 @@ def _replacing(out: Path) -> Iterator[Path]:
 
 def _describe_itself(folder: Path, manifest: Manifest) -> None:
     validate("release", manifest.as_json())
-    benchmarks.write(folder, manifest)
     for name, text in card.texts(folder, manifest).items():
         (folder / name).write_text(text, encoding="utf-8")
     (folder / MANIFEST).write_text(

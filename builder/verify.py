@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 from msgspec.structs import replace
 
-from builder import benchmarks, negatives
+from builder import negatives
 from builder.card import check_version
 from builder.shifts import length, wh
 from builder.test_sets import OBSTINACY, levels_in, models_in
@@ -55,8 +55,6 @@ def verify(folder: Path) -> list[Check]:
     if any(check.fault for check in contents):
         return checks  # rules of damaged tables would only repeat the fault
     checks.append(Check("test sets and their counts", _fault(lambda: release.test_sets)))
-    if not checks[-1].fault:
-        checks.append(Check("files for other tools", _fault(partial(benchmarks.check, folder, manifest))))
     return checks if checks[-1].fault else [*checks, *_rules(release)]
 
 

@@ -366,29 +366,6 @@ def leaderboard(
     typer.echo(str(page))
 
 
-@app.command(name="publish-result")
-def publish_result(
-    results: Annotated[Path, argument("What --json of protocol, score, run or compare wrote.", "FILE")],
-    repo_id: Annotated[str, option("The model repository on the Hub.", "ORG/MODEL", "--repo-id")],
-    dataset: Annotated[str, option("The release's dataset on the Hub.", "ORG/NAME")],
-    system: Annotated[str | None, option("The system, if there are several.", "NAME")] = None,
-    source: Annotated[str | None, option("A page about the results.", "URL")] = None,
-    dry_run: Annotated[bool, option("Change nothing; print the file.", None, "--dry-run")] = False,
-) -> None:
-    """Put results into a model repository on the Hub. Its page and the dataset's leaderboard show them."""
-    from eval_kit.exchange import hub_results
-
-    read = hub_results.read(results, system)
-    publication = hub_results.publish(read, repo_id, dataset, source, dry_run)
-    what = f"{len(read.values)} results of {read.system} on {dataset} v{read.version}"
-    if publication.done:
-        typer.echo(f"{repo_id}: {what} are published already; nothing to do")
-    elif dry_run:
-        typer.echo(f"{repo_id}: would write {hub_results.FILE}: {what}\n{publication.text}", nl=False)
-    else:
-        typer.echo(f"{repo_id}: published {what} at commit {publication.commit}")
-
-
 @_computing
 def align(scores: options.ModelScores = None, seed: options.Seed = 0) -> "Result":
     """Correlate interpolation and extrapolation with BEIR scores. By Spearman and Kendall, as in CIKM 2022, Table 5."""

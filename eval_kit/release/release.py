@@ -26,7 +26,6 @@ from eval_kit.tables.table import Column, Table
 
 DEFAULT = "ms-marco-shift"
 ENVIRONMENT_VARIABLE = "MS_MARCO_SHIFT_RELEASE"
-HISTORY = "reports/history.json"
 """What earlier versions changed, in a release of a later one."""
 SPLITS_LISTED = 6
 """Splits of a config that a notebook lists."""
@@ -290,7 +289,7 @@ def _download(repository: str, revision: str | None) -> Path:
 
 
 def _snapshot(repository: str, revision: str, local_files_only: bool = False) -> Path:
-    """The folder of a dataset in the local cache, once all that its manifest names is there, and the history."""
+    """The folder of a dataset in the local cache, once all that its manifest names is there."""
     from huggingface_hub import HfApi
 
     download = partial(HfApi().snapshot_download, repository, repo_type="dataset", revision=revision)
@@ -298,7 +297,7 @@ def _snapshot(repository: str, revision: str, local_files_only: bool = False) ->
     if not (folder / MANIFEST).is_file():
         raise ReleaseError(f"{repository}: not a release, it has no {MANIFEST}")
     tables = map(attrgetter("path"), read_manifest(folder).tables)
-    return Path(download(local_files_only=local_files_only, allow_patterns=[MANIFEST, HISTORY, *tables]))
+    return Path(download(local_files_only=local_files_only, allow_patterns=[MANIFEST, *tables]))
 
 
 def _why(error: Exception, commit: str | None) -> str:

@@ -7,7 +7,6 @@ import pytest
 from drafts import small_draft
 from msgspec import structs
 
-from builder import card, reports
 from builder import release as releases
 from builder.permission import publishable
 from builder.publish import check_folder
@@ -78,27 +77,6 @@ def test_left_out_is_out_of_tables_test_sets_and_sources_and_listed_as_missing(f
         assert release.digest != read_manifest(folder).digest
         assert release.manifest.inputs == [] and not (part / "reports").exists()
         assert (part / "README.md").read_text().count(f"> - the parts of {LONG}:") == 1
-
-
-def test_the_next_version_of_a_part_tells_what_changed_in_the_part(folder: Path, tmp_path: Path) -> None:
-    manifest = structs.replace(read_manifest(folder), version="1.1.0")
-    releases.copy(folder, new := tmp_path / "new", releases.with_digest(manifest))
-    with publishable(folder, read_manifest(folder), [], [LONG]) as part:
-        releases.copy(part, published := tmp_path / "published", read_manifest(part))
-    for previous, whole in ((folder, "left"), (published, None)):  # with the lists, and without them
-        reports.add_history(open_release(new), open_release(previous))
-        card.write(new)
-        with publishable(new, read_manifest(new), [], [LONG]) as part:
-            check_folder(part, "v1.1.0", allow_partial=True)
-            [step] = reports.history(part)
-            changes = {(change.config, change.split): change.whole for change in step.changes}
-            assert step.release == reports.name_of(read_manifest(part))
-            assert changes.get(("wh", "test")) == changes.get(("test_sets", "wh.long")) == whole
-    with (
-        pytest.raises(UserError, match=f"^{new}: of the copy$"),
-        publishable(new, read_manifest(new), [], [LONG]) as part,
-    ):
-        raise UserError(f"{part}: of the copy")
 
 
 def test_a_collection_of_no_licence_cannot_be_left_out_whole(tmp_path: Path) -> None:

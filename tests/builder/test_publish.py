@@ -25,7 +25,7 @@ import pytest
 from drafts import BY_HAND, small_draft
 from hub_server import GITATTRIBUTES, TOKEN, Blob, Hub, Repository, Tree
 
-from builder import card, reports
+from builder import card
 from builder import release as releases
 from builder.publish import check_folder
 from builder.release import Draft, Table
@@ -171,16 +171,13 @@ def first(build: Callable[[Draft], Path]) -> Path:
 
 @pytest.fixture(scope="session")
 def second(build: Callable[[Draft], Path], first: Path) -> Path:
-    """Version 1.1.0: one table gone, one changed, one new; its card tells so."""
+    """Version 1.1.0: one table gone, one changed, one new."""
     changed = small_draft(
         texts=["what is  a cat", "how do dogs say and bark", "naïve café ☕ prices", "d\\ne"], version="1.1.0"
     )
     random = pl.DataFrame({"query_id": [str(i) for i in range(20_000)]}).with_columns(text=pl.col("query_id").hash(1))
     extra = Table("topic", "train", random.with_columns(pl.col("text").cast(pl.String)), BY_HAND)
-    folder = build(replace(changed, tables=[*changed.tables, extra]))
-    reports.add_history(open_release(folder), open_release(first))
-    card.write(folder)
-    return folder
+    return build(replace(changed, tables=[*changed.tables, extra]))
 
 
 @pytest.fixture(scope="session")
@@ -446,21 +443,6 @@ def test_a_hub_that_is_down_and_tokens(hub: Hub, home: Path, first: Path) -> Non
     home.mkdir(exist_ok=True)
     (home / "token").write_text(TOKEN)  # as 'hf auth login' keeps it
     assert publish(hub, home, first, HF_TOKEN="").returncode == 0
-
-
-def test_an_erratum_tells_what_changed(hub: Hub, home: Path, first: Path, second: Path, tmp_path: Path) -> None:
-    put_release(hub, first, "v1.0.0")
-    shutil.copytree(second, folder := tmp_path / "ms-marco-shift")
-    (folder / reports.HISTORY).unlink()
-    card.write(folder)
-    sentence = user_error(publish(hub, home, folder, tag="v1.1.0"))
-    assert "does not say what changed since version 1.0.0" in sentence
-    assert not WRITES & set(hub.steps())
-    advised = sentence.split("run 'python ")[1].split("'")[0].split()
-    assert f"--previous {REPOSITORY}@v1.0.0" in sentence
-    done = client(hub, home, *advised)
-    assert done.returncode == 0, done.stderr
-    assert (folder / "README.md").read_bytes() == (second / "README.md").read_bytes()
 
 
 def test_private(hub: Hub, home: Path, first: Path) -> None:
