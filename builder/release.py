@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from functools import cached_property
 from pathlib import Path
 
@@ -186,17 +187,15 @@ def copy(folder: Path, out: Path, manifest: Manifest) -> None:
 def files(folder: Path, manifest: Manifest) -> list[str]:
     """The sorted names of all files of a release: manifest, card, tables and ``reports/``.
 
-    Leftovers of a killed process are removed first.
+    What a killed process has left half-written is none of them.
 
     Raises:
         UserError: the folder holds something else, or ``reports/`` a hidden file.
     """
-    atomic.clear_abandoned(folder)
-    atomic.clear_abandoned(folder / "reports")
     tables = {table.path for table in manifest.tables}
     known_files = {"README.md", "LICENSE.md", MANIFEST, *tables}
     paths = [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]
-    names = sorted(path.relative_to(folder).as_posix() for path in paths)
+    names = sorted(path.relative_to(folder).as_posix() for path in paths if not fnmatch(path.name, ".*.part*"))
     strangers = []
     for name in names:
         if leads_outside(folder / name, folder):

@@ -77,13 +77,13 @@ def score(
 ) -> "Result":
     """Score runs on every test set they cover, or on BEIR's datasets."""
     from eval_kit.files import atomic
-    from eval_kit.protocols.beir import suite, systems
-    from eval_kit.protocols.clean import twins, with_effects
     from eval_kit.protocols.scoring import score as score_runs
     from eval_kit.protocols.scoring import with_measures
     from eval_kit.runs import folders
 
     if dataset or bm25:
+        from eval_kit.protocols.beir import suite, systems
+
         others = {"--release": release, "--measure": measure, "--test-set": test_set, "--clean": clean}
         why = "datasets of BEIR are scored by its own measures and split"
         _refuse(others | {"--per-query": per_query}, why)
@@ -91,7 +91,11 @@ def score(
             return suite(systems(runs, dataset or [], bm25 or []), dataset or [])
     runs = folders.run_files(runs)
     opened_release = _release_of(release, revision)
-    all_test_sets = opened_release.test_sets if clean is None else twins(clean, opened_release)
+    all_test_sets = opened_release.test_sets
+    if clean is not None:
+        from eval_kit.protocols.clean import twins, with_effects
+
+        all_test_sets = twins(clean, opened_release)
     test_sets = with_measures(all_test_sets, measure or [])
     with _reading():
         scores = score_runs(runs, opened_release, allow_missing, test_sets, only=test_set or ())

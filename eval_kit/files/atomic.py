@@ -1,32 +1,21 @@
-"""Files and folders that are replaced whole or not at all: written elsewhere, flushed, renamed.
+"""Files and folders that are replaced whole or not at all: written beside the output, flushed, renamed.
 
-They are written in a folder beside the output, ``.<name>.<32 digits>.part``, which holds a lock called :data:`MARK`.
-Only folders with that mark are ever cleared away, and only if no process holds the lock any longer.
+``<name>`` is written as ``.<name>.part``, which the next write replaces if a kill has left it.
 """
 
-import errno
-import glob
 import io
 import os
 import shutil
-import stat
-import tempfile
-import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eval_kit.errors import UserError, disk_errors
-from eval_kit.files.opening import is_file, is_folder
 
 if TYPE_CHECKING:
     import polars as pl
     from filelock import BaseFileLock
-
-MARK = ".ms-marco-shift"
-_OLD, _NEW = "old", "new"
-WINDOWS = os.name == "nt"
 
 
 def write_text(path: Path, text: str) -> None:
@@ -75,25 +64,27 @@ def link_or_copy(source: str | Path, target: str | Path) -> None:
 def whole(path: Path) -> Iterator[Path]:
     """The name of a temporary file beside ``path``, for the block to write; it replaces ``path`` when the block ends.
 
-    A block that fails leaves ``path`` as it was, and nothing beside it; the next call removes what a kill has left
-    there. If two processes write one file, the last to end wins. Where ``path`` is a link, the file that it leads to is
-    replaced; a device or a pipe is not replaced, but written to.
+    A block that fails leaves ``path`` as it was, and nothing beside it. If two processes write one file, the last to
+    begin wins. Where ``path`` is a link, the file that it leads to is replaced.
+
+    Raises:
+        UserError: ``path`` is a folder, a pipe or a device, or in no folder.
     """
-    kind = _kind(path)
-    if stat.S_ISDIR(kind):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if kind and not stat.S_ISREG(kind):
-        with tempfile.TemporaryDirectory() as elsewhere:
-            part = Path(elsewhere, "part")
+    path = path.resolve()
+    if not path.parent.is_dir() or (path.exists() and not path.is_file()):  # a lock would make the folder
+        what = "it is no file" if path.exists() else "there is no such folder"
+        raise UserError(f"{path}: cannot be written: {what}")
+    part = path.with_name(f".{path.name}.part")
+    with _lock_of(part) as lock:
+        try:
+            part.unlink(missing_ok=True)  # it may be another name of a file: link_or_copy
             yield part
-            with part.open("rb") as content, path.open("wb") as device:
-                shutil.copyfileobj(content, device)
-        return
-    path = Path(os.path.realpath(path))
-    with _work(path) as work:
-        yield work / _NEW
-        _sync(work / _NEW)
-        (work / _NEW).replace(path)
+            _sync(part)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+            with suppress(OSError):  # Windows keeps an open file
+                Path(lock.lock_file).unlink()
 
 
 @contextmanager
@@ -101,46 +92,29 @@ def folder(path: Path) -> Iterator[Path]:
     """An empty folder, for the block to fill; it replaces ``path`` when the block ends.
 
     A block that fails leaves ``path`` as it was. So does a kill, except between the two renames, when the old folder
-    is left elsewhere: the next call for ``path``, or :func:`restore`, brings it back. Where two processes may write
-    one folder, both must hold its :func:`lock`.
+    is ``.<name>.replaced``: the next call brings it back. Where two processes may write one folder, both must hold its
+    :func:`lock`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _work(path) as work:
-        (work / _NEW).mkdir()
-        yield work / _NEW
-        for path_inside in [*(work / _NEW).rglob("*"), work / _NEW]:
+    part, old = path.with_name(f".{path.name}.part"), path.with_name(f".{path.name}.replaced")
+    _clear(path, part, old)
+    try:
+        part.mkdir()
+        yield part
+        for path_inside in [*part.rglob("*"), part]:
             _sync(path_inside)
         if path.exists():
-            (work / _OLD).mkdir()
-            path.rename(work / _OLD / path.name)
-        (work / _NEW).rename(path)
+            path.rename(old)
+        part.rename(path)
+    finally:
+        _clear(path, part, old)
 
 
-def clear_abandoned(folder: Path, name: str = "*") -> None:
-    """Remove what killed writers of files and folders called ``name`` have left in ``folder``; old folders come back.
-
-    What is written at the moment, or has another form or no mark, stays.
-    """
-    from filelock import FileLock, Timeout
-
-    for work in folder.glob(f".{name}.{'[0-9a-f]' * 32}.part"):
-        if not is_file(work / MARK):
-            with suppress(OSError):
-                work.rmdir()  # killed before it was marked; fails unless the folder is empty
-            continue
-        with suppress(OSError, Timeout, NotImplementedError):
-            lock = FileLock(work / MARK)
-            lock.acquire(timeout=0)
-            lock.release()
-            _clear(work)
-
-
-def restore(path: Path) -> None:
-    """Bring back the folder ``path`` if a kill in :func:`folder` has left only its old state, elsewhere."""
-    name = glob.escape(_short(path))
-    if not is_folder(path) and any(path.parent.glob(f".{name}.*.part/{_OLD}/{glob.escape(path.name)}")):
-        with lock(path):
-            clear_abandoned(path.parent, name)
+def _clear(path: Path, part: Path, old: Path) -> None:
+    if old.exists() and not path.exists():
+        old.rename(path)
+    for left in (part, old):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def lock(path: Path) -> "BaseFileLock":
@@ -149,59 +123,23 @@ def lock(path: Path) -> "BaseFileLock":
     Raises:
         UserError: ``path`` has no name: after the replacement, its user would be in a folder that is gone.
     """
-    from filelock import FileLock
-
     if path.name in ("", ".."):
         raise UserError(f"{path}: this folder is replaced as a whole; go to its parent and name it from there")
     path.parent.mkdir(parents=True, exist_ok=True)
-    return FileLock(path.with_name(f".{path.name}.lock"))
+    return _lock_of(path.with_name(f".{path.name}"))
+
+
+def _lock_of(path: Path) -> "BaseFileLock":
+    from filelock import FileLock
+
+    return FileLock(path.with_name(f"{path.name}.lock"))
 
 
 def _sync(path: Path) -> None:
     """Flush a file or folder to the disk, so that a rename publishes it complete."""
-    if WINDOWS and path.is_dir():  # which cannot be opened there
-        return
-    descriptor = os.open(path, os.O_RDWR if WINDOWS else os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _kind(path: Path) -> int:
-    """The mode of what ``path`` leads to; 0 if there is nothing yet."""
-    try:
-        return path.stat().st_mode
-    except FileNotFoundError:
-        return 0
-
-
-def _short(path: Path) -> str:
-    return path.name[:50]  # a file system takes 255 bytes, 4 for a character
-
-
-@contextmanager
-def _work(path: Path) -> Iterator[Path]:
-    """A new folder beside ``path`` to write in, marked and locked until the block ends."""
-    from filelock import FileLock, Timeout
-
-    clear_abandoned(path.parent, glob.escape(_short(path)))
-    work = path.with_name(f".{_short(path)}.{uuid.uuid4().hex}.part")
-    lock = FileLock(work / MARK)
-    try:
-        while not is_file(work / MARK):  # another process may take it for abandoned before it is marked
-            work.mkdir(exist_ok=True)
-            with suppress(FileNotFoundError, Timeout, NotImplementedError):  # a disk without locks
-                lock.acquire(timeout=1)
-        yield work
-    finally:
-        lock.release()
-        _clear(work)
-
-
-def _clear(work: Path) -> None:
-    for old in (work / _OLD).glob("*"):
-        if not work.with_name(old.name).exists():
-            old.rename(work.with_name(old.name))
-    for entry in (work / _OLD, work / _NEW, work):  # the mark goes last
-        shutil.rmtree(entry, ignore_errors=True)
+    if os.name == "posix":  # elsewhere a folder cannot be opened
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

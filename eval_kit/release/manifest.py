@@ -17,7 +17,7 @@ import polars as pl
 
 from eval_kit.documents import MS_MARCO, NAME, Column, ColumnType, Manifest, TableEntry
 from eval_kit.errors import UserError, first_line
-from eval_kit.files import atomic, schemas
+from eval_kit.files import schemas
 from eval_kit.files.digests import file_sha256, release_digest, table_digest
 from eval_kit.files.opening import MOST_GROWTH, SMALL_BYTES, is_file, is_folder, refuse_forked
 from eval_kit.measures import definitions
@@ -57,7 +57,6 @@ def verified_manifest(folder: Path) -> Manifest:
 
 def read_manifest(folder: Path) -> Manifest:
     """Read ``manifest.json`` and check it against its schema, and that what it names is in it."""
-    atomic.restore(folder)
     path = folder / MANIFEST
     if not is_file(path):
         what = f"not a release, it has no {MANIFEST}" if is_folder(folder) else "there is no such folder"

@@ -19,7 +19,6 @@ from builder.diff import TableDiff, diff
 from builder.export import export
 from builder.release import Draft, Table
 from eval_kit.errors import UserError
-from eval_kit.files import atomic
 from eval_kit.release import Release, Variation
 from eval_kit.shifts import SHIFTS
 
@@ -214,9 +213,7 @@ def test_an_export_replaces_its_own_folders_whole_or_not_at_all(
         with pytest.raises(UserError, match=f"^{foreign}: is not part of the export that would replace it"):
             export(release, out, format)
     strange.unlink()
-    left = out / f".length.short.{'a' * 32}.part"  # as a killed export leaves it
-    shutil.copytree(out / "length.short", left / "new")
-    (left / atomic.MARK).touch()
+    shutil.copytree(out / "length.short", out / ".length.short.part")  # as a killed export leaves it
     export(release, out, "beir")
     assert content() == before
 
