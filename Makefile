@@ -63,7 +63,7 @@ demo: $(READY)  ## mini release -> five systems -> the papers' table and a repor
 test: $(READY)  ## run all but the slow tests (T=tests/eval_kit: only a part)
 	@$(PYTEST) -m "not slow" $(T)
 
-test-slow: $(READY)  ## run the slow tests: kills, Ray, torchrun, publishing's faults
+test-slow: $(READY)  ## run the slow tests: kills, Ray, publishing's faults
 	@$(PYTEST) -m slow $(T)
 
 fuzz: $(READY)  ## random hostile inputs, against the contract of docs/security.md, for MINUTES=n

@@ -8,9 +8,9 @@ from rich.console import Console
 
 from baselines import config
 from baselines.grid import grid
+from baselines.grid.status import watch
 from baselines.options import Options
-from baselines.runners import local
-from baselines.runners.display import watch
+from baselines.runners import candidates, local
 from builder import mini, negatives
 from builder import release as releases
 from eval_kit.console import screen
@@ -64,6 +64,7 @@ def demo(
     cells = grid.cells(options, release, folder / "grid", [shift], benchmarks=False)
     console.rule(f"2. {len(options)} systems, each trained without a part of {shift}: {len(cells)} cells")
     runner = partial(local.run, workers=local.most_workers(1), threads=1)
+    candidates.find(cells)
     if failures := watch(cells, runner, Console(stderr=True)):
         raise UserError(f"{failures[0].name.file}: {failures[0].reason}")
 

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -49,14 +50,14 @@ def run_grid(
     workers: Annotated[
         int | None, option("Cells at once (local). Default: as many as the GPUs, or CPUs, allow.", min=1, max=1024)
     ] = None,
-    processes: Annotated[
-        int, option("Processes per cell (torchrun), one GPU each; they split the batch.", min=1, max=1024)
-    ] = 1,
+    part: Annotated[
+        str, option("Only one part of the cells, for an array of jobs: 3/8 is every eighth from the third.", "I/N")
+    ] = "1/1",
     threads: Annotated[
         int, option("Threads per process. Changing it may change the last digits of scores.", min=1, max=1024)
     ] = 1,
     check: Annotated[
-        bool, option("Check models, GPUs and disk, and exit; negatives need not be drawn yet.", None, "--check")
+        bool, option("Check models and GPUs, and exit; negatives need not be drawn yet.", None, "--check")
     ] = False,
 ) -> None:
     """Run every cell that is not finished. Exit status 1 if one fails."""
@@ -64,13 +65,14 @@ def run_grid(
 
     from baselines import config
     from baselines.grid import grid
+    from baselines.grid.status import watch
     from baselines.options import Trained
-    from baselines.runners import checks, local, ray
-    from baselines.runners.display import watch
+    from baselines.runners import candidates, checks, local, ray
     from eval_kit.release import open_release
     from eval_kit.search.examples import refuse_without_negatives
     from eval_kit.search.gpus import instead_of_bfloat16, refuse_unseen_gpus
 
+    first, step = _part(part)
     shifts, seeds = list(dict.fromkeys(shift or ())), list(dict.fromkeys(seed or (0,)))
     check_names(shifts)
     of_card = None
@@ -94,20 +96,29 @@ def run_grid(
         cells += grid.cells(systems, opened_release, out, only, seeds, plan.control, plan.variations)
     if len({cell.name for cell in cells}) < len(cells):
         raise UserError(f"--config: {' and '.join(configs)} train the same cells; run each with an --out of its own")
-    workers = workers or local.most_workers(threads, processes)
-    checks.refuse(cells, workers, processes)
+    cells = cells[first - 1 :: step]
+    checks.refuse(cells)
     for line in grid.starts(cells):
         typer.echo(line, err=True)
     if check:
         return
     if runner is Runner.ray:
-        run = functools.partial(ray.run, threads=threads, processes=processes)
+        run = functools.partial(ray.run, threads=threads)
     else:
-        run = functools.partial(local.run, workers=workers, threads=threads, processes=processes)
+        run = functools.partial(local.run, workers=workers or local.most_workers(threads), threads=threads)
+    candidates.find(cells)
     failures = watch(cells, run, Console(stderr=True))
     typer.echo(str(out / "runs"))
     if failures:
         raise typer.Exit(1)
+
+
+def _part(text: str) -> tuple[int, int]:
+    """I and N of ``--part``."""
+    parts = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
+    if parts is None or not 1 <= int(parts[1]) <= int(parts[2]):
+        raise UserError(f"--part: {text!r} is no part such as 3/8, the third of eight")
+    return int(parts[1]), int(parts[2])
 
 
 @grid_app.command("status")

@@ -110,7 +110,7 @@ class Trained(Options, frozen=True, kw_only=True):
     random_weights: Annotated[bool, about("Use the backbone's shape and vocabulary, not its weights.")] = False
     steps: Annotated[Count | None, about("Updates of the weights.")] = None
     epochs: Annotated[Positive | None, about("Passes over the judged pairs, instead of steps.")] = None
-    batch_size: Annotated[Depth, about("Queries in a step, over all GPUs.")]
+    batch_size: Annotated[Depth, about("Queries in a step.")]
     learning_rate: Positive
     warmup: Annotated[Share, about("Share of the steps during which the learning rate rises.")]
     schedule: Annotated[
@@ -119,12 +119,6 @@ class Trained(Options, frozen=True, kw_only=True):
     weight_decay: Weight = 0.0
     scale: Annotated[Positive, about("What similarities are multiplied by before the softmax.")] = 1.0
     precision: Annotated[Precision, about("Of training on a GPU.")] = "float32"
-    compile: Annotated[
-        bool,
-        about(
-            "Train with the transformer's layers compiled by torch.compile on a GPU; on a CPU they stay as they are."
-        ),
-    ] = False
     loader_processes: Annotated[
         int, Meta(ge=0, le=1024, description="Processes that make the batches; with 0 the training process does it.")
     ] = 0

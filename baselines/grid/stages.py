@@ -6,13 +6,11 @@ import shutil
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from baselines import systems
 from baselines.cells.cell import Cell
 from baselines.cells.journal import Journal, Report, lock
-from baselines.grid import torchrun
 from baselines.grid.documents import conclusion, describe, write_card
 from baselines.grid.encodings import keep_encodings
 from baselines.options import Trained
@@ -39,9 +37,9 @@ class Outcome:
     reason: str | None = None
 
 
-def run_cell(cell: Cell, processes: int = 1) -> Outcome:
-    """Do what is left of a cell, training in ``processes`` processes; its run is then also in ``runs``."""
-    return attempt(cell, partial(_everything, processes=processes))
+def run_cell(cell: Cell) -> Outcome:
+    """Do what is left of a cell; its run is then also in ``runs``."""
+    return attempt(cell, _everything)
 
 
 def attempt(cell: Cell, work: Callable[[Cell, Journal], None]) -> Outcome:
@@ -70,15 +68,12 @@ def attempt(cell: Cell, work: Callable[[Cell, Journal], None]) -> Outcome:
     return Outcome(cell.name, "done")
 
 
-def train(cell: Cell, journal: Journal, processes: int = 1) -> None:
+def train(cell: Cell, journal: Journal) -> None:
     """Train the cell's model, unless it exists; a killed training resumes from its last checkpoint."""
     previous = journal.facts.get("training")
     if previous is None or (previous and not cell.model.exists()):
         with journal.stage("training") as report:
-            if processes > 1 and isinstance(cell.options, Trained):
-                journal.facts["training"] = torchrun.train(cell, processes, report)
-            else:
-                journal.facts["training"] = systems.system(cell.name.system).train(cell, report)
+            journal.facts["training"] = systems.system(cell.name.system).train(cell, report)
         shutil.rmtree(cell.folder / "training", ignore_errors=True)
 
 
@@ -139,8 +134,8 @@ def retract(cell: Cell) -> None:
             target.unlink()
 
 
-def _everything(cell: Cell, journal: Journal, processes: int) -> None:
-    train(cell, journal, processes)
+def _everything(cell: Cell, journal: Journal) -> None:
+    train(cell, journal)
     if not cell.is_searched:
         retriever = systems.system(cell.name.system).retriever(cell.model, cell.options.as_json())
         index(cell, journal, lambda: retriever.index(_passages(cell), systems.index_folder(cell)))

@@ -1,18 +1,25 @@
-"""The state of a grid's cells, from their folders alone: during the run, after it, and on another machine."""
+"""The state of a grid's cells, from their folders alone, and a grid as it runs on a terminal."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
 
+from baselines.cells.cell import Cell
 from baselines.cells.journal import STAGES, State, in_use, read
+from baselines.grid.grid import Runner, run
+from baselines.grid.stages import Outcome
 from eval_kit.errors import UserError
 from eval_kit.files import strict_json
 from eval_kit.runs import names
 from eval_kit.shifts import TRAINED_FOR
+from eval_kit.tables import terminal
 from eval_kit.tables.table import Column, Row, Table, Value, number_columns, text_columns
 
 STATES = ("finished", *STAGES, "interrupted", "failed", "waiting")
@@ -102,6 +109,33 @@ def summary(standings: Iterable[Standing]) -> str:
     """How many cells there are in each state."""
     count = Counter(standing.state for standing in standings)
     return ", ".join(f"{count[state]:,} {state}" for state in STATES if count[state])
+
+
+def watch(cells: Sequence[Cell], runner: Runner, console: Console) -> list[Outcome]:
+    """Run a grid and show it; where ``console`` is no terminal, print one line for each cell that ends.
+
+    Returns:
+        The cells that failed.
+
+    Raises:
+        UserError: the grid's folder cannot be made.
+    """
+    outcomes: dict[str, Outcome] = {}
+
+    def picture() -> Group:
+        standings = [of_cell(cell.folder) for cell in cells if (cell.folder / "cell.json").is_file()]
+        running = [standing for standing in standings if standing.state in STAGES]
+        tables = terminal.rich_tables(layout(running), console.width) if running else [""]
+        return Group(*tables, Text(summary(standings), "dim"))
+
+    with Live(get_renderable=picture, console=console, refresh_per_second=2, transient=True):
+        for outcome in run(cells, runner):
+            outcomes[outcome.name.file] = outcome
+            line = Text(f"[{len(outcomes)}/{len(cells)}] {outcome.name.file.removesuffix('.trec')}: {outcome.state}")
+            if outcome.reason:
+                line.append(f": {outcome.reason}", "red")
+            console.print(line, highlight=False, soft_wrap=True)
+    return [outcome for outcome in outcomes.values() if outcome.state == "failed"]
 
 
 def _losses(standing: Standing) -> str:

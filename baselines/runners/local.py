@@ -5,14 +5,12 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import batched
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from baselines.cells.cell import Cell
 from baselines.cells.journal import Journal, lock
 from baselines.grid.stages import Outcome, run_cell
-from eval_kit.errors import UserError
 from eval_kit.search.gpus import gpus
 from eval_kit.search.processes import cores, end_with_parent
 
@@ -43,24 +41,17 @@ def environment(threads: int, gpus: float | None = None) -> dict[str, str]:
     return dict.fromkeys(THREAD_VARIABLES, str(threads)) | others
 
 
-def run(cells: Sequence[Cell], workers: int, threads: int, processes: int = 1) -> Iterator[Outcome]:
+def run(cells: Sequence[Cell], workers: int, threads: int) -> Iterator[Outcome]:
     """Attempt every cell once; if a worker dies (out of memory, say), its cell has failed and the worker is replaced.
 
     Args:
         cells: to do, in this order.
         workers: how many cells run at once; the GPUs of this machine are assigned to them in turn.
-        threads: of each process.
-        processes: that train a cell together, each with a GPU.
-
-    Raises:
-        UserError: a cell would need more processes than there are GPUs.
+        threads: of each worker.
     """
     waiting = list(reversed(cells))
     devices = gpus()
-    shares = [share for share in batched(devices, processes) if len(share) == processes]
-    if devices and not shares:
-        raise UserError(f"{processes} processes need as many GPUs; this machine has {len(devices)}")
-    crew = [_hire(number, shares, threads, processes) for number in range(min(workers, len(cells)))]
+    crew = [_hire(number, devices, threads) for number in range(min(workers, len(cells)))]
     try:
         while waiting or any(worker.cell for worker in crew):
             for worker in crew:
@@ -72,7 +63,7 @@ def run(cells: Sequence[Cell], workers: int, threads: int, processes: int = 1) -
                 worker = busy[connection]  # type: ignore[index]
                 outcome = _outcome(worker)
                 if not worker.process.is_alive():
-                    crew[crew.index(worker)] = _hire(worker.number, shares, threads, processes)
+                    crew[crew.index(worker)] = _hire(worker.number, devices, threads)
                 worker.cell = None
                 yield outcome
     finally:
@@ -84,9 +75,9 @@ def run(cells: Sequence[Cell], workers: int, threads: int, processes: int = 1) -
             worker.process.join()
 
 
-def most_workers(threads: int, processes: int = 1) -> int:
-    """How many workers fit on this machine: one per ``processes`` GPUs, else per ``processes`` × ``threads`` CPUs."""
-    return max(1, (len(gpus()) or cores() // threads) // processes)
+def most_workers(threads: int) -> int:
+    """How many workers fit on this machine: one per GPU, else per ``threads`` CPUs."""
+    return max(1, len(gpus()) or cores() // threads)
 
 
 @dataclass
@@ -97,13 +88,13 @@ class _Worker:
     cell: Cell | None = None
 
 
-def _hire(number: int, shares: Sequence[Sequence[str]], threads: int, processes: int) -> _Worker:
+def _hire(number: int, devices: Sequence[str], threads: int) -> _Worker:
     variables = environment(threads)
-    if shares:
-        variables["CUDA_VISIBLE_DEVICES"] = ",".join(shares[number % len(shares)])
+    if devices:
+        variables["CUDA_VISIBLE_DEVICES"] = devices[number % len(devices)]
     spawning = multiprocessing.get_context("spawn")
     connection, of_worker = spawning.Pipe()
-    process = spawning.Process(target=_serve, args=(of_worker, processes))
+    process = spawning.Process(target=_serve, args=(of_worker,))
     with _environment(variables):
         process.start()
     of_worker.close()
@@ -126,7 +117,7 @@ def _outcome(worker: _Worker) -> Outcome:
         return Outcome(worker.cell.name, "failed", reason)
 
 
-def _serve(connection: Connection, processes: int) -> None:
+def _serve(connection: Connection) -> None:
     """Run cells until the other end is closed; what libraries print goes to the cell's ``log.txt``."""
     end_with_parent()
     while True:
@@ -137,7 +128,7 @@ def _serve(connection: Connection, processes: int) -> None:
         with (cell.folder / "log.txt").open("ab", buffering=0) as log:
             os.dup2(log.fileno(), 1)
             os.dup2(log.fileno(), 2)
-        connection.send(run_cell(cell, processes))
+        connection.send(run_cell(cell))
 
 
 @contextmanager

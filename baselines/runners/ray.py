@@ -27,9 +27,7 @@ HANDLERS = {"RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1"}
 """Makes Ray leave the SIGSEGV handler to a JVM in its process, which depends on it (ray-project/ray#36415)."""
 
 
-def run(
-    cells: Sequence[Cell], threads: int, processes: int = 1, many_passages: int = MANY_PASSAGES
-) -> Iterator[Outcome]:
+def run(cells: Sequence[Cell], threads: int, many_passages: int = MANY_PASSAGES) -> Iterator[Outcome]:
     """Attempt every cell once.
 
     The cluster is the one that ``RAY_ADDRESS`` names or that this machine belongs to; without one, this machine.
@@ -37,7 +35,6 @@ def run(
     Args:
         cells: to do, in this order.
         threads: of each process.
-        processes: that train a cell together on one machine, each with a GPU.
         many_passages: from how many on they are encoded by Ray Data.
 
     Raises:
@@ -61,12 +58,11 @@ def run(
         """Functions that each begin one task of the cell, in order."""
         if not isinstance(cell.options, Trained):
             return [partial(begin, cell, run_cell, threads, 0)]
-        together = threads * processes, gpu * processes, processes
+        whole = partial(begin, cell, run_cell, threads, gpu)
         if not spread or isinstance(cell.options, Monobert):
-            return [partial(begin, cell, run_cell, *together)]
-        training = partial(begin, cell, train_cell, *together)
-        encoding = partial(begin, cell, encode_cell, 0, 0, gpu, threads)
-        return [training, encoding, partial(begin, cell, run_cell, threads, gpu)]
+            return [whole]
+        training = partial(begin, cell, train_cell, threads, gpu)
+        return [training, partial(begin, cell, encode_cell, 0, 0, gpu, threads), whole]
 
     tasks = {(todo := steps(cell)).pop(0)(): (cell, todo) for cell in cells}
     while tasks:
@@ -94,9 +90,9 @@ def encode(retriever: Retriever, passages: Passages, folder: Path) -> None:
     encode_with_ray(retriever, passages, folder, gpus, threads=1)
 
 
-def train_cell(cell: Cell, processes: int) -> Outcome:
-    """Train the cell: the stage that needs its own GPUs."""
-    return attempt(cell, partial(train, processes=processes))
+def train_cell(cell: Cell) -> Outcome:
+    """Train the cell: the stage that needs a GPU of its own."""
+    return attempt(cell, train)
 
 
 def connect() -> Any:

@@ -12,7 +12,7 @@ from baselines.training.distillation import TEACHER_TEMPERATURE, in_batch
 from baselines.training.grouping import by_length
 from baselines.training.losses import with_cache
 from baselines.training.session import Session, train_by
-from baselines.training.trainer import Parts, processes
+from baselines.training.trainer import Parts
 from eval_kit import models
 from eval_kit.errors import UserError
 
@@ -21,7 +21,7 @@ TITLE = "bi-encoder, the [CLS] vectors of query and passage compared by dot prod
 
 def build(session: Session, mini_batch: int | None) -> Parts:
     """Learn from in-batch and hard negatives, or from a teacher's scores."""
-    from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+    from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.losses import (
         DistillKLDivLoss,
         MarginMSELoss,
@@ -29,6 +29,8 @@ def build(session: Session, mini_batch: int | None) -> Parts:
     )
     from sentence_transformers.sentence_transformer.modules import Pooling
     from sentence_transformers.util import dot_score
+
+    from baselines.training.trainers import DenseTrainer
 
     options = session.cell.options_as(Biencoder)
     with loading(session.cell):
@@ -47,10 +49,8 @@ def build(session: Session, mini_batch: int | None) -> Parts:
     elif options.distillation == "kl":
         loss = in_batch(DistillKLDivLoss)(model, teacher_temperature=TEACHER_TEMPERATURE)
     else:
-        loss = MultipleNegativesRankingLoss(
-            model, scale=options.scale, similarity_fct=dot_score, gather_across_devices=processes() > 1
-        )
-    return session.parts(model, with_cache(loss, mini_batch) if mini_batch else loss, SentenceTransformerTrainer)
+        loss = MultipleNegativesRankingLoss(model, scale=options.scale, similarity_fct=dot_score)
+    return session.parts(model, with_cache(loss, mini_batch) if mini_batch else loss, DenseTrainer)
 
 
 retriever = partial(models.retriever, "dense")

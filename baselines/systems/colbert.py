@@ -13,7 +13,7 @@ from baselines.options import Colbert
 from baselines.training.backbone import loading, transformer
 from baselines.training.losses import negative_squared_l2, own_passages_only
 from baselines.training.session import Session, train_by
-from baselines.training.trainer import Parts, processes
+from baselines.training.trainer import Parts
 from eval_kit import models
 from eval_kit.errors import UserError
 
@@ -25,7 +25,7 @@ ROLES = {"query": "query", "passage": "document"}
 def build(session: Session, mini_batch: int | None) -> Parts:
     """Learn from in-batch and hard negatives, or from a teacher's scores."""
     import torch
-    from sentence_transformers import MultiVectorEncoder, MultiVectorEncoderTrainer
+    from sentence_transformers import MultiVectorEncoder
     from sentence_transformers.base.modules import Dense
     from sentence_transformers.multi_vector_encoder.losses import (
         CachedMultiVectorMultipleNegativesRankingLoss,
@@ -35,6 +35,8 @@ def build(session: Session, mini_batch: int | None) -> Parts:
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
     from sentence_transformers.multi_vector_encoder.scoring import colbert_scores
     from sentence_transformers.sentence_transformer.modules import Normalize
+
+    from baselines.training.trainers import MultiVectorTrainer
 
     cell = session.cell
     options = cell.options_as(Colbert)
@@ -59,7 +61,7 @@ def build(session: Session, mini_batch: int | None) -> Parts:
     if options.distillation == "margin_mse":
         if mini_batch:
             raise UserError(f"{cell.name.file}: the GPU's memory cannot hold a batch; reduce batch_size")
-        return session.parts(model, MultiVectorMarginMSELoss(model), MultiVectorEncoderTrainer)
+        return session.parts(model, MultiVectorMarginMSELoss(model), MultiVectorTrainer)
     in_batch = options.in_batch_negatives
     scores = negative_squared_l2 if options.similarity == "l2" else colbert_scores
     contrastive: Any = MultiVectorMultipleNegativesRankingLoss
@@ -69,10 +71,9 @@ def build(session: Session, mini_batch: int | None) -> Parts:
         model,
         scale=options.scale,
         similarity_fct=scores if in_batch else own_passages_only(scores),
-        gather_across_devices=in_batch and processes() > 1,
         score_mini_batch_size=options.batch_size,  # in one piece, which the diagonal is laid over
     )
-    return session.parts(model, loss, MultiVectorEncoderTrainer)
+    return session.parts(model, loss, MultiVectorTrainer)
 
 
 def register(markers: Iterable[str], encoder: Any) -> None:

@@ -29,11 +29,13 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
 def build(session: Session, mini_batch: int | None) -> Parts:
     """Learn to tell the relevant passage from negatives, with cross-entropy."""
     import torch
-    from sentence_transformers import CrossEncoder, CrossEncoderTrainer
+    from sentence_transformers import CrossEncoder
     from sentence_transformers.cross_encoder.losses import (
         CachedMultipleNegativesRankingLoss,
         MultipleNegativesRankingLoss,
     )
+
+    from baselines.training.trainers import CrossTrainer
 
     class InBatch(MultipleNegativesRankingLoss):
         """Pairwise cross-entropy if there are no in-batch negatives and one negative per query."""
@@ -64,8 +66,6 @@ def build(session: Session, mini_batch: int | None) -> Parts:
         name, pin = backbone(session.cell, session.judged.texts.values())
         model = CrossEncoder(name, num_labels=1, max_length=options.pair_length, **pin)
     check_length(model, options.pair_length)
-    preprocess = model.preprocess
-    model.preprocess = lambda *pairs, **how: dict(preprocess(*pairs, **how))  # DDP looks into plain dicts only
     by_length(model, "scores")
     loss = (partial(CachedLoss, mini_batch_size=mini_batch) if mini_batch else Whole)(
         model,
@@ -73,7 +73,7 @@ def build(session: Session, mini_batch: int | None) -> Parts:
         scale=options.scale,  # type: ignore[arg-type]  # it accepts any number
         activation_fn=torch.nn.Identity(),
     )
-    return session.parts(model, loss, CrossEncoderTrainer)
+    return session.parts(model, loss, CrossTrainer)
 
 
 def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:

@@ -12,9 +12,9 @@ from baselines.options import Splade
 from baselines.training.backbone import loading, transformer
 from baselines.training.distillation import TEACHER_TEMPERATURE, in_batch
 from baselines.training.grouping import by_length
-from baselines.training.losses import gathered_flops, in_batch_pairwise
+from baselines.training.losses import in_batch_pairwise
 from baselines.training.session import Session, train_by
-from baselines.training.trainer import Parts, processes
+from baselines.training.trainer import Parts
 from eval_kit import models
 from eval_kit.models.sparse import greatest_first
 
@@ -23,7 +23,7 @@ TITLE = "SPLADE, weights of the vocabulary's terms compared by dot product"
 
 def build(session: Session, mini_batch: int | None) -> Parts:
     """Learn from in-batch and hard negatives, or from a teacher's scores."""
-    from sentence_transformers import SparseEncoder, SparseEncoderTrainer
+    from sentence_transformers import SparseEncoder
     from sentence_transformers.sparse_encoder.callbacks.splade_callbacks import SpladeRegularizerWeightSchedulerCallback
     from sentence_transformers.sparse_encoder.losses import (
         CachedSpladeLoss,
@@ -34,6 +34,8 @@ def build(session: Session, mini_batch: int | None) -> Parts:
     )
     from sentence_transformers.sparse_encoder.modules import SpladePooling
     from sentence_transformers.util import dot_score
+
+    from baselines.training.trainers import SparseTrainer
 
     options = session.cell.options_as(Splade)
     with loading(session.cell):
@@ -48,21 +50,13 @@ def build(session: Session, mini_batch: int | None) -> Parts:
     elif options.share is not None:
         ranking = in_batch_pairwise(options.share)
     else:
-        ranking = SparseMultipleNegativesRankingLoss(
-            model, scale=options.scale, similarity_fct=dot_score, gather_across_devices=processes() > 1
-        )
-    flops = gathered_flops(model) if processes() > 1 else None
+        ranking = SparseMultipleNegativesRankingLoss(model, scale=options.scale, similarity_fct=dot_score)
     splade = partial(CachedSpladeLoss, mini_batch_size=mini_batch) if mini_batch else SpladeLoss
     loss = splade(
-        model,
-        ranking,
-        document_regularizer_weight=options.passage_flops,
-        query_regularizer_weight=options.query_flops,
-        document_regularizer=flops,
-        query_regularizer=flops,
+        model, ranking, document_regularizer_weight=options.passage_flops, query_regularizer_weight=options.query_flops
     )
     schedule = SpladeRegularizerWeightSchedulerCallback(loss, warmup_ratio=options.flops_warmup)
-    return session.parts(model, loss, SparseEncoderTrainer, [schedule])
+    return session.parts(model, loss, SparseTrainer, [schedule])
 
 
 retriever = partial(models.retriever, "sparse")

@@ -11,7 +11,7 @@ from typing import Any
 from baselines.options import Static
 from baselines.training.backbone import loading, transformer
 from baselines.training.session import Session, train_by
-from baselines.training.trainer import Parts, processes
+from baselines.training.trainer import Parts
 from eval_kit import models
 from eval_kit.errors import UserError
 from eval_kit.search.passages import passages
@@ -24,9 +24,11 @@ COUNTED, AT_ONCE = 100_000, 1_000
 
 def build(session: Session, mini_batch: int | None) -> Parts:
     """Learn from in-batch and hard negatives, from the backbone's words and their vectors without its layers."""
-    from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+    from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+
+    from baselines.training.trainers import DenseTrainer
 
     cell = session.cell
     if mini_batch is not None:  # GradCache cuts batches by rows, and an EmbeddingBag's batch has no row a text
@@ -37,10 +39,8 @@ def build(session: Session, mini_batch: int | None) -> Parts:
     vectors *= _rarity(backbone.tokenizer, passages(cell.release))[:, None]
     words = StaticEmbedding(backbone.tokenizer, embedding_weights=vectors)
     model = SentenceTransformer(modules=[words], similarity_fn_name="cosine")
-    loss = MultipleNegativesRankingLoss(
-        model, scale=cell.options_as(Static).scale, gather_across_devices=processes() > 1
-    )
-    return session.parts(model, loss, SentenceTransformerTrainer)
+    loss = MultipleNegativesRankingLoss(model, scale=cell.options_as(Static).scale)
+    return session.parts(model, loss, DenseTrainer)
 
 
 def _rarity(tokenizer: Any, passages: Passages) -> Any:

@@ -19,7 +19,6 @@ from typing import Any
 
 from baselines.cells.cell import Cell
 from baselines.options import SmallBackbone, Trained
-from baselines.training.trainer import rank
 from eval_kit.files import atomic, checkpoint
 from eval_kit.search.encoders import check_length
 from eval_kit.search.passages import collection_key, passages
@@ -73,8 +72,7 @@ def loading(cell: Cell) -> Iterator[None]:
 
 
 def _own_folder(cell: Cell) -> Path:
-    """A folder for this process's backbone, as several may train together."""
-    return cell.folder / "training" / f"backbone-{rank()}"
+    return cell.folder / "training" / "backbone"
 
 
 def _bare(cell: Cell, name: str, pin: Mapping[str, Any]) -> str:

@@ -10,17 +10,15 @@ from typing import Any
 
 from baselines.cells.cell import Cell
 from baselines.options import Trained
+from baselines.training.trainer import VALIDATION
 from eval_kit.search.encoders import Batch
 from eval_kit.search.examples import judged_queries
 from eval_kit.search.texts import PassageTexts
 from eval_kit.search.tokens import PassageTokens
 
-NAME = "validation"
-METRIC = f"{NAME}_RR@10"
-
 
 def evaluator(cell: Cell, contents: PassageTexts | PassageTokens) -> Any:
-    """An evaluator that gives ``METRIC``, or None where the cell trains without early stopping.
+    """An evaluator that gives the trainer's ``METRIC``, or None where the cell trains without early stopping.
 
     Args:
         cell: with the option ``evaluate_every``.
@@ -46,13 +44,14 @@ def evaluator(cell: Cell, contents: PassageTexts | PassageTokens) -> Any:
 
             return batch.of(model.device, measure)
 
-    examples = judged_queries(cell.release, cell.release.table(NAME, NAME), NAME)  # outside every shift
+    queries = cell.release.table(VALIDATION, VALIDATION)  # outside every shift
+    examples = judged_queries(cell.release, queries, VALIDATION)
     candidates = {query: [*examples.positives[query], *examples.negatives[query]] for query in examples.texts}
     ids = sorted(set(chain.from_iterable(candidates.values())))
     return Fitting(
         queries=examples.texts,
         passages=dict(zip(ids, contents.of(ids), strict=True)),
-        qrels=cell.release.qrels(NAME),
-        groups={NAME: list(examples.texts)},
+        qrels=cell.release.qrels(VALIDATION),
+        groups={VALIDATION: list(examples.texts)},
         candidates=candidates,
     )

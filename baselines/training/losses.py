@@ -40,19 +40,6 @@ def in_batch_pairwise(share: int) -> Any:
     return InBatchPairwise()
 
 
-def gathered_flops(model: Any) -> Any:
-    """FLOPS regularisation of a batch that processes share: of the mean over all texts, not the mean of theirs."""
-    from sentence_transformers.sparse_encoder.losses import FlopsLoss
-    from sentence_transformers.util import all_gather_with_grad
-
-    class GatheredFlops(FlopsLoss):
-        def compute_loss_from_embeddings(self, embeddings: "Tensor") -> "Tensor":
-            """The loss of this process's ``embeddings`` (n, terms) together with those of the others."""
-            return super().compute_loss_from_embeddings(all_gather_with_grad(embeddings))
-
-    return GatheredFlops(model)
-
-
 def negative_squared_l2(
     queries: "Tensor", passages: "Tensor", queries_mask: "Tensor", documents_mask: "Tensor"
 ) -> "Tensor":

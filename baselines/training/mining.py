@@ -17,8 +17,9 @@ import polars as pl
 from baselines.cells.cell import Cell
 from baselines.options import Trained
 from baselines.training.queries import Lookup, MinedNegatives, passage_texts
-from baselines.training.trainer import encoding, rank
+from eval_kit.errors import UserError
 from eval_kit.files import atomic
+from eval_kit.search.encoders import is_out_of_memory
 from eval_kit.search.examples import JudgedQueries
 from eval_kit.search.retriever import Retriever
 
@@ -36,7 +37,6 @@ def miner(cell: Cell, every: int, examples: JudgedQueries, lookup: Lookup, opene
         lookup: receives the mined passages.
         opener: makes a retriever of a saved model.
     """
-    import torch
     from transformers import TrainerCallback
 
     class Miner(TrainerCallback):
@@ -52,11 +52,9 @@ def miner(cell: Cell, every: int, examples: JudgedQueries, lookup: Lookup, opene
                 return
             folder = Path(args.output_dir)
             path = _path(folder, state.global_step)
-            if rank() == 0 and not path.exists():
-                negatives = _negatives(cell, examples, getattr(model, "module", model), folder / "mining", opener)
+            if not path.exists():
+                negatives = _negatives(cell, examples, model, folder / "mining", opener)
                 atomic.write_text(path, json.dumps(negatives))
-            if torch.distributed.is_initialized():
-                torch.distributed.barrier()
             lookup.mined_negatives = _read(folder, state.global_step)
 
     return Miner()
@@ -68,14 +66,18 @@ def _negatives(cell: Cell, examples: JudgedQueries, model: Any, folder: Path, op
     shutil.rmtree(folder, ignore_errors=True)
     queries = pl.DataFrame({"query_id": list(examples.texts), "text": list(examples.texts.values())})
     options = cell.options_as(Trained)
-    # mining leaves the random numbers as they are, as a resumed training does not mine again
-    with encoding(cell.name.file, "while mining"), torch.random.fork_rng():
-        model.save_pretrained(str(folder / "model"), create_model_card=False)
-        retriever = opener(folder / "model", options.as_json())
-        retriever.index(passage_texts(cell), folder / "index")
-        negatives = {}
-        for query, hits in retriever.search(queries, folder / "index", options.mine_depth):
-            negatives[query] = [passage for passage, _ in hits if passage not in examples.positives[query]]
+    try:
+        with torch.random.fork_rng():  # mining leaves the random numbers as they are: a resumed training mines no more
+            model.save_pretrained(str(folder / "model"), create_model_card=False)
+            retriever = opener(folder / "model", options.as_json())
+            retriever.index(passage_texts(cell), folder / "index")
+            negatives = {}
+            for query, hits in retriever.search(queries, folder / "index", options.mine_depth):
+                negatives[query] = [passage for passage, _ in hits if passage not in examples.positives[query]]
+    except RuntimeError as error:  # says nothing about the size of a step
+        if not is_out_of_memory(error):
+            raise
+        raise UserError(f"{cell.name.file}: out of GPU memory while mining; lower encode_batch") from error
     shutil.rmtree(folder)
     return negatives
 

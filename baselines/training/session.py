@@ -9,7 +9,6 @@ from baselines.cells.cell import Cell
 from baselines.cells.journal import Report
 from baselines.options import Trained
 from baselines.training import early_stopping
-from baselines.training.compiling import compile_layers
 from baselines.training.distillation import teacher
 from baselines.training.mining import Opener, miner
 from baselines.training.queries import Lookup, dataset, passage_texts, training
@@ -63,7 +62,6 @@ class Session:
         """
         contents = token_ids.read(model, self._lookup.texts, token_ids.prompt_of(model))
         self._lookup.tokens = contents if isinstance(contents, PassageTokens) else None
-        compile_layers(model, self.cell.options_as(Trained))
         evaluator = early_stopping.evaluator(self.cell, contents)
         return Parts(trainer, model, loss, self.dataset, evaluator, [*self._callbacks, *callbacks])
 

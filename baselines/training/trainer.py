@@ -1,24 +1,20 @@
 """The pattern of all trainings: a sentence-transformers trainer that resumes, stops early and fits the GPU."""
 
-import contextlib
-import errno
 import json
 import logging
-import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from baselines.cells.cell import Cell
 from baselines.cells.journal import Report
-from baselines.options import Splade, Trained
-from baselines.training.early_stopping import METRIC
+from baselines.options import Trained
 from eval_kit.errors import UserError, in_one_sentence
 from eval_kit.files import atomic
-from eval_kit.search.encoders import free_memory, is_out_of_memory
+from eval_kit.search.encoders import free_memory
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -27,16 +23,15 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 LOSSES_LOGGED = 20
 """How many mean losses a training records, at least."""
-SECONDS_TO_WAIT = 30 * 60
-"""How long a process waits for the others before all end."""
-SECONDS_TO_MINE = 24 * 3600
-"""The same where the first process mines negatives, for which the others wait."""
 MINI_BATCH = "mini_batch_size.json"
+VALIDATION = "validation"
+METRIC = f"{VALIDATION}_RR@10"
+"""What decides which step is the best: of :mod:`baselines.training.early_stopping`."""
 SCHEDULES = {"linear": "linear", "constant": "constant_with_warmup"}
 
 
 class StepTooLargeError(Exception):
-    """A step did not fit into the GPU's memory; if several processes train together, all must end and restart."""
+    """A step did not fit into the GPU's memory."""
 
 
 @dataclass
@@ -44,7 +39,7 @@ class Parts:
     """The parts of one training, made anew for every attempt.
 
     Attributes:
-        trainer: class of sentence-transformers.
+        trainer: class of :mod:`baselines.training.trainers`.
         model: to be trained.
         loss: of the model.
         dataset: columns in the order of their roles.
@@ -69,8 +64,7 @@ def fit(cell: Cell, steps: int, build: Build, progress: Report | None = None) ->
 
     A killed training resumes from its last checkpoint; on a CPU, it gives the same model as if it had not been killed.
     One that does not fit into the GPU's memory resumes from there too, with the same batch embedded in mini-batches
-    (GradCache, Gao et al., 2021: the same gradients in less memory), and logs it. If processes train together
-    (:mod:`baselines.grid.torchrun`), each calls this and takes its share of the batch.
+    (GradCache, Gao et al., 2021: the same gradients in less memory), and logs it.
 
     Args:
         cell: with its options; checkpoints go to its folder ``training``, which is removed in the end.
@@ -81,14 +75,11 @@ def fit(cell: Cell, steps: int, build: Build, progress: Report | None = None) ->
 
     Returns:
         ``steps`` done, ``first_loss`` and ``last_loss`` (means over the first and last logged steps), ``losses``
-        (step → mean), ``batch_size`` of all ``processes`` together, ``mini_batch_size`` (None where a batch fits),
-        ``device``, ``seconds`` and ``samples_per_second`` of this attempt, and with early stopping ``best_step`` and
-        ``best`` (the metric's value).
+        (step → mean), ``batch_size``, ``mini_batch_size`` (None where a batch fits), ``device``, ``seconds`` and
+        ``samples_per_second`` of this attempt, and with early stopping ``best_step`` and ``best`` (the metric's value).
 
     Raises:
-        UserError: the memory does not hold a mini-batch of one text, the processes cannot share the batch, the last
-            checkpoint is damaged, or the disk is full.
-        StepTooLargeError: the memory of this process among several did not hold its mini-batch.
+        UserError: the memory does not hold a mini-batch of one text, or the last checkpoint is damaged.
     """
     import torch
 
@@ -97,33 +88,26 @@ def fit(cell: Cell, steps: int, build: Build, progress: Report | None = None) ->
         shutil.rmtree(folder, ignore_errors=True)
         facts: dict[str, Any] = json.loads(conclusion.read_text(encoding="utf-8"))
         return facts
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        while True:
-            path = folder / MINI_BATCH  # the size that an earlier attempt left to try
-            mini_batch = int(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
-            try:
-                return _attempt(cell, steps, mini_batch, build, folder, progress)
-            except StepTooLargeError as error:
-                smaller = (mini_batch or share_of(cell, processes())) // 2
-                if smaller == 0:
-                    raise UserError(
-                        f"{cell.name.file}: the GPU's memory cannot hold a mini-batch of one text beside the model "
-                        "and its optimiser; shorten the texts, or take a smaller backbone"
-                    ) from error
-                LOG.warning("%s: out of memory; continuing in mini-batches of %d", cell.name.file, smaller)
-                atomic.write_text(path, json.dumps(smaller) + "\n")
-                if processes() > 1:  # torchrun starts all of them again, with the size that was written
-                    raise
-            except torch.OutOfMemoryError as error:
+    folder.mkdir(parents=True, exist_ok=True)
+    while True:
+        path = folder / MINI_BATCH  # the size that an earlier attempt left to try
+        mini_batch = int(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+        try:
+            return _attempt(cell, steps, mini_batch, build, folder, progress)
+        except StepTooLargeError as error:
+            smaller = (mini_batch or cell.options_as(Trained).batch_size) // 2
+            if smaller == 0:
                 raise UserError(
-                    f"{cell.name.file}: the GPU's memory cannot hold the model; free it, or take a smaller backbone"
+                    f"{cell.name.file}: the GPU's memory cannot hold a mini-batch of one text beside the model "
+                    "and its optimiser; shorten the texts, or take a smaller backbone"
                 ) from error
-            free_memory()
-    except Exception as error:
-        if isinstance(error, UserError) or (reason := _unwritable(error)) is None:
-            raise
-        raise UserError(f"{folder}: cannot be written: {reason}") from error
+            LOG.warning("%s: out of memory; continuing in mini-batches of %d", cell.name.file, smaller)
+            atomic.write_text(path, json.dumps(smaller) + "\n")
+        except torch.OutOfMemoryError as error:
+            raise UserError(
+                f"{cell.name.file}: the GPU's memory cannot hold the model; free it, or take a smaller backbone"
+            ) from error
+        free_memory()
 
 
 def _attempt(
@@ -133,7 +117,7 @@ def _attempt(
     from transformers import EarlyStoppingCallback, set_seed
     from transformers.trainer_callback import PrinterCallback, TrainerState
 
-    options, batch = cell.options_as(Trained), share_of(cell, processes()) * processes()
+    options = cell.options_as(Trained)
     set_seed(cell.name.seed)
     parts = build(mini_batch)
     checkpoints = folder / "checkpoints"
@@ -143,10 +127,10 @@ def _attempt(
         callbacks.append(EarlyStoppingCallback(options.patience))
     roles = {name: "query" if name == "query" else "document" for name in parts.dataset.column_names}
     prompts = getattr(parts.model, "prompts", {})
-    trainer = _adapt(parts.trainer, cell.name.file)(
+    trainer = parts.trainer(
         model=parts.model,
         args=parts.trainer.training_args_class(
-            **_arguments(options, cell.name.seed, steps, batch, checkpoints),
+            **_arguments(options, cell.name.seed, steps, checkpoints),
             router_mapping=roles,  # gives each role its own length
             prompts={name: prompt for name, role in roles.items() if (prompt := prompts.get(role))},
         ),
@@ -156,8 +140,7 @@ def _attempt(
         callbacks=callbacks,
     )
     trainer.remove_callback(PrinterCallback)
-    with trainer.accelerator.main_process_first():
-        last = last_checkpoint(checkpoints)
+    last = last_checkpoint(checkpoints)
     try:
         if last is not None and _is_whole(last):  # the library would do one more step
             trainer.state = TrainerState.load_from_json(f"{last}/trainer_state.json")
@@ -168,7 +151,7 @@ def _attempt(
     except torch.OutOfMemoryError as error:
         raise StepTooLargeError from error
     except Exception as error:
-        if last is None or watch.steps_done or isinstance(error, UserError) or _unwritable(error):
+        if last is None or watch.steps_done or isinstance(error, UserError):
             raise
         raise UserError(f"{last}: training cannot go on from it, remove it: {in_one_sentence(error)}") from error
     losses = [(entry["step"], entry["loss"]) for entry in trainer.state.log_history if "loss" in entry]
@@ -177,46 +160,17 @@ def _attempt(
         "first_loss": losses[0][1],
         "last_loss": losses[-1][1],
         "losses": {str(step): loss for step, loss in losses},
-        "batch_size": batch,
+        "batch_size": options.batch_size,
         "mini_batch_size": mini_batch,
         "device": _device(),
-        "processes": processes(),
         "seconds": round(watch.seconds, 3),
-        "samples_per_second": round(watch.steps_done * batch / max(watch.seconds, 1e-9), 2),
+        "samples_per_second": round(watch.steps_done * options.batch_size / max(watch.seconds, 1e-9), 2),
     }
     if parts.evaluator is not None:
         facts |= {"best_step": trainer.state.best_global_step, "best": trainer.state.best_metric}
-    trainer.accelerator.wait_for_everyone()
-    if rank() == 0:
-        _keep(trainer.model, facts, cell)
-        shutil.rmtree(folder)
-    trainer.accelerator.wait_for_everyone()
+    _keep(trainer.model, facts, cell)
+    shutil.rmtree(folder)
     return facts
-
-
-def processes() -> int:
-    """How many processes train together, from torchrun's environment."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def rank() -> int:
-    """Which of them this process is."""
-    return int(os.environ.get("RANK", "0"))
-
-
-@contextlib.contextmanager
-def encoding(name: str, when: str) -> Iterator[None]:
-    """For encoding passages during training: running out of memory there says nothing about the size of a step.
-
-    Raises:
-        UserError: out of memory.
-    """
-    try:
-        yield
-    except RuntimeError as error:
-        if not is_out_of_memory(error):
-            raise
-        raise UserError(f"{name}: out of GPU memory {when}; lower encode_batch") from error
 
 
 def last_checkpoint(folder: Path) -> str | None:
@@ -237,24 +191,21 @@ def _is_whole(checkpoint: str) -> bool:
     return bool(state["stateful_callbacks"]["TrainerControl"]["args"]["should_training_stop"])
 
 
-def _arguments(options: Trained, seed: int, steps: int, batch: int, folder: Path) -> dict[str, Any]:
+def _arguments(options: Trained, seed: int, steps: int, folder: Path) -> dict[str, Any]:
     every = options.evaluate_every
     # with a teacher or mining, batches are made in the training process
     by_the_model = options.teacher is not None or options.mine_every is not None
     arguments: dict[str, Any] = {
         "output_dir": str(folder),
         "max_steps": steps,
-        "per_device_train_batch_size": batch,
-        # each process takes its share of one batch of distinct texts; nothing waits for copies from pinned memory
-        "accelerator_config": {"split_batches": True, "non_blocking": _device() != "cpu"},
+        "per_device_train_batch_size": options.batch_size,
+        "accelerator_config": {"non_blocking": _device() != "cpu"},  # nothing waits for copies from pinned memory
         "learning_rate": options.learning_rate,
         "warmup_steps": options.warmup,
         "lr_scheduler_type": SCHEDULES[options.schedule],
         "weight_decay": options.weight_decay,
-        "use_cpu": processes() > 1 and _device() == "cpu",  # or each would train for itself
         "bf16": options.precision == "bfloat16" and _device() != "cpu",
         "fp16": options.precision == "float16" and _device() != "cpu",
-        "ddp_timeout": SECONDS_TO_WAIT if options.mine_every is None else SECONDS_TO_MINE,
         "seed": seed,
         "batch_sampler": _sampler(),
         "dataloader_num_workers": 0 if by_the_model else options.loader_processes,
@@ -291,26 +242,6 @@ def _sampler() -> type:
     return Distinct
 
 
-def _adapt(trainer: Any, name: str) -> Any:
-    """The trainer without the library's model card, which would read examples and be written at every checkpoint.
-
-    An evaluation that does not fit into memory raises one sentence, which begins with ``name``.
-    """
-
-    def nothing(self: Any, *_: Any, **__: Any) -> None:
-        return None
-
-    def save(self: Any, output_dir: str | None = None, state_dict: Any = None) -> None:
-        self.model.save_pretrained(output_dir or self.args.output_dir, create_model_card=False)
-
-    def evaluate(self: Any, *arguments: Any, **options: Any) -> Any:
-        with encoding(name, "in an evaluation"):
-            return trainer.evaluate(self, *arguments, **options)
-
-    methods = {"add_model_card_callback": nothing, "_save": save, "evaluate": evaluate}
-    return type(trainer.__name__, (trainer,), methods)
-
-
 def _watch(steps: int, progress: Report | None) -> Any:
     """A callback that times the training up to its last step and passes on its progress."""
     from transformers import TrainerCallback
@@ -344,38 +275,7 @@ def _keep(model: Any, facts: Mapping[str, Any], cell: Cell) -> None:
         atomic.write_text(cell.folder / "training.json", json.dumps(facts) + "\n")
 
 
-def share_of(cell: Cell, processes: int) -> int:
-    """How many queries of a batch each of the processes trains on.
-
-    Raises:
-        UserError: the processes cannot share the batch, or would train a different model from one process.
-    """
-    options, name = cell.options_as(Trained), cell.name.file
-    batch, share = options.batch_size, options.share if isinstance(options, Splade) else None
-    if batch % processes:
-        raise UserError(f"{name}: {processes} processes cannot share a batch of {batch} equally")
-    of_process = batch // processes
-    if processes > 1 and options.distillation == "kl":
-        raise UserError(f"{name}: distillation by kl is over all passages of a batch; train it in one process")
-    if processes > 1 and share and of_process % share:
-        raise UserError(
-            f"{name}: {processes} processes train on {of_process} queries each, which the option share "
-            f"({share}) does not divide; use fewer processes"
-        )
-    return of_process
-
-
 def _device() -> str:
     import torch
 
     return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
-
-
-def _unwritable(error: BaseException) -> str | None:
-    """Why a file could not be written, if that is the error (of Python, torch or safetensors)."""
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS):
-        return error.strerror or "the disk is full"
-    text = str(error)
-    if "No space left" in text or "File too large" in text or "file write failed" in text or "failed writing" in text:
-        return text.splitlines()[0]
-    return None

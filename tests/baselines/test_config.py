@@ -194,8 +194,7 @@ def rows(section: str) -> list[list[str]]:
 
 RECIPES = rows("Training recipes")
 OPERATION = {
-    "compile", "loader_processes", "checkpoint_every", "evaluate_every", "encode_precision", "depth", "index", "engine",
-    "store",
+    "loader_processes", "checkpoint_every", "evaluate_every", "encode_precision", "depth", "index", "engine", "store",
 }  # fmt: skip
 """Options that say how a grid is run."""
 

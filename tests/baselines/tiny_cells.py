@@ -26,4 +26,4 @@ def tiny_cell(
     system: str, release: Release, root: Path, place: tuple[str, str] = ("topic", "c0"), **options: Any
 ) -> Cell:
     """A cell of :func:`tiny_options`."""
-    return Cell(cells.Cell(system, *place), release, tiny_options(system, **options), root)
+    return Cell(cells.RunName(system, *place), release, tiny_options(system, **options), root)

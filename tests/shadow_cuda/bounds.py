@@ -29,9 +29,9 @@ from tests.tiny_checkpoints import tiny
 
 CONFIGS = ("paper", "paper-cikm2022", "cikm2022-tables8-9")
 LEFT_OUT = (
-    "evaluate_every", "patience", "loader_processes", "tune", "epochs", "mine_every", "random_weights", "compile",
+    "evaluate_every", "patience", "loader_processes", "tune", "epochs", "mine_every", "random_weights",
 )  # fmt: skip
-"""Options that do not change a step, or (``compile``) need a GPU for it."""
+"""Options that do not change a step."""
 
 
 def layers_of(backbone: str) -> int:

@@ -27,7 +27,7 @@ from sentence_transformers.base.losses import gradcache
 from transformers import Trainer
 
 from baselines.systems import system as system_named
-from baselines.training import compiling, grouping, trainer
+from baselines.training import grouping, trainer
 from eval_kit.errors import UserError
 from eval_kit.models import retriever as retriever_of
 from eval_kit.release import open_release
@@ -36,7 +36,7 @@ from tests.shadow_cuda import bounds
 from tests.shadow_cuda.waiting import Waits
 
 
-def train(release: str, jobs: list[Any], kill: int = 0, disturb: bool = False, backend: str = "inductor") -> Any:
+def train(release: str, jobs: list[Any], kill: int = 0, disturb: bool = False) -> Any:
     """Train cells one after the other: (system, root, options) of each."""
     norms: list[float] = []
     scored: list[str] = []
@@ -51,7 +51,6 @@ def train(release: str, jobs: list[Any], kill: int = 0, disturb: bool = False, b
         return maxsim(*sides, **options)
 
     Accelerator.clip_grad_norm_, sentence_transformers.util.maxsim = clipped, watched
-    compiling.BACKEND = backend
 
     def progress(report: dict[str, Any]) -> None:
         if report["step"] == kill:
@@ -67,7 +66,6 @@ def train(release: str, jobs: list[Any], kill: int = 0, disturb: bool = False, b
         scored.clear()
         facts.append(system_named(system).train(tiny_cell(system, opened, Path(root), **options), progress))
         facts[-1] |= {"peak": torch.cuda.max_memory_allocated(0), "norms": [*norms], "teacher": sorted({*scored})}
-        facts[-1] |= {"compiled": torch._dynamo.utils.counters["stats"].get("unique_graphs", 0)}
     return facts
 
 
@@ -218,10 +216,10 @@ def _limit(size: float) -> None:
 if __name__ == "__main__":
     build, scenario, arguments = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
     installed = arguments.pop("install", {})
-    logging.disable(logging.WARNING)  # the compiler's and dispatcher's remarks
+    logging.disable(logging.WARNING)  # the dispatcher's remarks
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     if (name := os.environ.get("SHADOW_CUDA", "tests.shadow_cuda.device")) != "none":
         importlib.import_module(name).install(Path(build), **installed)
     print(json.dumps(globals()[scenario](**arguments)), flush=True)
-    os._exit(0)  # at exit the compiler may wait five minutes for its processes
+    os._exit(0)

@@ -49,24 +49,6 @@ def test_all_systems_train_in_bfloat16_and_stop_early(scenario: Scenario, releas
         assert facts["peak"] > 1_000_000
 
 
-def test_compiled_layers_train_the_same_model_and_plain_ones_where_nothing_can_be_compiled(
-    scenario: Scenario, release: str, tmp_path: Path
-) -> None:
-    options = {"precision": "bfloat16", "steps": 2}
-    systems = ("splade", "monobert")  # the layers are the same in all; their heads differ
-    plain = jobs_of(tmp_path / "plain", options, systems)
-    compiled = jobs_of(tmp_path / "compiled", options | {"compile": True}, systems)
-    facts = scenario("train", release=release, jobs=[*plain, *compiled], backend="aot_eager")
-    without, within = facts[:2], facts[2:]
-    assert without[-1]["compiled"] == 0 < within[0]["compiled"]
-    for plainly, compiled_facts in zip(without, within, strict=True):
-        for what in ("losses", "norms"):  # plain layers add groups' gradients in bfloat16
-            assert compiled_facts[what] == pytest.approx(plainly[what], rel=0.01)
-    options |= {"compile": True}  # the make-believe device has no compiler
-    [facts] = scenario("train", release=release, jobs=[("splade", str(tmp_path / "failing"), options)])
-    assert facts["losses"] == without[0]["losses"]
-
-
 def test_students_learn_from_teachers_on_the_device(scenario: Scenario, release: str, tmp_path: Path) -> None:
     options = {"precision": "bfloat16", "steps": 2}
     teachers = {"margin_mse": tiny("cross"), "kl": tiny("multivector")}

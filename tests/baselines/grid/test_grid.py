@@ -212,14 +212,11 @@ def test_a_cell_goes_elsewhere_with_absolute_paths_and_without_its_tables(
     assert sent.digest == cell.digest
 
 
-def test_a_worker_takes_as_many_gpus_as_it_has_processes(monkeypatch: pytest.MonkeyPatch):
+def test_there_is_a_worker_for_each_gpu_or_core(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert local.most_workers(threads=1) == len(os.sched_getaffinity(0))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
     assert local.most_workers(threads=1) == 3
-    assert local.most_workers(1, 2) == 1
-    with pytest.raises(UserError, match="4 processes need as many GPUs; this machine has 3"):
-        next(local.run([], 1, 1, 4))
 
 
 def test_variants_of_a_system_name_their_runs_and_share_its_index(release: Release, tmp_path: Path):
@@ -355,6 +352,18 @@ def test_a_worker_that_dies_costs_one_cell(start: Callable[..., clients.Running]
     assert Counter(one.state for one in of_grid(root)) == {"failed": 1, "finished": 1}
 
 
+@pytest.mark.slow
+def test_the_parts_of_a_grid_are_the_grid(
+    reference: dict[str, bytes], start: Callable[..., clients.Running], tmp_path: Path
+):
+    """Each part of an array does its own cells only."""
+    for part, done in (("1/2", {"wha", "who"}), ("2/2", {"wha", "how", "who"})):
+        ended = start("--shift", "wh", "--part", part).wait()
+        assert ended.returncode == 0, ended.stderr
+        assert {name.split(".")[2] for name in runs_of(tmp_path / "grid")} == done
+    assert runs_of(tmp_path / "grid") == {name: run for name, run in reference.items() if ".wh." in name}
+
+
 def test_what_a_user_gets_wrong_is_said_in_one_sentence(command: Run, release: Release, tmp_path: Path):
     wrong = tmp_path / "wrong.json"
     wrong.write_text(json.dumps({"systems": {"bm25": {"depth": 100, "k2": 1}}}))
@@ -362,6 +371,8 @@ def test_what_a_user_gets_wrong_is_said_in_one_sentence(command: Run, release: R
     for arguments, said in (
         (["status", tmp_path], "holds no grid"),
         (["run", "--config", wrong, *into], "k2"),
+        (["run", "--config", "mini", "--part", "0/2", *into], "--part"),
+        (["run", "--config", "mini", "--part", "3/2", *into], "--part"),
         (["run", "--config", "paper", "--config", "mini", "--system", "bm25", "--shift", "topic", *into],
          "--config: paper and mini train the same cells; run each with an --out of its own"),
     ):  # fmt: skip

@@ -1,8 +1,6 @@
 """What would stop a grid after hours is one sentence before it starts."""
 
-import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -72,13 +70,6 @@ def test_a_card_without_bfloat16_trains_in_the_widest_that_it_has(gpu, capabilit
         assert forced["splade"].precision == "float32"
 
 
-def test_processes_that_cannot_share_a_batch(mini_release: Release, tmp_path: Path):
-    cells = [cell(mini_release, tmp_path, "bm25"), cell(mini_release, tmp_path, batch_size=6)]
-    checks.refuse(cells, workers=1, processes=3)
-    with pytest.raises(UserError, match=r"biencoder\.topic\.c0\.trec: 4 processes cannot share a batch of 6 equally"):
-        checks.refuse(cells, workers=1, processes=4)
-
-
 def test_a_gpu_with_too_little_memory_for_plaid(
     gpu, mini_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -89,14 +80,14 @@ def test_a_gpu_with_too_little_memory_for_plaid(
     )
     gpu("9.0", str(need >> 20))
     with pytest.raises(UserError, match=r"PLAID's index of .* takes about .* GB of a GPU's memory, and GPU 0 has"):
-        checks.refuse(by_plaid, workers=1)
-    checks.refuse(by_number, workers=1)
+        checks.refuse(by_plaid)
+    checks.refuse(by_number)
     monkeypatch.setattr(late, "MANY_PASSAGES", 1)
     with pytest.raises(UserError, match="takes about"):
-        checks.refuse(by_number, workers=1)
+        checks.refuse(by_number)
     for memory in (str((need >> 20) + 1), "[N/A]"):
         gpu("9.0", memory)
-        checks.refuse(by_plaid, workers=1)
+        checks.refuse(by_plaid)
     gpu("9.0", "1")
     monkeypatch.setattr(late, "build", lambda *_: None)
     retriever = MultiVector(str(tiny("multivector")), engine="plaid")
@@ -123,34 +114,16 @@ def test_what_runs_a_model_refuses_gpus_that_torch_does_not_see(
     assert not (tmp_path / "runs").exists() and not (tmp_path / "efficiency").exists()
 
 
-def test_a_disk_that_is_too_small_for_the_runs_and_the_encoded_passages(
-    mini_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    root = tmp_path / "not" / "yet"
-    cells = [cell(mini_release, root, backbone={"layers": 1, "width": 10, "heads": 1})] * 3
-    passages, queries = mini_release.table("passages", "passages").height, cells[0].test_queries().height
-    need = 3 * queries * 1000 * 45 + 2 * passages * 40 + passages * 930
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=need))
-    checks.refuse_small_disk(cells, workers=2)
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=need - 1))
-    with pytest.raises(UserError, match=r"the grid takes about .* GB there \(runs .*\), but .* GB are free"):
-        checks.refuse_small_disk(cells, workers=2)
-    halves = [cell(mini_release, root, backbone={"layers": 1, "width": 10, "heads": 1}, encode_precision="float16")] * 3
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=need - 2 * passages * 20))
-    checks.refuse_small_disk(halves, workers=2)  # vectors of 16-bit arithmetic are stored in 16 bits
-    assert not root.exists()
-
-
 def test_a_backbone_or_teacher_that_is_nowhere(mini_release: Release, tmp_path: Path):
     for model in (str(tmp_path / "nowhere"), "nobody/no-such-model"):
         for options in ({"backbone": model}, {"teacher": model, "distillation": "kl"}):
             with pytest.raises(UserError, match=r"cannot be loaded: there is no such folder"):
-                checks.refuse([cell(mini_release, tmp_path / "grid", **options)], workers=1)
+                checks.refuse([cell(mini_release, tmp_path / "grid", **options)])
     (tmp_path / "words").mkdir()
     (tmp_path / "words" / "modules.json").write_text("[]")
     with pytest.raises(UserError, match="words: is no transformer, which a training starts from"):
-        checks.refuse([cell(mini_release, tmp_path / "grid", backbone=str(tmp_path / "words"))], workers=1)
+        checks.refuse([cell(mini_release, tmp_path / "grid", backbone=str(tmp_path / "words"))])
     wrong = cell(mini_release, tmp_path / "grid", teacher=str(tiny("cross")), distillation="kl")
     with pytest.raises(UserError, match=r"is a cross-encoder .*, not a late-interaction encoder"):
-        checks.refuse([wrong], workers=1)
+        checks.refuse([wrong])
     assert not (tmp_path / "grid").exists()

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from baselines.cells.cell import Cell
-from baselines.training.early_stopping import METRIC, evaluator
+from baselines.training.early_stopping import evaluator
 from baselines.training.queries import Lookup, dataset, passage_texts, queries_for, training
+from baselines.training.trainer import METRIC
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.runs import names as cells
@@ -112,7 +113,7 @@ def test_examples_are_texts_of_judged_passages_and_negatives(cell: Cell) -> None
 def test_the_seed_decides_which_negatives(cell: Cell, trainable_release: Release, tmp_path: Path) -> None:
     judged = training(cell)
     lookup = Lookup(judged.texts, passage_texts(cell))
-    other = Cell(cells.Cell("biencoder", "topic", "c0", seed=1), trainable_release, cell.options, tmp_path)
+    other = Cell(cells.RunName("biencoder", "topic", "c0", seed=1), trainable_release, cell.options, tmp_path)
     one, two = (dataset(c, judged, lookup, 99)[0].with_format(None).to_dict() for c in (cell, other))
     assert one["query"] == two["query"]
     assert one["negative_0"] != two["negative_0"]
