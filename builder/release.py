@@ -17,7 +17,6 @@ from builder.features import features
 from eval_kit import __version__
 from eval_kit.documents import Column, Input, Lack, Manifest, Rule, TableEntry, TestSetEntry, Variation
 from eval_kit.errors import UserError
-from eval_kit.exchange.safety import leads_outside
 from eval_kit.files import atomic, strict_json
 from eval_kit.files.digests import file_sha256, release_digest, table_digest
 from eval_kit.files.opening import is_file
@@ -198,7 +197,7 @@ def files(folder: Path, manifest: Manifest) -> list[str]:
     names = sorted(path.relative_to(folder).as_posix() for path in paths if not fnmatch(path.name, ".*.part*"))
     strangers = []
     for name in names:
-        if leads_outside(folder / name, folder):
+        if not (folder / name).resolve().is_relative_to(folder.resolve()):
             raise UserError(f"{folder / name}: is a link that leaves the release")
         if not is_file(folder / name):
             raise UserError(f"{folder / name}: is a pipe or device, expected a file")

@@ -31,7 +31,7 @@ PROGRAMS = {
 }
 RESULTS = (
     "protocols.scores.Scores",
-    "exchange.compare.Comparison",
+    "protocols.compare.Comparison",
     "release.release.Release",
     "release.release.TestSet",
 )

@@ -16,10 +16,9 @@ import polars as pl
 import zstandard
 
 from eval_kit.errors import UserError, disk_errors
-from eval_kit.exchange import compare as comparisons
-from eval_kit.exchange import sources
 from eval_kit.files import atomic
 from eval_kit.protocols import clean as cleaning
+from eval_kit.protocols import compare as comparisons
 from eval_kit.protocols import generalise as generalisation
 from eval_kit.protocols import grid_results, scoring
 from eval_kit.protocols import scores as score_results
@@ -77,15 +76,20 @@ def score(
     opened_release = open_release(release)
     all_test_sets = opened_release.test_sets if clean is None else cleaning.twins(Path(clean), opened_release)
     with_measures = scoring.with_measures(all_test_sets, measures)
-    if isinstance(runs, str | PathLike | list | tuple):
-        runs = folders.run_files([runs] if isinstance(runs, str | PathLike) else runs)
-    with as_files(runs) as files:
+    with as_files(_in_folders(runs)) as files:
         scores = scoring.score(list(files), opened_release, allow_missing, test_sets=with_measures, only=test_sets)
         if clean is not None:
             scores = cleaning.with_effects(scores, opened_release, with_measures, allow_missing)
         for source in scores.provenance["runs"]:
             source["file"] = files[Path(source["file"])]  # as the caller names it
         return scores
+
+
+def _in_folders(runs: Runs) -> Runs:
+    """The runs, each path of a folder replaced by the runs in it."""
+    if isinstance(runs, str | PathLike | list | tuple):
+        return folders.run_files([runs] if isinstance(runs, str | PathLike) else runs)
+    return runs
 
 
 def protocol(
@@ -120,20 +124,22 @@ def compare(
     """Systems side by side on the same test sets, with paired tests against a baseline.
 
     Args:
-        systems: two or more runs; paths may also be submissions, or scores documents.
+        systems: runs of two or more (see :mod:`eval_kit.api`); a path may be that of a folder of runs.
         release: what to score on.
         baseline: the name of the system that the others are tested against; by default the first.
         measures: such as ``["P@5"]``, in place of the test sets' own.
         seed: for the bootstrap.
         allow_missing: score test sets that a run covers only in part.
-        test_sets: names of those to compare runs on, whatever else they hold; by default all that they cover.
+        test_sets: names of those to compare on, whatever else the runs hold; by default all that they cover.
 
     Raises:
         UserError: systems that cannot be compared.
     """
-    with as_files(systems, "systems") as files:
-        loaded_sources = sources.load(list(files), lambda: open_release(release), allow_missing, measures, test_sets)
-        return comparisons.compare(loaded_sources, baseline, seed=seed)
+    opened_release = open_release(release)
+    with as_files(_in_folders(systems), "systems") as files:
+        return comparisons.compare(
+            list(files), opened_release, baseline, measures, test_sets, seed=seed, allow_missing=allow_missing
+        )
 
 
 def similarity(

@@ -62,7 +62,7 @@ def _refuse(options: Mapping[str, Any], why: str) -> None:
 
 @_computing
 def score(
-    runs: Annotated[list[Path], argument("Run files (TREC or MS MARCO format, .gz, .zst) or folders of them.", "RUN")],
+    runs: options.Runs,
     release: options.Release = None,
     revision: options.Revision = None,
     measure: options.Measures = None,
@@ -321,53 +321,26 @@ def variations(
 
 @_computing
 def compare(
-    systems: Annotated[list[Path], argument("Runs, submissions, or scores (x.json with x.tsv beside it).", "SYSTEM")],
+    runs: options.Runs,
     baseline: Annotated[
         str | None, option("The system that the others are tested against. Default: the first.")
     ] = None,
     release: options.Release = None,
     measure: options.Measures = None,
-    check: Annotated[
-        bool,
-        option(
-            "Instead, list everything that is wrong with submissions. Exit status 2 if anything is.", None, "--check"
-        ),
-    ] = False,
+    test_set: options.TestSets = None,
     seed: options.Seed = 0,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
-    """Compare systems on the same test sets, with paired tests. Scores on different releases are refused."""
-    from eval_kit.exchange.compare import compare as compare_systems
-    from eval_kit.exchange.sources import load
-    from eval_kit.exchange.submission import check as check_submissions
+    """Compare the runs of several systems on the same test sets, with paired tests."""
+    from eval_kit.protocols.compare import compare as compare_systems
+    from eval_kit.runs import folders
 
-    if check:
-        _refuse({"--baseline": baseline, "--measure": measure}, "submissions are checked whole")
-        return check_submissions(systems, _release_of(release), allow_missing)
+    runs = folders.run_files(runs)
+    opened_release = _release_of(release)
     with _reading():
-        sources = load(systems, lambda: _release_of(release), allow_missing, measure or [])
-        return compare_systems(sources, baseline=baseline, seed=seed)
-
-
-@app.command()
-def leaderboard(
-    submissions: Annotated[Path, argument("A folder of submissions.", "DIR")],
-    page: Annotated[Path, option("The HTML file to write.", "FILE")] = Path("leaderboard.html"),
-    release: options.Release = None,
-    allow_missing: options.AllowMissing = False,
-) -> None:
-    """Write a static page of many submissions. For a published release, it also shows the papers' own figures."""
-    from eval_kit.console import status
-    from eval_kit.exchange.entries import entries
-    from eval_kit.pages.leaderboard import published_entries, write_leaderboard
-
-    with status("scoring submissions"):
-        opened_release = _release_of(release)
-        all_entries = entries(submissions, opened_release, allow_missing)
-    write_leaderboard(
-        [*all_entries, *(published_entries() if opened_release.manifest.kind == "published" else [])], page
-    )
-    typer.echo(str(page))
+        return compare_systems(
+            runs, opened_release, baseline, measure or [], test_set or [], seed=seed, allow_missing=allow_missing
+        )
 
 
 @_computing

@@ -49,6 +49,7 @@ Datasets = Annotated[
         "DIR",
     ),
 ]
+Runs = Annotated[list[Path], argument("Run files (TREC or MS MARCO format, .gz, .zst) or folders of them.", "RUN")]
 GridRuns = Annotated[
     list[Path] | None,
     argument(

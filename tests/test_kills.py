@@ -5,7 +5,6 @@ Searches, trainings and grids have tests of their own, which kill them where it 
 A handful of kills by default, one a command; for more: ``KILLS=50 make test-slow T=tests/test_kills.py``.
 """
 
-import json
 import os
 import random
 import shutil
@@ -38,7 +37,6 @@ COMMANDS = {
         "lite": "builder lite release --dense none --passages 900 --depth 3 --out out/lite --cache cache",
         "export": "builder export release --format trec --out out/export",
         "page": "eval_kit protocol s.wh.wha.trec s.wh.how.trec s.wh.who.trec --release release --page out/page.html",
-        "leaderboard": "eval_kit leaderboard board --release release --page out/board.html",
     }.items()
 }
 KILLS = int(os.environ.get("KILLS", len(COMMANDS)))
@@ -46,7 +44,7 @@ KILLS = int(os.environ.get("KILLS", len(COMMANDS)))
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with all that the commands read: a release, the runs of a grid on it, and a submission of them."""
+    """A folder with all that the commands read: a release and the runs of a grid on it."""
     folder = tmp_path_factory.mktemp("kills") / "prepared"
     (folder / "out").mkdir(parents=True)
     finish(COMMANDS["build"], folder)
@@ -56,8 +54,6 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     queries = sorted({query for test_set in wh for query in test_set.queries})
     qrels = release.qrels(wh[0].qrels)
     judged = dict(zip(qrels["query_id"], qrels["passage_id"], strict=True))
-    submission = folder / "board" / "s"
-    submission.mkdir(parents=True)
     runs = [f"s.wh.{part}.trec" for part in ("wha", "how", "who")]
     for run in runs:
         text = ""
@@ -65,11 +61,6 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
             score = random.Random(run + query).random()
             text += f"{query} Q0 {judged[query]} 1 {score} t\n{query} Q0 unjudged 2 0.5 t\n"
         (folder / run).write_text(text)
-        shutil.copy(folder / run, submission)
-    document = {"system": "s", "team": "t", "architecture": "dense", "training_data": ["x"], "licence": "MIT"}
-    of_release = {"release": {"version": release.version, "digest": release.digest}}
-    document |= of_release | {"runs": [{"file": run} for run in runs]}
-    (submission / "submission.json").write_text(json.dumps(document))
     return folder
 
 

@@ -15,19 +15,19 @@ from eval_kit.documents.release import (
     Input,
     Lack,
     Manifest,
+    ReleaseName,
     Rule,
     TableEntry,
     TestSetEntry,
     Variation,
 )
 from eval_kit.documents.scores import Provenance, ScoresDocument
-from eval_kit.documents.submission import ReleaseName, Submission, Training
+from eval_kit.documents.training import Training
 
 DOCUMENTS: dict[str, type[Document]] = {
     "cell": FinishedCell,
     "release": Manifest,
     "scores": ScoresDocument,
-    "submission": Submission,
     "training": Training,
 }
 """The classes by the names of their schemas."""

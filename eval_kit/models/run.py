@@ -11,11 +11,11 @@ import polars as pl
 
 from eval_kit import api
 from eval_kit.errors import UserError
-from eval_kit.exchange.compare import Comparison
 from eval_kit.models.bm25 import Bm25
 from eval_kit.models.opening import BM25, open_retriever
 from eval_kit.models.runs import make_runs, only, variation_queries
 from eval_kit.program import check_outputs
+from eval_kit.protocols.compare import Comparison
 from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.variations import Variations
 from eval_kit.release import Release

@@ -26,11 +26,6 @@ def number(value: float, measure: str) -> str:
     return typographic(parse(measure).show_as_ecir_2023(value))
 
 
-def lower_is_better(measure: str) -> bool:
-    """Whether a negative relative loss of this measure is harm."""
-    return parse(measure).kind.lower_is_better
-
-
 def percent(value: float | None) -> str:
     """A loss for people: ``12.3%``, or a dash where there is none."""
     return typographic(loss(value))
@@ -44,7 +39,7 @@ TEMPLATES = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-for helper in (loss_bar, lower_is_better, number, percent, sort_header, swatch, to_html):
+for helper in (loss_bar, number, percent, sort_header, swatch, to_html):
     TEMPLATES.globals[helper.__name__] = helper
 # For the filter ``tojson``, which escapes whatever could end a script element.
 TEMPLATES.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False}

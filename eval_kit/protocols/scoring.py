@@ -57,19 +57,28 @@ def score(
         UserError: a run that cannot be used, or a test set that the release lacks; nothing is scored then.
     """
     candidates = release.test_sets if test_sets is None else test_sets
-    only = [only] if isinstance(only, str) else only
-    selection = {}
-    for name in only:
-        if name not in candidates:
-            raise UserError(f"there is no test set {name!r:.40}; there are {', '.join(candidates)}")
-        selection[name] = candidates[name]
+    selection = named(candidates, only)
 
     def choose(run: Path, queries: pl.Series) -> Coverage:
-        if selection:
+        if only:
             return complete(run, queries, list(selection.values()), allow_missing)
-        return coverage_of(run, queries, candidates, release.known_queries, allow_missing)
+        return coverage_of(run, queries, selection, release.known_queries, allow_missing)
 
-    return _scores(runs, release, (selection or candidates).values(), choose, declaration)
+    return _scores(runs, release, selection.values(), choose, declaration)
+
+
+def named(test_sets: Mapping[str, TestSet], only: Collection[str]) -> Mapping[str, TestSet]:
+    """The test sets of these names, or all if none are named.
+
+    Raises:
+        UserError: there is no test set of a name.
+    """
+    selection = {}
+    for name in [only] if isinstance(only, str) else only:
+        if name not in test_sets:
+            raise UserError(f"there is no test set {name!r:.40}; there are {', '.join(test_sets)}")
+        selection[name] = test_sets[name]
+    return selection or test_sets
 
 
 def with_measures(test_sets: Mapping[str, TestSet], names: Collection[str]) -> dict[str, TestSet]:

@@ -19,10 +19,6 @@ CASES = [
     "similarity r.trec --json r.trec",
     "score r.trec --dataset d --json r.trec",
     "score r.trec --dataset d --json d/qrels/test.tsv",
-    "leaderboard board --page board/s/run.trec",
-    "leaderboard board --page board/s/../s/submission.json",
-    "compare board/s b.trec --json board/s/submission.json",
-    "compare scores.json b.trec --json scores.tsv",
     "score r.trec --json rel/manifest.json",
     "score r.trec --per-query rel/data/qrels/dev-00000-of-00001.parquet",
     "score r.trec --per-query link.trec",
@@ -41,9 +37,8 @@ def place(mini_release: Release, tmp_path_factory: pytest.TempPathFactory) -> It
     """A folder to work in; no command may change what lies in it."""
     folder = tmp_path_factory.mktemp("place")
     shutil.copytree(mini_release.folder, folder / "rel")
-    board = ("board/s/run.trec", "board/s/submission.json", "board/index.html")
     dataset = ("d/corpus.jsonl", "d/queries.jsonl", "d/qrels/test.tsv")
-    for name in ("r.trec", "b.trec", "scores.json", "scores.tsv", "old.json", *board, *dataset):
+    for name in ("r.trec", "b.trec", "scores.json", "old.json", *dataset):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("precious")
     (folder / "link.trec").symlink_to("r.trec")
@@ -67,8 +62,7 @@ def test_an_output_is_no_input(line: str, place: Path, monkeypatch, capsys) -> N
 
 
 def test_what_is_no_input_may_be_replaced(place: Path) -> None:
-    """A page in the folder of what it shows, a file beside the inputs, the same output as last time."""
-    check_outputs({"submissions": Path("board"), "out": Path("board/index.html"), "release": "rel"})
+    """A file beside the inputs, the same output as last time."""
     check_outputs({"runs": [Path("r.trec")], "json_file": Path("old.json"), "release": None})
     check_outputs({"runs": [Path("r.trec")], "json_file": Path("-"), "out": Path("new"), "seed": 0})
     with pytest.raises(UserError, match=r"^--per-query: name a file; only --json takes - for the screen$"):

@@ -14,7 +14,7 @@ import pytest
 from eval_kit import __version__
 from eval_kit.documents import DOCUMENTS
 from eval_kit.release import Release
-from tests.eval_kit.submissions import plain_run
+from tests.eval_kit.plain_runs import plain_run
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"torch", "transformers", "datasets", "ir_datasets", "pyserini", "scipy", "huggingface_hub", "polars", "yaml"}

@@ -8,8 +8,6 @@ import polars as pl
 
 from builder import release as releases
 from eval_kit.documents import Rule
-from eval_kit.protocols.scoring import score
-from eval_kit.release import open_release
 from tests.fuzz.strange import GRID, RUN
 
 
@@ -39,24 +37,9 @@ def small_draft():
 
 
 def make(folder: Path) -> Path:
-    """A small release ``release``, a run ``run.trec`` that fits it, a submission, vectors, a grid and so on."""
+    """A small release ``release``, a run ``run.trec`` that fits it, vectors, a grid and so on."""
     releases.write(small_draft(), folder / "release")
     (folder / "run.trec").write_bytes(RUN)
-    opened = open_release(folder / "release")
-    board = folder / "board"
-    (board / "sub").mkdir(parents=True)
-    document = {
-        "system": "s",
-        "team": "t",
-        "architecture": "dense",
-        "training_data": ["MS MARCO train"],
-        "licence": "MIT",
-        "links": ["https://example.org"],
-        "release": {"version": opened.version, "digest": opened.digest},
-        "runs": [{"file": "run.trec"}],
-    }
-    (board / "sub" / "submission.json").write_text(json.dumps(document))
-    (board / "sub" / "run.trec").write_bytes(RUN)
     beir = folder / "beir"
     (beir / "qrels").mkdir(parents=True)
     (beir / "corpus.jsonl").write_bytes(b'{"_id": "7", "title": "a", "text": "b"}\n{"_id": "8", "text": "c"}\n')
@@ -70,7 +53,4 @@ def make(folder: Path) -> Path:
     cell.mkdir(parents=True)
     for name, content in GRID.items():
         (cell / name).write_text(json.dumps(content))
-    scored = score([folder / "run.trec"], opened)
-    (folder / "scores.json").write_text(json.dumps(scored.as_json()))
-    (folder / "scores.tsv").write_text(scored.per_query().write_csv(separator="\t"))
     return folder

@@ -5,13 +5,12 @@
 
 import gzip
 import json
-import os
 from functools import partial
 from pathlib import Path
 
 import pytest
 import zstandard
-from hypothesis import assume, example, given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eval_kit.files.beir import read_corpus
@@ -62,7 +61,6 @@ def test_manifests(folder: Path, data: st.DataObject, refit: bool):
             pass
     with Swapped(path, text):
         scored(folder)
-        kit(folder, "compare", "--check", folder / "board" / "sub", "--release", folder / "release")
 
 
 @fuzz
@@ -75,35 +73,6 @@ def test_tables(folder: Path, data: st.DataObject, name: str):
         next(table for table in document["tables"] if table["path"].startswith(name))["sha256"] = file_sha256(path)
         with Swapped(manifest, json.dumps(document).encode()):
             scored(folder)
-
-
-@fuzz
-@given(data=st.data())
-def test_submissions(folder: Path, data: st.DataObject):
-    path = folder / "board" / "sub" / "submission.json"
-    with Swapped(path, data.draw(documents(json.loads(path.read_bytes())))):
-        kit(folder, "compare", "--check", folder / "board" / "sub", "--release", folder / "release")
-        kit(folder, "leaderboard", folder / "board", "--release", folder / "release", "--page", "/dev/null")
-
-
-@fuzz
-@given(
-    name=st.text(min_size=1, max_size=80) | st.binary(min_size=1, max_size=40),
-    link=st.none() | st.sampled_from(["loop", "/", "/dev/zero", "../../run.trec", "gone", "."]),
-)
-def test_names_and_links_in_a_submission(folder: Path, name: str | bytes, link: str | None):
-    submission = folder / "board" / "sub"
-    shown = os.fsdecode(name) if isinstance(name, bytes) else name
-    assume(not {"/", "\0"} & set(shown) and shown not in (".", ".."))
-    try:
-        path = submission / shown
-        path.symlink_to(shown if link == "loop" else link) if link else path.write_bytes(b"x")
-    except (OSError, UnicodeEncodeError):
-        assume(False)
-    try:
-        kit(folder, "compare", "--check", submission, "--release", folder / "release")
-    finally:
-        path.unlink()
 
 
 @fuzz
@@ -137,16 +106,6 @@ def test_configs(folder: Path, data: st.DataObject, name: str):
 def test_states_of_cells(folder: Path, data: st.DataObject, name: str):
     with Swapped(folder / "grid" / "0000" / name, data.draw(documents(GRID[name]))):
         keeps_the_contract(partial(baselines.app, ["grid", "status", str(folder / "grid")]), folder)
-
-
-@fuzz
-@given(data=st.data())
-def test_scores_to_compare(folder: Path, data: st.DataObject):
-    path = folder / data.draw(st.sampled_from(["scores.json", "scores.tsv"]))
-    base = path.read_bytes()
-    with Swapped(path, data.draw(texts(base) if path.suffix == ".tsv" else documents(json.loads(base)))):
-        runs = [folder / "scores.json", folder / "run.trec"]
-        kit(folder, "compare", *runs, "--release", folder / "release", "--format", "csv")
 
 
 @fuzz

@@ -10,11 +10,10 @@
   const compare = (a, b) =>
     typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), undefined, { numeric: true });
 
-  // The direction that a click on a header gives: numbers start with the greatest, words with the first, unless the
-  // header says otherwise.
+  // The direction that a click on a header gives: numbers start with the greatest, words with the first.
   const nextOrder = (header) => {
     const now = header.getAttribute("aria-sort");
-    const first = header.dataset.first ?? (header.classList.contains("num") ? "descending" : "ascending");
+    const first = header.classList.contains("num") ? "descending" : "ascending";
     const second = first === "descending" ? "ascending" : "descending";
     const next = now === first ? second : first;
     for (const column of header.parentElement.children) column.removeAttribute("aria-sort");

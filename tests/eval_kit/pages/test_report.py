@@ -1,10 +1,7 @@
-"""The report and the leaderboard in a real headless browser: sorted, filtered, narrow, printed, and never fooled."""
+"""The report in a real headless browser: sorted, filtered, narrow, printed, and never fooled."""
 
-import csv
-import io
 import json
 import re
-import shutil
 from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
@@ -19,12 +16,8 @@ from planted_oracle import oracle_ranking
 
 import eval_kit
 from eval_kit.errors import UserError
-from eval_kit.exchange.compare import compare
-from eval_kit.exchange.entries import entries as submitted
-from eval_kit.exchange.sources import load
 from eval_kit.markup import element
 from eval_kit.output import emit
-from eval_kit.pages.leaderboard import Entry, published_entries, write_leaderboard
 from eval_kit.pages.page import TEMPLATES, render, result_page
 from eval_kit.pages.report import Report, standings
 from eval_kit.protocols import chameleons
@@ -40,7 +33,7 @@ from eval_kit.stats.losses import correlations, relative_loss
 from eval_kit.stats.similarity import by_cluster
 from eval_kit.stats.vectors import Vectors
 from eval_kit.svg import MARKERS, loss_bar, span, swatch
-from tests.eval_kit.submissions import plain_run, submit
+from tests.eval_kit.plain_runs import plain_run
 
 mini = pytest.importorskip("builder.sources.mini", exc_type=ImportError)
 
@@ -505,16 +498,15 @@ def test_an_evil_name_is_shown_as_text_and_a_legend_button_hides_its_system(tab,
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1200, "dark")])
-def test_no_page_scrolls_sideways_and_text_has_contrast(tab, report, board, width, scheme):
+def test_no_page_scrolls_sideways_and_text_has_contrast(tab, report, width, scheme):
     tab.media(prefers_color_scheme=scheme)
     tab.size(width)
-    for path in (report, board):
-        tab.open(path)
-        tab.js(OPEN_ALL)
-        assert tab.js("document.documentElement.scrollWidth") == width
-        assert tab.js(OUTSIDE) == []
-        assert min(tab.js(CONTRASTS)) >= 4.5
-        assert tab.js(UNNAMED) == []
+    tab.open(report)
+    tab.js(OPEN_ALL)
+    assert tab.js("document.documentElement.scrollWidth") == width
+    assert tab.js(OUTSIDE) == []
+    assert min(tab.js(CONTRASTS)) >= 4.5
+    assert tab.js(UNNAMED) == []
 
 
 OPEN_ALL = "[...document.querySelectorAll('details')].forEach((details) => (details.open = true))"
@@ -565,247 +557,3 @@ def test_nothing_is_fetched_even_if_it_were_asked_for(tab, tmp_path):
     assert any("Content Security Policy" in one for one in tab.console)
     tab.console.clear()
     tab.requests[:] = [url for url in tab.requests if "example.invalid" not in url]  # asked for, and blocked
-
-
-# The leaderboard
-
-
-def entry(system: str, figures: dict, test_set: str = "topic.c0", measure: str = "RR@10", **more) -> Entry:
-    """An entry of the leaderboard: of each figure its value, or its value and interval."""
-    whole = {name: figure if isinstance(figure, tuple) else (figure, None, None) for name, figure in figures.items()}
-    shift, architecture = more.pop("shift", test_set.partition(".")[0]), more.pop("architecture", "dense")
-    return Entry(system, "team", architecture, shift, test_set, measure, whole, **{"release_digest": "c" * 64} | more)
-
-
-def of_release(system: str, architecture: str, out: dict[str, float], digest: str = "a" * 64) -> list[Entry]:
-    made = []
-    for test_set, value in out.items():
-        loss = (0.5 - value) / 0.5
-        figures = {"avg_in": 0.5, "out": value, "rel_loss": (loss, loss - 0.01, loss + 0.01)}
-        about = {"architecture": architecture, "release_digest": digest, "release_version": "1.0.0"}
-        made.append(entry(system, figures, test_set, **about))
-    return made
-
-
-@pytest.fixture(scope="module")
-def board(tmp_path_factory) -> Path:
-    clusters = [f"topic.c{number}" for number in range(5)]
-    given = [
-        *of_release("ours", "dense", {name: 0.30 + 0.02 * i for i, name in enumerate(clusters)}),
-        *of_release(EVIL, "sparse", {name: 0.45 - 0.01 * i for i, name in enumerate(clusters)}),
-        *of_release("partial", "dense", {"topic.c0": 0.2}),
-        *of_release("older", "dense", dict.fromkeys(clusters, 0.4), "b" * 64),
-        *published_entries(),
-    ]
-    out = tmp_path_factory.mktemp("board") / "leaderboard.html"
-    write_leaderboard(given, out)
-    return out
-
-
-HOSTILE = [
-    "<script>document.title = 'run'</script>",
-    "<img src=x onerror=\"document.title = 'run'\">",
-    "\"><svg onload=document.title='run'>",
-    "' onmouseover='document.title=1' x='",
-    "</td></tr></table></script><!--",
-    "{{ 7 * 7 }}{% raw %}",
-    "javascript:document.title='run'",
-    "&lt;b&gt;&#0;",
-    '=HYPERLINK("https://example.invalid")',
-    "+1+1",
-    "@SUM(1)",
-]
-
-
-@pytest.mark.slow
-def test_hostile_submissions_are_text_to_a_browser_and_to_a_spreadsheet(tab, grid, tmp_path):
-    folders = []
-    for number, text in enumerate(HOSTILE):
-        folders.append(tmp_path / "board" / f"{number:02}{text.replace('/', '.')}")
-        folders[-1].mkdir(parents=True)
-        (folders[-1] / "run.trec").write_text(plain_run(grid.release, "dl19"))
-        about = {"training_data": [text], "links": [f"https://example.invalid/{text}"]}
-        submit(grid.release, folders[-1], ["run.trec"], text, team=text, licence=text, notes=text, **about)
-    write_leaderboard(submitted(tmp_path / "board", grid.release), tmp_path / "board.html")
-    tab.open(tmp_path / "board.html")
-    title = tab.js("document.title")
-    assert {text.split("\n")[0] for text in tab.texts("tbody th")} == set(HOSTILE)
-    tab.js("document.querySelectorAll('tbody *').forEach((cell) => cell.dispatchEvent(new Event('mouseover')))")
-    assert tab.js("document.title") == title and "run" not in title
-    foreign = "tbody :is(script, img, iframe, [onload], [onclick], [onerror])"
-    assert tab.js(f"document.querySelectorAll('{foreign}').length") == 0
-    schemes = tab.js("[...document.querySelectorAll('a')].map((a) => a.protocol)")
-    assert [scheme for scheme in schemes if "script" in scheme] == []
-    comparison = compare(load(folders, lambda: grid.release))
-    rows = list(csv.reader(io.StringIO(comparison.to_csv(), newline="")))
-    assert {len(row) for row in rows} == {len(rows[0])} and len(rows) > len(HOSTILE)
-    cells = {cell for row in rows for cell in row}
-    assert {f"'{text}" if text[0] in "=+@" else text for text in HOSTILE} <= cells
-    assert not [cell for cell in cells if cell.startswith(("=", "+", "@"))]
-
-
-def systems(tab) -> list[str]:
-    return [text.split("\n")[0].removesuffix(" PUBLISHED").removesuffix(" published") for text in tab.texts("tbody th")]
-
-
-def test_the_leaderboard_sorts_and_filters(tab, board):
-    tab.open(board)
-    assert tab.js("document.querySelectorAll('[onclick]').length") == 0
-    rows = "[...document.querySelectorAll('tbody tr')].filter((row) => !row.hidden)"
-    for text, published in zip(
-        tab.texts("tbody tr"), tab.js(f"{rows}.map((row) => row.className === 'published')"), strict=True
-    ):
-        assert published == ("ECIR 2023, Table 2" in text) == ("published" in text.lower())
-    assert tab.texts("[role=status]") == ["7 systems on topic, mean of all: RR@10"]
-    assert systems(tab) == [EVIL, "ours", "colbert", "monobert", "splade", "biencoder", "bm25"]
-    tab.click("th:nth-child(6) button")  # Rel Loss
-    tab.press("Enter")
-    losses = [float(text.split("%")[0]) for text in tab.texts("tbody td:nth-child(6)") if text != "–"]
-    assert losses == sorted(losses)
-    assert systems(tab)[-1] == "bm25"  # it has no loss: last in either order
-    tab.choose("[name=architecture]", "dense")
-    assert sorted(systems(tab)) == ["biencoder", "ours"]
-    tab.choose("[name=set]", "topic.c0")
-    assert sorted(systems(tab)) == ["biencoder", "ours", "partial"]
-    tab.choose("[name=architecture]", "all")
-    tab.click("[name=published]")
-    assert sorted(systems(tab)) == sorted([EVIL, "ours", "partial"])
-    tab.choose("[name=release]", "1.0.0 (bbbbbbbbbbbbbbbb)")
-    assert systems(tab) == ["older"]
-    tab.click("[name=published]")
-    tab.choose("[name=shift]", "wh")
-    assert "bm25" in systems(tab)
-    tab.click("[name=search]")
-    tab.type("SPLA")
-    assert systems(tab) == ["splade"]
-    tab.type("!")
-    assert tab.texts("[role=status]") == ["No system matches these filters."]
-
-
-def test_the_leaderboard_opens_on_what_was_submitted_and_sorts_by_what_it_shows(tab, tmp_path):
-    given = published_entries()
-    for system, value in (("low", 0.4), ("high", 0.7), ("middle", 0.5)):
-        given.append(entry(system, {"value": value}, "dl19", "nDCG@10", shift="dl", release_version="1.0.0"))
-    write_leaderboard(given, tmp_path / "board.html")
-    tab.open(tmp_path / "board.html")
-    assert systems(tab) == ["high", "middle", "low"]
-    assert "scored on release 1.0.0 (cccccccccccccccc)" in tab.texts("header p")[0]
-    tab.choose("[name=shift]", "topic")  # back to a shift with losses: sorted by Out again
-    assert "splade" in systems(tab)
-    assert tab.texts("th[aria-sort]") == ["Out"]
-
-
-@pytest.fixture(scope="module")
-def ranked(tmp_path_factory) -> Path:
-    """A leaderboard of four systems: a and b alike, c worse, d trained on the queries."""
-    rng = np.random.default_rng(3)
-    queries = [f"q{number}" for number in range(60)]
-    document = {"training_data": ["<i>x"], "notes": "n" * 900, "links": ["https://example.org/?a&b"]}
-    given = published_entries()
-    for test_set in (f"topic.c{number}" for number in range(5)):
-        base = rng.random(60)
-        for system, shift in (("a", 0.3), ("b", 0.3), ("c", 0.0), ("d", 0.5)):
-            per_query = pl.DataFrame({"query_id": queries, "value": base + shift + rng.normal(0, 0.05, 60)})
-            about = {
-                "per_query": {test_set: per_query.sample(fraction=1, shuffle=True, seed=1)},
-                "seeds": 1 + (system == "a"),
-                "trained_on": "yes" if system == "d" else "no",
-            }
-            given.append(entry(system, {"out": per_query["value"].mean()}, test_set, document=document, **about))
-            given.append(entry(system, {"rel_loss": 0.01}, test_set, significance="°≈"))
-    out = tmp_path_factory.mktemp("ranked") / "board.html"
-    write_leaderboard(given, out)
-    return out
-
-
-def test_systems_are_ranked_in_sets_and_groups(tab, ranked):
-    tab.open(ranked)
-    tab.click("[name=published]")
-    columns = (systems(tab), tab.texts("tbody td:nth-child(2)"), tab.texts("tbody td:nth-child(3)"))
-    assert sorted(zip(*columns, strict=True)) == [
-        ("a", "1–2", "a"), ("b", "1–2", "a"), ("c", "3", "b"), ("d", "–", ""),
-    ]  # fmt: skip
-    assert [text.endswith("†") for text in tab.texts("tbody td:nth-child(4)")] == [True, False, False, False]
-    tab.choose("[name=set]", "topic.c1")
-    assert {text.split("\n")[0] for text in tab.texts("tbody td:nth-child(6)")} == {"1.0%°≈", "1.0%°≈†"}
-    assert tab.texts("thead th") == [
-        "System", "Rank", "Group", "Out", "Rel Loss", "Architecture", "Trained on these queries", "Source",
-    ]  # fmt: skip
-
-
-def test_a_system_is_ranked_by_out_whatever_else_it_has(tab, tmp_path):
-    queries = [f"q{number}" for number in range(40)]
-    given = []
-    for system, figure, level in (("worse", "out", 0.2), ("worse", "value", 0.9), ("better", "out", 0.8)):
-        per_query = pl.DataFrame({"query_id": queries, "value": np.linspace(level, 0.5, 40)})
-        given.append(entry(system, {figure: level}, per_query={"topic.c0": per_query}))
-    write_leaderboard(given, tmp_path / "board.html")
-    tab.open(tmp_path / "board.html")
-    assert list(zip(systems(tab), tab.texts("tbody td:nth-child(2)"), strict=True)) == [("better", "1"), ("worse", "2")]
-
-
-def test_figures_are_sorted_from_the_best(tab, tmp_path):
-    given = []
-    for system, asl, rr in (("low", 10.0, 0.2), ("middle", 20.0, 0.5), ("high", 30.0, 0.4)):
-        given += [entry(system, {"out": asl}, measure="ASL@100"), entry(system, {"out": rr})]
-    write_leaderboard(given, tmp_path / "board.html")
-    tab.open(tmp_path / "board.html")
-    assert tab.texts("[role=status]") == ["3 systems on topic, topic.c0: RR@10"]
-    assert systems(tab) == ["middle", "high", "low"]
-    tab.choose("[name=measure]", "ASL@100")
-    assert systems(tab) == ["low", "middle", "high"]
-    assert tab.texts("[role=status]") == ["3 systems on topic, topic.c0: ASL@100, lower is better"]
-    tab.choose("[name=measure]", "RR@10")
-    assert systems(tab) == ["middle", "high", "low"]
-
-
-def test_grids_without_clusters_are_on_the_board(grid, tmp_path):
-    (tmp_path / "oracle").mkdir()
-    runs = sorted(grid.runs.glob("oracle.rest*.trec"))
-    for run in runs:
-        shutil.copy(run, tmp_path / "oracle")
-    submit(grid.release, tmp_path / "oracle", [run.name for run in runs], "oracle", training_data=["none"])
-    board = {}
-    for of_board in submitted(tmp_path, grid.release):
-        for figure, (value, *_) in of_board.figures.items():
-            board[of_board.test_set, of_board.measure, figure] = value
-    for shift, name in (("resttest", "resttest"), ("restrain", "restrain.small")):
-        for row in grid.found.results[shift].filter(system="oracle").iter_rows(named=True):
-            for figure in ("avg_in", "out", "rel_loss"):
-                assert board.pop((name, row["measure"], figure)) == row[figure]
-    assert not board
-
-
-def test_what_a_submission_says_of_itself_is_there_and_on_paper(tab, ranked):
-    tab.open(ranked)
-    tab.click("tbody tr:not([hidden]) summary")
-    assert tab.texts("td details[open] p")[0] == "Training data: <i>x."
-    assert len(tab.texts("td details[open] p")[1]) == len("Notes: ") + 600
-    assert tab.js("document.querySelector('td details[open] a').href") == "https://example.org/?a&b"
-    assert "team, 2 seeds" in " ".join(tab.texts("th.who"))
-    tab.media("print")
-    tab.size(A4_PIXELS)
-    assert tab.js("document.documentElement.scrollWidth") == A4_PIXELS
-    # a box of its own is not repeated on the pages that follow
-    assert tab.js("getComputedStyle(document.querySelector('thead button')).display") == "contents"
-    assert tab.texts("[role=status]") == ["9 systems on topic, mean of all: RR@10"]
-
-
-def test_a_mean_needs_all_test_sets_and_none_that_holds_another(board, tmp_path):
-    rows = re.findall(r"<tr[^>]*data-set=\"mean of all\".*?</tr>", board.read_text(), re.DOTALL)
-    assert not any("partial" in row for row in rows)
-    [ours] = [row for row in rows if ">ours " in row]
-    assert 'data-value="0.34"' in ours.replace("0.33999999999999997", "0.34")
-    given = [entry("s", {"value": 0.1}, f"chameleons.pygmy.{percent}") for percent in (10, 20)]
-    write_leaderboard(given, tmp_path / "board.html")
-    assert 'data-set="mean of all"' not in (tmp_path / "board.html").read_text()
-
-
-def test_published_figures_are_those_of_the_tables():
-    found = {(one.system, one.test_set, *one.figures): one for one in published_entries()}
-    assert found["biencoder", "topic.c1", "rel_loss"].figures["rel_loss"][0] == pytest.approx(0.18)
-    assert found["bm25", "topic.c0", "value"].figures["value"][0] == pytest.approx(0.192)
-    assert found["splade", "wh.how", "out"].source == "ECIR 2023, Table 3"
-    assert {one.architecture for one in found.values()} == {
-        "lexical", "dense", "sparse", "late-interaction", "cross-encoder",
-    }  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 
 from eval_kit.files.digests import file_sha256
 from eval_kit.release import PartialRelease, Release, ReleaseError, open_release, read_manifest
-from tests.eval_kit.submissions import plain_run
+from tests.eval_kit.plain_runs import plain_run
 from tests.manifests import release_digest
 
 

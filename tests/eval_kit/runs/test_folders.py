@@ -9,7 +9,7 @@ from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.runs import folders
 from eval_kit.runs.names import cell_of
-from tests.eval_kit.submissions import plain_run
+from tests.eval_kit.plain_runs import plain_run
 
 
 @pytest.fixture

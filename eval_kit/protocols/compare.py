@@ -4,32 +4,34 @@ Every system is compared with one *baseline*, the first unless another is named.
 per-query values are compared; means alone are not enough.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain, product
-from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
-from msgspec.structs import replace
 
 from eval_kit.errors import UserError
-from eval_kit.exchange.sources import Source
 from eval_kit.measures.definitions import LOWER_IS_BETTER, Measure, parse
-from eval_kit.protocols.scoring import mean, warn_of_copies
+from eval_kit.protocols.scores import Scores
+from eval_kit.protocols.scoring import mean, named, score, with_measures
+from eval_kit.release import Release
 from eval_kit.results import Result, origin
 from eval_kit.runs import contamination
 from eval_kit.stats.losses import LEVEL, MARGIN, RESAMPLES, holm_corrected, paired_t_test, resampled_means
 from eval_kit.tables.table import Column, Table, Value, number_columns, significance, text_columns
 
 ROWS = (
-    dict.fromkeys(("test_set", "figure", "measure", "system"), pl.String())
+    dict.fromkeys(("test_set", "measure", "system"), pl.String())
     | dict.fromkeys(("queries", "missing"), pl.Int64())
     | {"trained_on": contamination.COLUMN}
     | dict.fromkeys(("value", "difference", "low", "high", "p", "p_holm"), pl.Float64())
     | dict.fromkeys(("p_equivalent", "p_equivalent_holm", "d"), pl.Float64())
 )
+TRACKS = {"2019": "dl19", "2020": "dl20"}
+"""The test sets of the TREC DL years that runs may be named after."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,16 +39,15 @@ class Comparison(Result):
     """The table, and what it rests on.
 
     Attributes:
-        rows: one for each system, test set, figure and measure, as :data:`ROWS`. ``figure`` is empty for plain runs,
-            and ``In`` or ``Out`` (for ReSTrain with its size) for grids. ``difference`` is the system's mean minus
+        rows: one for each system, test set and measure, as :data:`ROWS`. ``difference`` is the system's mean minus
             the baseline's, with its 95 % paired bootstrap interval (``low``, ``high``), ``p`` of the paired
             t-test, ``p_equivalent`` of equivalence, both also with ``_holm``, corrected over all systems and test sets
             of a measure, and Cohen's ``d``; all null in the baseline's rows. ``trained_on`` is whether the system was
             trained on queries of the test set.
-        values: ``system``, ``test_set``, ``figure``, ``measure``, ``query_id``, ``value``, ``missing``, ``trained_on``.
+        values: ``system``, ``test_set``, ``measure``, ``query_id``, ``value``, ``missing``, ``trained_on``.
         systems: in the order of the columns, the baseline first.
         left_out: systems and test sets that the baseline does not cover: ``system: test set``.
-        provenance: release, kit version and tie rule that all share, ``runs``, ``resamples`` and ``seed``.
+        provenance: of the scores, with ``resamples`` and ``seed``.
     """
 
     title = "Comparison of systems"
@@ -70,10 +71,10 @@ class Comparison(Result):
             columns.append(Column(system, "number", wrap="anywhere"))
             columns.append(Column("Δ [95 % interval]", "number", wrap="anywhere", beside_last=True))
         lines = []
-        for (test_set, figure, name), group in self.rows.group_by("test_set", "figure", "measure", maintain_order=True):
+        for (test_set, name), group in self.rows.group_by("test_set", "measure", maintain_order=True):
             by_system = group.rows_by_key("system", named=True, unique=True)
             measure = parse(str(name))
-            line: list[Value | str] = [f"{test_set} {figure}".strip(), measure.name, f"{by_system[base]['queries']:,}"]
+            line: list[Value | str] = [str(test_set), measure.name, f"{by_system[base]['queries']:,}"]
             line.append(_value(by_system[base], measure))
             for system in others:
                 line += _value_and_difference(by_system.get(system), measure)
@@ -92,7 +93,7 @@ class Comparison(Result):
             origin(self.provenance),
         ]
         incomplete = self.rows.filter(pl.col("missing") > 0)
-        for row in incomplete.unique(["system", "test_set", "figure"], maintain_order=True).iter_rows(named=True):
+        for row in incomplete.unique(["system", "test_set"], maintain_order=True).iter_rows(named=True):
             notes.append(
                 f"Missing from {row['system']}: {row['missing']:,} queries of {row['test_set']} (scored as empty)"
             )
@@ -116,94 +117,81 @@ class Comparison(Result):
 
 
 def compare(
-    sources: Sequence[Source], baseline: str | None = None, resamples: int = RESAMPLES, seed: int = 0
+    runs: Sequence[Path],
+    release: Release,
+    baseline: str | None = None,
+    measures: Collection[str] = (),
+    only: Collection[str] = (),
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    allow_missing: bool = False,
 ) -> Comparison:
-    """Compare systems with a baseline.
+    """Score runs and compare systems with a baseline.
+
+    Runs whose names differ only in the test set or track at the end, as ``ance.dl19`` and ``ance.dl20`` or
+    ``ance.2019`` and ``ance.2020``, are one system, unless they cover the same test set.
 
     Args:
-        sources: from :func:`eval_kit.exchange.sources.load`, each with one or more systems.
+        runs: of two or more systems.
+        release: what they are scored on.
         baseline: a system's name; by default the first system's.
+        measures: to compare by, in place of the test sets' own.
+        only: names of the test sets to compare on; by default all that the runs cover.
         resamples: of the bootstrap over queries; all systems share the same resamples.
         seed: for the bootstrap.
+        allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
 
     Raises:
-        UserError: fewer than two systems, or two of one name; sources that were not scored alike (release version
-            or digest, tie rule, kit version, measures or queries differ); nothing that two systems share.
+        UserError: fewer than two systems; a run, measure or test set that cannot be used; nothing that two systems
+            share.
     """
-    provenance = _shared_provenance(sources)
-    warn_of_copies(provenance["runs"])
-    values = pl.concat(source.values for source in sources)
-    systems = _systems(sources, baseline)
-    base = systems[0]
-    rows: list[dict[str, Any]] = []
-    left_out: list[str] = []
-    for (test_set, figure), group in values.group_by("test_set", "figure", maintain_order=True):
-        present = [name for name in systems if name in set(group["system"])]
-        label = f"{test_set} {figure}".strip()
-        if present[0] != base:
-            left_out += [f"{name}: {label}" for name in present]
-        elif len(present) > 1:
-            in_order = _align(group, present, label)
-            rows += _rows(in_order, present, str(test_set), str(figure), resamples, seed)
-        else:
-            left_out.append(f"{base}: {label}")
-    if not rows:
-        raise UserError(f"{base} shares no test set with {' or '.join(systems[1:])}; nothing can be compared")
-    tests = pl.DataFrame(rows, ROWS).with_columns(is_baseline=pl.col("difference").is_null())
-    table = holm_corrected(tests, ["measure", "is_baseline"]).select(list(ROWS))
-    return Comparison(table, values, systems, left_out, {**provenance, "resamples": resamples, "seed": seed})
-
-
-def _shared_provenance(sources: Sequence[Source]) -> dict[str, Any]:
-    """What all sources have in common; refuses those that were not scored alike."""
-    first = sources[0]
-    for other in sources[1:]:
-        for what, get in _MUST_AGREE.items():
-            first_value, second_value = get(first.provenance), get(other.provenance)
-            if first_value != second_value:
-                raise UserError(
-                    f"{first.name} and {other.name} cannot be compared: they were scored with different {what}, "
-                    f"{first_value!r} and {second_value!r}"
-                )
-    runs = list(chain.from_iterable(map(attrgetter("provenance.runs"), sources)))
-    return replace(first.provenance, runs=runs).as_json()
-
-
-_MUST_AGREE = {
-    "release versions": attrgetter("release.version"),
-    "release digests": attrgetter("release.digest"),
-    "tie rules": attrgetter("tie_rule"),
-    "versions of eval_kit": attrgetter("kit_version"),
-}
-
-
-def _systems(sources: Sequence[Source], baseline: str | None) -> list[str]:
-    names = list(chain.from_iterable(map(attrgetter("systems"), sources)))
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UserError(f"two systems are called {twice}; rename one of them")
+    test_sets = with_measures(named(release.test_sets, only), measures)
+    scores = score(runs, release, allow_missing, test_sets)
+    systems = _systems(scores)
+    names = list(dict.fromkeys(systems.values()))
     if baseline is not None and baseline not in names:
         raise UserError(f"there is no system {baseline} to compare with; there are {', '.join(names)}")
     if len(names) < 2:
         raise UserError("give at least two systems to compare")
-    base = baseline if baseline is not None else names[0]
-    return [base, *(name for name in names if name != base)]
+    base = baseline or names[0]
+    names = [base, *(name for name in names if name != base)]
+    of_run = pl.col("run").replace_strict(systems).alias("system")
+    values = scores.per_query_in_full().select(of_run, pl.exclude("run"))
+    rows: list[dict[str, Any]] = []
+    left_out: list[str] = []
+    for (test_set,), group in values.group_by("test_set", maintain_order=True):
+        present = [name for name in names if name in set(group["system"])]
+        if present[0] == base and present[1:]:
+            rows += _rows(group.sort("query_id", maintain_order=True), present, str(test_set), resamples, seed)
+        else:
+            left_out += [f"{name}: {test_set}" for name in present]
+    if not rows:
+        raise UserError(f"{base} shares no test set with {' or '.join(names[1:])}; nothing can be compared")
+    tests = pl.DataFrame(rows, ROWS).with_columns(is_baseline=pl.col("difference").is_null())
+    table = holm_corrected(tests, ["measure", "is_baseline"]).select(list(ROWS))
+    return Comparison(table, values, names, left_out, {**scores.provenance, "resamples": resamples, "seed": seed})
 
 
-def _align(values: pl.DataFrame, systems: Sequence[str], heading: str) -> pl.DataFrame:
-    """Values of one test set, the queries of every system and measure in one order."""
-    in_order = values.sort("measure", "query_id")
-    first = in_order.filter(system=systems[0])
-    for name in systems[1:]:
-        second = in_order.filter(system=name)
-        if set(second["measure"]) != set(first["measure"]):
-            raise UserError(f"{systems[0]} and {name} were scored with different measures on {heading}")
-        if not second.select("measure", "query_id").equals(first.select("measure", "query_id")):
-            raise UserError(f"{systems[0]} and {name} were scored on different queries of {heading}")
-    return values.sort("query_id")
+def _systems(scores: Scores) -> dict[str, str]:
+    """The system of each run, by the run's name."""
+    test_sets: dict[str, set[str]] = {}
+    for mean_of_run in scores.means:
+        test_sets.setdefault(mean_of_run.run, set()).add(mean_of_run.test_set)
+    members: dict[str, list[str]] = {}
+    for run, sets_of_run in test_sets.items():
+        stem, _, track = run.rpartition(".")
+        members.setdefault(stem if stem and TRACKS.get(track, track) in sets_of_run else run, []).append(run)
+    systems: dict[str, str] = {}
+    for system, runs in members.items():
+        covered = list(chain.from_iterable(test_sets[run] for run in runs))
+        apart = len(runs) == 1 or len(set(covered)) < len(covered) or (system in test_sets and system not in runs)
+        for run in runs:
+            systems[run] = run if apart else system
+    return systems
 
 
 def _rows(
-    values: pl.DataFrame, systems: Sequence[str], test_set: str, figure: str, resamples: int, seed: int
+    values: pl.DataFrame, systems: Sequence[str], test_set: str, resamples: int, seed: int
 ) -> list[dict[str, Any]]:
     columns = {
         (str(measure), str(name)): group["value"].to_numpy()
@@ -222,7 +210,7 @@ def _rows(
     for measure in measures:
         for name in systems:
             column = columns[measure, name]
-            row = {"test_set": test_set, "figure": figure, "measure": measure, "system": name}
+            row = {"test_set": test_set, "measure": measure, "system": name}
             row |= {"queries": len(column), "value": mean(pl.Series(column)), **worst_of[name]}
             if name != base:
                 test = paired_t_test(columns[measure, base], column)

@@ -1,1 +1,0 @@
-"""Other people's results: submissions, comparisons and the leaderboard's entries."""

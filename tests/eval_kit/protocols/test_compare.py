@@ -1,0 +1,237 @@
+"""Comparisons: figures against scipy and a plain bootstrap, what may not be compared, and exports nothing breaks."""
+
+import csv
+import io
+import re
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from markdown_it import MarkdownIt
+from rich.console import Console
+from scipy import stats as scipy_stats
+
+from eval_kit.errors import UserError
+from eval_kit.protocols.compare import ROWS, compare
+from eval_kit.protocols.scoring import score
+from eval_kit.protocols.slices import Slices
+from eval_kit.release import Release, open_release
+from eval_kit.stats.losses import draws
+from eval_kit.tables.latex import to_latex
+from eval_kit.tables.table import Column, Table
+
+NASTY = "<b>x</b> & 100% |_$#{}~^\\ [a](http://x) *`!"
+
+
+def write_runs(release: Release, folder: Path, names, seed: int, *sets: str) -> list[Path]:
+    """Runs that find a relevant passage at a random rank, by name."""
+    rng = np.random.default_rng(seed)
+    relevant = {}
+    for qrels in sorted({release.test_sets[name].qrels for name in sets}):
+        rows = release.qrels(qrels).filter(pl.col("relevance") > 0).sort("query_id", "passage_id")
+        relevant |= dict(rows.group_by("query_id").agg(pl.col("passage_id").first()).iter_rows())
+    queries = sorted({query for name in sets for query in release.test_sets[name].queries})
+    paths = []
+    for name in names:
+        lines = []
+        for query in queries:
+            rank = int(rng.integers(1, 15))
+            lines += [f"{query} Q0 filler{i} 1 {20 - i} t\n" for i in range(1, rank)]
+            lines.append(f"{query} Q0 {relevant.get(query, 'none')} 1 {20 - rank} t\n")
+        paths.append(folder / f"{name}.trec")
+        paths[-1].write_text("".join(lines))
+    return paths
+
+
+@pytest.fixture(scope="module")
+def runs(mini_release, tmp_path_factory) -> list[Path]:
+    return write_runs(mini_release, tmp_path_factory.mktemp("runs"), ["one", "two", "three"], 0, "dl19", "dl20")
+
+
+def ranked(folder: Path, **ranks: list[int]) -> tuple[Release, list[Path]]:
+    """A collection with a query for each rank, and a run of each name that finds the relevant passages there."""
+    queries = range(len(next(iter(ranks.values()))))
+    (folder / "toy" / "qrels").mkdir(parents=True)
+    (folder / "toy" / "queries.jsonl").write_text("".join(f'{{"_id": "q{i}", "text": "t"}}\n' for i in queries))
+    qrels = "".join(f"q{i}\tp\t1\n" for i in queries)
+    (folder / "toy" / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{qrels}")
+    paths = []
+    for name, of_run in ranks.items():
+        text = ""
+        for i, rank in enumerate(of_run):
+            text += "".join(f"q{i} Q0 {'p' if at == rank else f'x{at}'} {at} {20 - at} {name}\n" for at in range(1, 9))
+        paths.append(folder / f"{name}.trec")
+        paths[-1].write_text(text)
+    return open_release(folder / "toy"), paths
+
+
+def test_figures_are_those_of_scipy_and_of_a_plain_bootstrap(mini_release, runs):
+    found = compare(runs, mini_release, measures=["nDCG@10"], resamples=400, seed=5)
+    assert found.systems == ["one", "two", "three"]
+    assert [run["run"] for run in found.provenance["runs"]] == found.systems
+    assert list(found.rows.columns) == list(ROWS)
+    values: dict[tuple[str, str], np.ndarray] = {}
+    per_query = score(runs, mini_release).per_query().filter(measure="nDCG@10").sort("query_id")
+    for (test_set, system), rows in per_query.group_by("test_set", "run"):
+        values[test_set, system] = rows["value"].to_numpy()
+    rows = {(row["test_set"], row["system"]): row for row in found.rows.iter_rows(named=True)}
+    assert set(rows) == set(values) and len(rows) == 6
+    for (test_set, system), row in rows.items():
+        mine, base = values[test_set, system], values[test_set, "one"]
+        assert row["queries"] == len(mine)
+        assert row["value"] == pytest.approx(mine.mean())
+        if system == "one":
+            assert (row["difference"], row["p"], row["p_holm"], row["low"]) == (None, None, None, None)
+            continue
+        assert row["difference"] == pytest.approx((mine - base).mean())
+        assert row["p"] == pytest.approx(scipy_stats.ttest_rel(mine, base).pvalue)
+        resampled = [(mine - base)[draw].mean() for some in draws(len(mine), 400, 5) for draw in some]
+        assert (row["low"], row["high"]) == pytest.approx(tuple(np.quantile(resampled, [0.025, 0.975])))
+    raw = {key: row["p"] for key, row in rows.items() if key[1] != "one"}
+    highest = 0.0
+    for place, key in enumerate(sorted(raw, key=raw.__getitem__)):
+        highest = max(highest, min(1.0, (4 - place) * raw[key]))
+        assert rows[key]["p_holm"] == pytest.approx(highest), "the family is both systems on both test sets"
+    turned = compare(runs, mini_release, "two", ["nDCG@10"], ["dl19"], resamples=400, seed=5).rows
+    assert set(turned["test_set"]) == {"dl19"}
+    backwards = turned.row(by_predicate=pl.col("system") == "one", named=True)
+    assert backwards["difference"] == pytest.approx(-rows["dl19", "two"]["difference"])
+
+
+def test_equal_systems_and_single_queries_have_no_test_and_the_order_of_queries_does_not_matter(tmp_path):
+    release, (one, two) = ranked(tmp_path / "same", one=[1, 3], two=[1, 3])
+    same = compare([one, two], release, resamples=50).rows.filter(system="two")
+    assert set(same["p_holm"]) == {None} and set(same["difference"]) == {0.0}
+    release, paths = ranked(tmp_path / "single", one=[2], two=[1])
+    single = compare(paths, release, resamples=50).rows.filter(system="two")
+    assert (single["low"][0], single["p"][0], single["queries"][0]) == (None, None, 1)
+    release, paths = ranked(tmp_path / "turned", one=[1, 2, 3, 5], two=[4, 3, 1, 2])
+    found = compare(paths, release, resamples=50).rows
+    paths[1].write_text("".join(reversed(paths[1].read_text().splitlines(keepends=True))))
+    assert compare(paths, release, resamples=50).rows.equals(found)
+
+
+def test_what_cannot_be_compared_is_refused(mini_release, tmp_path, runs):
+    [other] = write_runs(mini_release, tmp_path, ["other"], 3, "wh.how")
+    with pytest.raises(UserError, match="at least two systems"):
+        compare(runs[:1], mini_release)
+    with pytest.raises(UserError, match="no system x"):
+        compare(runs, mini_release, baseline="x")
+    with pytest.raises(UserError, match="one shares no test set with other"):
+        compare([runs[0], other], mini_release)
+    with pytest.raises(UserError, match="no test set 'dl18'"):
+        compare(runs, mini_release, only=["dl18"])
+    with pytest.raises(UserError, match="P@"):
+        compare(runs, mini_release, measures=["P@"])
+
+
+def test_what_one_side_lacks_is_named(mini_release, tmp_path):
+    [one] = write_runs(mini_release, tmp_path, ["one"], 1, "dl19", "dl20")
+    [two] = write_runs(mini_release, tmp_path, ["two"], 2, "dl19", "wh.how")
+    lines = two.read_text().splitlines(keepends=True)
+    query = mini_release.test_sets["dl19"].queries[0]
+    two.write_text("".join(line for line in lines if line.split()[0] != query))
+    found = compare([one, two], mini_release, resamples=50)
+    assert sorted(found.left_out) == ["one: dl20", "two: wh.how"]
+    assert set(found.rows["test_set"]) == {"dl19"}
+    assert "covered by one side only" in found.to_markdown()
+    assert "Missing from two: 1 queries of dl19" in found.to_markdown()
+
+
+@pytest.fixture(scope="module")
+def nasty(mini_release, runs):
+    found = compare(runs[:2], mini_release, measures=["RR@10"], only=["dl19"], resamples=100)
+    names = {"one": f"{NASTY}1", "two": f"{NASTY}2\n"}
+    return replace(found, rows=found.rows.with_columns(pl.col("system").replace(names)), systems=list(names.values()))
+
+
+def test_markdown_and_the_html_made_of_it_show_names_as_they_are(nasty):
+    text = nasty.to_markdown()
+    lines = text.splitlines()
+    assert "<" not in text
+    assert lines[1] == "| :-- | :-- | --: | --: | --: | --: |"
+    cells = [len(re.split(r"(?<!\\)\|", line)) for line in lines[:3]]
+    assert cells == [8, 8, 8], "no name adds a column"
+    html = MarkdownIt("commonmark").enable("table").render(text)
+    heads = [unescape(one) for one in re.findall(r"<th[^>]*>(.*?)</th>", html)]
+    assert heads == ["test set", "measure", "n", f"{NASTY}1", f"{NASTY}2\\n", "Δ [95 % interval]"]
+    assert set(re.findall(r"</?([a-z0-9]+)", html)) == {"table", "thead", "tbody", "tr", "th", "td", "p"}
+    assert re.search(r"-0\.\d{4} \[-0\.\d{4}, \+0\.\d{4}\]° \|$", lines[2])
+
+
+def test_latex_sets_signed_numbers_alone_as_mathematics():
+    for text, latex in (
+        ("-4.3% to 5.3%", r"$-4.3\%$ to 5.3\%"),
+        ("+0.01 [-0.02, +0.03]", "$+0.01$ {[}$-0.02$, $+0.03${]}"),
+        ("-1,234.5", "$-1,234.5$"),
+        ("1e-05", "1e-05"),
+        ("-", "-"),
+    ):
+        assert f"\n{latex} \\\\\n" in to_latex(Table([Column("n", "number")], [[[text]]]))
+
+
+def test_latex_is_balanced_and_escaped(nasty):
+    text = nasty.to_latex()
+    body = [line for line in text.splitlines() if not line.startswith("%")]
+    assert (body[0], body[-1]) == (r"\begin{tabular}{llrrrr}", r"\end{tabular}")
+    header = body[2]
+    assert header.endswith(r" \\")
+    assert len(re.findall(r"(?<!\\)&", header)) == 5
+    for special in "%$#_":
+        assert not re.search(rf"(?<!\\){re.escape(special)}", header.replace(r"$\Delta$", "")), special
+    plain = re.sub(r"\\[{}]", "", header)
+    assert plain.count("{") == plain.count("}")
+    signs = ["less", "greater", "bar", "asciitilde", "asciicircum", "backslash"]
+    assert set(re.findall(r"\\([A-Za-z]+)", header)) == {"Delta", *(f"text{sign}" for sign in signs)}
+    assert "<" not in header
+    assert "\n2" not in text
+
+
+def test_csv_gives_a_spreadsheet_no_formula_and_a_terminal_no_control():
+    names = ["=1+1", "+1", "-1", "@x", "\tx", "a=1", "\x1b[31m", "-", '"', "a,b"]
+    frame = pl.DataFrame({"system": names, "value": [-1.5] * len(names)})
+    rows = list(csv.reader(io.StringIO(Slices(frame, [], {}).to_csv(), newline="")))
+    shown = ["'=1+1", "'+1", "'-1", "'@x", r"'\tx", "a=1", r"\x1b[31m", "'-", '"', "a,b"]
+    assert rows == [["system", "value"], *([name, "-1.5"] for name in shown)]
+
+
+def test_csv_and_the_screen_show_names_as_they_are(nasty, mini_release):
+    rows = list(csv.DictReader(io.StringIO(nasty.to_csv(), newline="")))
+    assert [row["system"] for row in rows] == [f"{NASTY}1", f"{NASTY}2\\n"], "controls are written out"
+    assert float(rows[1]["difference"]) == nasty.rows["difference"][1]
+    assert rows[0]["difference"] == ""
+    console = Console(width=250)
+    with console.capture() as capture:
+        nasty.show(console)
+    text = capture.get()
+    assert f"{NASTY}1" in text
+    assert f"{NASTY}2\\n" in text
+    assert f"mini release {mini_release.version} ({mini_release.digest[:16]}), eval_kit " in text
+
+
+def test_what_is_not_significant_is_marked(tmp_path):
+    a = [1, 2, 3, 4, 5, 6] * 6
+    release, paths = ranked(tmp_path, a=a, b=a[1:] + a[:1], c=[1] * 36)
+    row = compare(paths, release, measures=["RR@10"], resamples=100).to_markdown().splitlines()[2].split(" | ")
+    assert row[5].endswith("°")
+    assert not row[7].endswith("° |")
+
+
+def test_runs_of_one_system_on_several_tracks_are_one_system(shared, published_release, tmp_path):
+    for system in ("tas-b", "bm25"):
+        for track, year in (("dl19", "2019"), ("dl20", "2020")):
+            original = shared / "real-slice" / "runs" / f"{system}.{track}.trec"
+            (tmp_path / f"{system}.{track}.trec").symlink_to(original)
+            (tmp_path / f"{system}.{year}.res").symlink_to(original)
+    for names in (("dl19.trec", "dl20.trec"), ("2019.res", "2020.res")):
+        paths = [tmp_path / f"{system}.{name}" for system in ("tas-b", "bm25") for name in names]
+        found = compare(paths, published_release, resamples=20)
+        assert found.systems == ["tas-b", "bm25"]
+        assert not found.left_out
+        assert {"dl19", "dl20"} <= set(found.rows["test_set"])
+        assert len(found.provenance["runs"]) == 4
+    alike = [tmp_path / "bm25.dl19.trec", tmp_path / "bm25.2019.res"]  # on one track: two systems
+    assert compare(alike, published_release, resamples=20).systems == ["bm25.dl19", "bm25.2019"]
