@@ -21,17 +21,15 @@ from eval_kit.models.bm25 import Bm25
 from eval_kit.models.cross import Cross
 from eval_kit.models.runs import latency_ms, make_runs
 from eval_kit.release import beir_suite
-from eval_kit.release.beir_suite import MS_MARCO, dataset_name, split_of
+from eval_kit.release.beir_suite import dataset_name, split_of
 from eval_kit.runs import contamination
 from eval_kit.search import bm25
-from eval_kit.search.gpus import refuse_unusable_gpus
 from eval_kit.search.passages import CountedPassages
 from eval_kit.search.retriever import Hits, Passages, Retriever, best_first
 
 BM25 = "bm25"
 MULTIFIELD = "bm25-multifield"
 LEXICAL = (BM25, MULTIFIELD)
-_INSTEAD = {"doct5query": "; bm25-multifield searches what python -m baselines generate --config doct5query writes"}
 
 
 def folders(parent: Path, names: Sequence[str]) -> list[Path]:
@@ -64,7 +62,7 @@ def search(
         runner: where passages are encoded, if a system encodes them.
 
     Raises:
-        UserError: an unknown system that lacks a run; a folder not in BEIR's format; a GPU that torch cannot use.
+        UserError: an unknown system that lacks a run; a folder not in BEIR's format.
     """
     runs: dict[str, list[Path]] = {}
     missing = []
@@ -80,8 +78,6 @@ def search(
             check(system, folder)
         except UserError as error:
             raise UserError(f"{error}; there is no run {run} either") from None
-    if any(system not in LEXICAL for system, _, _ in missing):
-        refuse_unusable_gpus()
     for system, run, folder in missing:
         with atomic.lock(run):  # another process may be making it, and will remove the index
             if not run.is_file():
@@ -109,17 +105,13 @@ def check(system: str, folder: Path) -> None:
     """Check that a system can search a dataset.
 
     Raises:
-        UserError: its name is unknown, or it is a prebuilt index of MS MARCO's passages and the dataset has others.
+        UserError: its name is unknown.
     """
     registry = checkpoints.load()
     if system in LEXICAL:
         return
     if system not in registry:
         raise UserError(f"{system} is neither {' nor '.join(LEXICAL)} nor a checkpoint ({', '.join(registry)})")
-    if registry[system].architecture == "prebuilt" and dataset_name(folder) != MS_MARCO:
-        raise UserError(
-            f"{system} is an index of MS MARCO's passages, but {folder} has others{_INSTEAD.get(system, '')}"
-        )
 
 
 def retriever(system: str, folder: Path, most: int | None = None) -> Retriever:

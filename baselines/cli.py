@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-import msgspec
 import typer
 
 from baselines import search_cli
@@ -57,7 +56,7 @@ def run_grid(
         int, option("Threads per process. Changing it may change the last digits of scores.", min=1, max=1024)
     ] = 1,
     check: Annotated[
-        bool, option("Check models and GPUs, and exit; negatives need not be drawn yet.", None, "--check")
+        bool, option("Check the models and exit; negatives need not be drawn yet.", None, "--check")
     ] = False,
 ) -> None:
     """Run every cell that is not finished. Exit status 1 if one fails."""
@@ -70,14 +69,13 @@ def run_grid(
     from baselines.runners import candidates, checks, local, ray
     from eval_kit.release import open_release
     from eval_kit.search.examples import refuse_without_negatives
-    from eval_kit.search.gpus import instead_of_bfloat16, refuse_unseen_gpus
+    from eval_kit.search.gpus import instead_of_bfloat16
 
     first, step = _part(part)
     shifts, seeds = list(dict.fromkeys(shift or ())), list(dict.fromkeys(seed or (0,)))
     check_names(shifts)
     of_card = None
     if runner is Runner.local:
-        refuse_unseen_gpus()
         of_card = None if precision else instead_of_bfloat16()
     if of_card is not None:
         typer.echo(f"a GPU has no bfloat16: what the config trains in it is trained in {of_card}", err=True)
@@ -183,25 +181,6 @@ def beir(
         results = suite(runs, parts, published_as())
     if not write_json(results.as_json() | {"measured": measurements(runs)}, json_file):
         results.show(screen())
-
-
-@app.command()
-def generate(
-    beir: Annotated[Path, argument("A dataset, as a folder in BEIR's format.", "FOLDER")],
-    out: Annotated[Path, option("The folder to write, in BEIR's format.")],
-    config: Annotated[str, option("genq, doct5query, or a JSON file that configures a generation.")] = "genq",
-    model: Annotated[str | None, option("Hub id or folder of the model, instead of the config's.")] = None,
-    seed: Annotated[int, option("Seed of the draws.", min=0, max=2**32 - 1)] = 0,
-) -> None:
-    """Write queries for passages with a T5, as in BEIR's GenQ or docT5query. An interrupted generation resumes."""
-    from baselines.config import recipe
-    from baselines.generation import generate as write_queries
-    from eval_kit.search.gpus import refuse_unusable_gpus
-
-    settings = recipe(config)
-    refuse_unusable_gpus()
-    count = write_queries(beir, out, msgspec.structs.replace(settings, model=model or settings.model), seed)
-    typer.echo(f"{out}: {count:,} queries")
 
 
 def main() -> None:

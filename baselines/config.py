@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, field
 
-from baselines.options import SYSTEMS, Options, Recipe, SmallBackbone, Static, Trained
+from baselines.options import SYSTEMS, Options, SmallBackbone, Static, Trained
 from baselines.systems import base
 from eval_kit.documents import Document, Text, schema_of
 from eval_kit.errors import UserError
@@ -43,7 +43,6 @@ class Config(Document, frozen=True, kw_only=True):
             "names such as dl19.typo or dev.typo.3."
         ),
     ] = field(default_factory=list)
-    generation: Recipe | None = None
     neural: dict[str, Any] = field(default_factory=dict)
     systems: Annotated[
         dict[str, Any],
@@ -141,18 +140,6 @@ def choose(
             start = system_options.backbone if keeps_own else backbone
             selection[name] = msgspec.structs.replace(system_options, backbone=start, precision=own_precision)
     return selection
-
-
-def recipe(config: str | Path) -> Recipe:
-    """How a config's queries are generated.
-
-    Raises:
-        UserError: as :func:`load`, or the config generates none.
-    """
-    generation = read(config).generation
-    if generation is None:
-        raise UserError(f"{_path(config)}: generates no queries; genq and doct5query do")
-    return generation
 
 
 def read(config: str | Path) -> Config:

@@ -14,12 +14,11 @@ from typing import Any
 from baselines import beir
 from eval_kit.files import atomic, strict_json
 from eval_kit.files.beir import judged_queries
-from eval_kit.models import devices
 from eval_kit.models.runs import latency_ms
 from eval_kit.release.beir_suite import dataset_name, split_of
 from eval_kit.release.reference import as_printed, published_cells
 from eval_kit.search import shards
-from eval_kit.search.gpus import refuse_unusable_gpus
+from eval_kit.search.gpus import gpus
 from eval_kit.tables.table import Column, Table, number_columns
 
 DEPTH = 10
@@ -62,12 +61,10 @@ def efficiency(systems: Sequence[str], folder: Path, passages: int, out: Path) -
         out: for ``<system>.<dataset>.<passages>.json``; the index lies there until its system is measured.
 
     Raises:
-        UserError: an unknown system; a folder not in BEIR's format; a GPU that torch cannot use.
+        UserError: an unknown system; a folder not in BEIR's format.
     """
     for system in systems:
         beir.check(system, folder)
-    if set(systems) - {*beir.LEXICAL}:
-        refuse_unusable_gpus()
     dataset = dataset_name(folder)
     figures_of = {}
     for system in systems:
@@ -83,7 +80,7 @@ def efficiency(systems: Sequence[str], folder: Path, passages: int, out: Path) -
 def _measure(system: str, folder: Path, most: int, index: Path) -> dict[str, Any]:
     retriever = beir.retriever(system, folder, most)
     retriever.index(beir.passages(folder, most), index)
-    on_gpu = system not in beir.LEXICAL and devices.visible()
+    on_gpu = system not in beir.LEXICAL and gpus()
     figures = {
         "passages": sum(1 for _ in beir.passages(folder, most)),
         "index_bytes": shards.index_bytes(index),

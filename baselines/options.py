@@ -1,4 +1,4 @@
-"""The options of each system, and of a generation of queries, as typed classes: every default stands here alone."""
+"""The options of each system as typed classes: every default stands here alone."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -238,17 +238,6 @@ class Monobert(Trained, frozen=True, kw_only=True):
     in_batch_negatives: Annotated[
         Number, about("Passages of other queries of the batch that each query is paired with.")
     ] = 1
-
-
-class Recipe(Document, frozen=True, kw_only=True):
-    """Queries that a T5 writes for the passages of a dataset: training queries, or more text for the passages."""
-
-    model: Annotated[Text, about("Hub id or folder of a sequence-to-sequence model.")]
-    queries: Annotated[Count, about("Drawn for each passage.")]
-    top_k: Annotated[Count, about("Tokens that the next one is drawn from.")]
-    top_p: Annotated[Share, about("Share of the probability that these must have together.")] = 1.0
-    passages: Annotated[Count | None, about("That queries are written for, drawn at random; all if left out.")] = None
-    expand: Annotated[bool, about("Give the passages the queries as a field, queries.")] = False
 
 
 SYSTEMS: dict[str, type[Options]] = {

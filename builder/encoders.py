@@ -25,7 +25,6 @@ from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic, checkpoint
 from eval_kit.search import shards
 from eval_kit.search.encoders import Batch, with_pooling
-from eval_kit.search.gpus import refuse_unusable_gpus
 from eval_kit.search.passages import CountedPassages
 from eval_kit.stats.vectors import Vectors, check_ids
 
@@ -169,7 +168,6 @@ class Model:
     def model(self) -> Any:
         """The ``SentenceTransformer``, ready to encode."""
         revision = None if Path(self.source).is_dir() else self.revision  # refuses before the slow imports
-        refuse_unusable_gpus()
         with self._faults():
             if self.name.endswith(":cls"):
                 return with_pooling(self.source, "cls", revision)

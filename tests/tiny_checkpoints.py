@@ -80,21 +80,6 @@ def bag_of_word_pieces(texts: Iterable[str], folder: Path) -> Path:
     return folder / "dense"
 
 
-@functools.cache
-def tiny_t5() -> Path:
-    """A T5 drawn at random, which writes Greek letters."""
-    from transformers import T5Config, T5ForConditionalGeneration, set_seed
-
-    folder = Path(_FOLDER.name) / "t5"
-    vocabulary = [*SPECIAL, *WORDS, *string.ascii_lowercase, *(f"##{letter}" for letter in string.ascii_lowercase)]
-    _save_tokenizer(vocabulary, folder)
-    set_seed(13)
-    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 1, "num_heads": 2, "vocab_size": len(vocabulary)}
-    config = T5Config(**sizes, decoder_start_token_id=0, pad_token_id=0, eos_token_id=SPECIAL.index("[SEP]"))
-    T5ForConditionalGeneration(config).save_pretrained(folder)
-    return folder
-
-
 def _save_tokenizer(vocabulary: list[str], folder: Path) -> None:
     from transformers import BertTokenizerFast
 

@@ -19,7 +19,6 @@ from eval_kit.errors import UserError, in_one_sentence
 from eval_kit.files import atomic
 from eval_kit.protocols.scoring import score
 from eval_kit.runs import contamination, names, writer
-from eval_kit.search.gpus import refuse_unseen_gpus
 from eval_kit.search.passages import passages
 from eval_kit.search.retriever import Passages, Retriever, lines
 from eval_kit.search.shards import index_bytes
@@ -56,8 +55,6 @@ def attempt(cell: Cell, work: Callable[[Cell, Journal], None]) -> Outcome:
             trace = cell.folder / "traceback.txt"
             trace.unlink(missing_ok=True)
             try:
-                if isinstance(cell.options, Trained):
-                    refuse_unseen_gpus()
                 work(cell, journal)
             except Exception as error:
                 reason = in_one_sentence(error)

@@ -4,8 +4,9 @@ A block of the data set is one shard of :mod:`eval_kit.search.shards`. The resul
 one process, so the folder is the same as from that process alone, and what a killed run has written is kept.
 """
 
+import copy
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,8 @@ from baselines.grid.stages import Outcome, attempt, index
 from baselines.runners.local import environment
 from baselines.training.queries import passage_texts
 from eval_kit.errors import UserError
-from eval_kit.models.devices import call, serve, without_model
 from eval_kit.search import shards
-from eval_kit.search.gpus import refuse_unusable_gpus
 from eval_kit.search.retriever import Passages
-from eval_kit.search.texts import PassageTexts
 
 
 def encode_cell(cell: Cell, gpus: float, threads: int) -> Outcome:
@@ -40,46 +38,41 @@ def encode_with_ray(retriever: Any, passages: Passages, folder: Path, gpus: floa
 
     Args:
         retriever: of an architecture that encodes passages; all machines see its model.
-        passages: they lie in Ray's object store, as the model reads them, until they are encoded; all machines must
-            see the folder of :class:`PassageTexts`.
+        passages: they lie in Ray's object store until they are encoded.
         folder: of the arrays.
         gpus: of each actor; may be 0.
         threads: of each actor.
 
     Raises:
-        UserError: an actor ended, for instance because torch cannot use its GPU.
+        UserError: an actor ended, for instance because its model cannot be loaded.
     """
     import ray
 
-    texts = passages if isinstance(passages, PassageTexts) else None
-    spread = partial(_by_actors, (without_model(retriever), texts), gpus, threads)
-    encode = partial(call, "encode_passages")
+    small = copy.copy(retriever)
+    vars(small).pop("_model", None)  # each actor loads it
+    spread = partial(_by_actors, small, gpus, threads)
     try:
-        shards.write(retriever.as_read(passages), folder, encode, retriever.identity, spread=spread)
+        shards.write(passages, folder, retriever.encode_passages, retriever.identity, spread=spread)
     except ray.exceptions.RayError as error:
         why = str(error).strip().splitlines()[-1].removeprefix("eval_kit.errors.UserError: ")
         raise UserError(f"the cluster cannot encode the passages: {why}") from error
 
 
 def _by_actors(
-    sources: tuple[Any, PassageTexts | None],
-    gpus: float,
-    threads: int,
-    function: Callable[..., Any],
-    calls: Iterable[tuple[Any, ...]],
-) -> Iterator[Any]:
-    """The results of the calls, in order, by actors that serve a retriever."""
+    retriever: Any, gpus: float, threads: int, _: shards.Encode, texts: Iterable[list[str]]
+) -> Iterator[shards.Arrays]:
+    """The arrays of each list of texts, in order, by actors with the retriever."""
     import pyarrow as pa
     import ray.data
 
     cluster: Any = ray
-    blocks = [cluster.put(pa.table({"call": [pickle.dumps((function, call))]})) for call in calls]
+    blocks = [cluster.put(pa.table({"texts": [part]})) for part in texts]
     resources = cluster.cluster_resources()
     most = int(resources.get("GPU", 0) / gpus if gpus else resources["CPU"] / threads)
     cluster.data.DataContext.get_current().execution_options.preserve_order = True
     results = cluster.data.from_arrow_refs(blocks).map_batches(
         _Actor,
-        fn_constructor_args=sources,
+        fn_constructor_args=(retriever,),
         batch_size=1,
         batch_format="pyarrow",
         concurrency=(1, max(1, min(most, len(blocks)))),
@@ -88,19 +81,18 @@ def _by_actors(
         runtime_env={"env_vars": environment(threads, gpus)},
     )
     for row in results.iter_rows():
-        yield pickle.loads(row["result"])
+        yield pickle.loads(row["arrays"])
 
 
 class _Actor:
     """A process with the model, loaded once."""
 
-    def __init__(self, retriever: Any, texts: PassageTexts | None) -> None:
-        refuse_unusable_gpus()
-        serve(retriever, texts)
+    def __init__(self, retriever: Any) -> None:
+        self._retriever = retriever
 
     def __call__(self, block: Any) -> Any:
-        """Make the call of one row."""
+        """Encode the texts of one row."""
         import pyarrow as pa
 
-        function, arguments = pickle.loads(block["call"][0].as_py())
-        return pa.table({"result": [pickle.dumps(function(*arguments))]})
+        arrays = self._retriever.encode_passages(block["texts"][0].as_py())
+        return pa.table({"arrays": [pickle.dumps(arrays)]})

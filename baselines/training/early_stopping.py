@@ -14,15 +14,14 @@ from baselines.training.trainer import VALIDATION
 from eval_kit.search.encoders import Batch
 from eval_kit.search.examples import judged_queries
 from eval_kit.search.texts import PassageTexts
-from eval_kit.search.tokens import PassageTokens
 
 
-def evaluator(cell: Cell, contents: PassageTexts | PassageTokens) -> Any:
+def evaluator(cell: Cell, texts: PassageTexts) -> Any:
     """An evaluator that gives the trainer's ``METRIC``, or None where the cell trains without early stopping.
 
     Args:
         cell: with the option ``evaluate_every``.
-        contents: of the passages, as the model reads them.
+        texts: of the passages.
 
     Raises:
         UserError: the release has no validation queries, or no judgements of them.
@@ -50,7 +49,7 @@ def evaluator(cell: Cell, contents: PassageTexts | PassageTokens) -> Any:
     ids = sorted(set(chain.from_iterable(candidates.values())))
     return Fitting(
         queries=examples.texts,
-        passages=dict(zip(ids, contents.of(ids), strict=True)),
+        passages=dict(zip(ids, texts.of(ids), strict=True)),
         qrels=cell.release.qrels(VALIDATION),
         groups={VALIDATION: list(examples.texts)},
         candidates=candidates,

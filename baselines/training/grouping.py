@@ -6,8 +6,6 @@ changes. When 256 passages of MS MARCO are padded to the longest, more than half
 
 from typing import TYPE_CHECKING, Any
 
-from eval_kit.models.lengths import KEY
-
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -30,15 +28,14 @@ def by_length(model: Any, output: str = "sentence_embedding") -> None:
             rows: Tensor = whole(part, **options)[output]
             return rows
 
-        mask, lengths = features.get("attention_mask"), features.pop(KEY, None)
+        mask = features.get("attention_mask")
         # padding on the left could not be cut off
         if mask is None or not model.training or len(mask) <= GROUP or model.tokenizer.padding_side != "right":
             return {output: vectors(features)}
-        widths, order = (mask.sum(1) if lengths is None else lengths.as_subclass(torch.Tensor)).sort(stable=True)
-        widths = widths.tolist()
+        widths, order = mask.sum(1).cpu().sort(stable=True)  # the one place of a step that waits for the GPU
         parts = []
         for start, rows in zip(range(0, len(order), GROUP), order.split(GROUP), strict=True):
-            group, width = rows.to(mask.device, non_blocking=True), max(widths[start : start + GROUP])
+            group, width = rows.to(mask.device, non_blocking=True), int(widths[start : start + GROUP].max())
             parts.append(vectors({name: _rows(value, group, width) for name, value in features.items()}))
         return {output: torch.cat(parts)[order.argsort().to(mask.device, non_blocking=True)]}
 

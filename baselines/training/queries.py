@@ -25,7 +25,6 @@ from eval_kit.search.examples import (
 )
 from eval_kit.search.passages import collection_key, passages
 from eval_kit.search.texts import PassageTexts, is_written, write
-from eval_kit.search.tokens import PassageTokens
 from eval_kit.shifts import TrainingSet
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def dataset(cell: Cell, queries: JudgedQueries, lookup: "Lookup", count: int) ->
     Args:
         cell: with the options ``negatives`` and ``negatives_from``, and the seed.
         queries: its training queries.
-        lookup: turns ids into texts or token ids.
+        lookup: turns ids into texts.
         count: how many examples the training will see.
 
     Returns:
@@ -105,7 +104,6 @@ class Lookup:
     Attributes:
         queries: texts by query id.
         texts: of the passages.
-        tokens: of the passages, if the model reads tokens.
         teacher: gives the labels.
         mined_negatives: replace a query's negatives.
         mined_next: replaces ``mined_negatives`` two batches from now, as the loader has already made the next batch.
@@ -114,12 +112,11 @@ class Lookup:
     queries: Mapping[str, str]
     texts: PassageTexts
     teacher: Teacher | None = None
-    tokens: PassageTokens | None = None
     mined_negatives: MinedNegatives | None = None
     mined_next: MinedNegatives | None = None
 
     def __call__(self, batch: dict[str, list[str]]) -> dict[str, list[Any]]:
-        """Turn ``query``, ``positive``, ``negative_0`` ... from ids into texts or token ids, and add ``label``."""
+        """Turn ``query``, ``positive``, ``negative_0`` ... from ids into texts, and add ``label``."""
         passages = dict(batch)
         ids = [query.removeprefix(QUERY) for query in passages.pop("query")]
         columns: dict[str, list[Any]] = {"query": [self.queries[query] for query in ids]}
@@ -130,7 +127,7 @@ class Lookup:
         if self.teacher is not None:
             columns["label"] = self.teacher(columns["query"], list(map(self.texts.of, passages.values())))
         for name, column in passages.items():
-            columns[name] = (self.tokens or self.texts).of(column)
+            columns[name] = self.texts.of(column)
         return columns
 
     @staticmethod

@@ -13,8 +13,6 @@ from baselines.training.distillation import teacher
 from baselines.training.mining import Opener, miner
 from baselines.training.queries import Lookup, dataset, passage_texts, training
 from baselines.training.trainer import Parts, fit
-from eval_kit.models import token_ids
-from eval_kit.search.tokens import PassageTokens
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
@@ -26,7 +24,7 @@ class Session:
     Attributes:
         cell: whose model is trained.
         judged: the training queries with their passages.
-        dataset: the examples, with texts or token ids made as they are read.
+        dataset: the examples, with texts looked up as they are read.
         sha256: over the ids of all examples.
         steps: updates of the weights.
     """
@@ -52,17 +50,13 @@ class Session:
     def parts(self, model: Any, loss: Any, trainer: Any, callbacks: Sequence["TrainerCallback"] = ()) -> Parts:
         """The parts of a training: a system's own, and the examples, evaluator and callbacks of this session.
 
-        The dataset supplies passages as the model reads them, as token ids if it can.
-
         Args:
             model: to be trained.
             loss: of the model.
             trainer: class of sentence-transformers.
             callbacks: the system's own.
         """
-        contents = token_ids.read(model, self._lookup.texts, token_ids.prompt_of(model))
-        self._lookup.tokens = contents if isinstance(contents, PassageTokens) else None
-        evaluator = early_stopping.evaluator(self.cell, contents)
+        evaluator = early_stopping.evaluator(self.cell, self._lookup.texts)
         return Parts(trainer, model, loss, self.dataset, evaluator, [*self._callbacks, *callbacks])
 
 

@@ -9,13 +9,7 @@ from typing import Any
 from eval_kit.errors import UserError
 from eval_kit.search.retriever import Retriever
 
-_CLASSES = {
-    "dense": "Dense",
-    "sparse": "Sparse",
-    "multivector": "MultiVector",
-    "cross": "Cross",
-    "prebuilt": "Prebuilt",
-}
+_CLASSES = {"dense": "Dense", "sparse": "Sparse", "multivector": "MultiVector", "cross": "Cross"}
 ARCHITECTURES = tuple(_CLASSES)
 
 
@@ -24,7 +18,7 @@ def retriever(architecture: str, model: str | Path, options: Mapping[str, Any]) 
 
     Args:
         architecture: one of ``ARCHITECTURES``.
-        model: Hub id or folder; for ``prebuilt`` a folder or the name of one of Pyserini's indexes.
+        model: Hub id or folder.
         options: of the architecture's class, by name; those it does not know (training options) are ignored.
 
     Raises:

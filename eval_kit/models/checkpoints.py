@@ -17,7 +17,7 @@ class Checkpoint:
     Attributes:
         name: by which commands know it, and ``title`` for readers.
         architecture: one of :data:`eval_kit.models.ARCHITECTURES`.
-        model: Hub id, or the name of one of Pyserini's indexes.
+        model: Hub id.
         options: of the architecture's class.
         source: who published it, and where that is said.
         training_data: ir_datasets ids of what it was trained on.
@@ -55,5 +55,5 @@ def checkpoint_named(name: str) -> Checkpoint:
 
 
 def training_data(model: str) -> list[str] | None:
-    """The training data of a registered model, by Hub id or index name; None if it is not registered."""
+    """The training data of a registered model, by Hub id; None if it is not registered."""
     return next((entry.training_data for entry in load().values() if entry.model == model), None)

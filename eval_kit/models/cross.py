@@ -1,14 +1,13 @@
 """One score per pair of texts: cross-encoders, which re-rank what BM25 found."""
 
 import os
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import batched, chain
+from itertools import batched
 from pathlib import Path
 from typing import Any
-from weakref import finalize
 
 import numpy as np
 import polars as pl
@@ -18,15 +17,12 @@ from numpy.typing import NDArray
 from eval_kit.console import with_count
 from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
-from eval_kit.models import devices, token_ids
 from eval_kit.models.encoder import PretrainedModel
 from eval_kit.search import bm25, candidates
 from eval_kit.search.candidates import Settings
 from eval_kit.search.encoders import batches, check_length, to_precision
 from eval_kit.search.retriever import Hits, Passages, Retriever, best_first
-from eval_kit.search.shards import Content
 from eval_kit.search.texts import PassageTexts, write
-from eval_kit.search.tokens import PassageTokens
 
 FIRST = "first"
 """Folder of the index of a :class:`Cross`'s ``first``, below its own."""
@@ -83,60 +79,38 @@ class Cross(PretrainedModel):
             settings = Settings(self.candidates, self.k1, self.b)
             rankings = candidates.of(queries, folder / candidates.BM25, settings)
         pairs = ((query, texts[query], list(map(candidates.ID, hits))) for query, hits in rankings)
-        groups = ((batch, folder, depth) for batch in batched(pairs, QUERIES_AT_ONCE))
-        crew = self._workers
-        yield from chain.from_iterable(crew.spread(crew.method("rank"), groups))
+        passages = PassageTexts(folder / "texts")
+        with self._on_every_gpu() if queries.height > QUERIES_AT_ONCE else nullcontext():
+            for group in batched(pairs, QUERIES_AT_ONCE):
+                yield from self._rank(group, passages, depth)
 
-    @cached_property
-    def _workers(self) -> devices.Workers:
-        """The processes that score pairs; they end with this object."""
-        stack = ExitStack()
-        # workers that held this object would keep it alive for ever
-        crew = stack.enter_context(devices.workers(devices.without_model(self)))
-        finalize(self, stack.close)
-        return crew if crew.retriever is None else devices.Workers(self, crew.spread)
-
-    def rank(
-        self, queries: Sequence[tuple[str, str, list[str]]], folder: Path, depth: int
-    ) -> list[tuple[str, list[tuple[str, float]]]]:
+    def _rank(
+        self, queries: Sequence[tuple[str, str, list[str]]], passages: PassageTexts, depth: int
+    ) -> Iterator[tuple[str, list[tuple[str, float]]]]:
         """The ``depth`` best of each ``(query id, text, candidates)``, best first; all pairs are scored together."""
         ids, texts = [], []
-        for _, text, passages in queries:
-            ids += passages
-            texts += [text] * len(passages)
-        contents = self._contents(folder / "texts").of(ids) if ids else []
-        scores = iter(self.scores(list(zip(texts, contents, strict=True))).tolist() if ids else ())
-        return [(query, best_first(zip(passages, scores, strict=False))[:depth]) for query, _, passages in queries]
+        for _, text, candidate_ids in queries:
+            ids += candidate_ids
+            texts += [text] * len(candidate_ids)
+        scores = iter(self.scores(list(zip(texts, passages.of(ids), strict=True))).tolist() if ids else ())
+        for query, _, candidate_ids in queries:
+            yield query, best_first(zip(candidate_ids, scores, strict=False))[:depth]
 
-    def scores(self, pairs: Sequence[tuple[str, Content]]) -> Any:
+    def scores(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """The raw score (logit) of each ``(query, passage)``, float32; computed longest first."""
-        return self._batch.of(self._model.device, lambda size: self._scores(pairs, size))
+        return self._batch.of(self._device, lambda size: self._scores(pairs, size))
 
-    def _scores(self, pairs: Sequence[tuple[str, Content]], size: int) -> NDArray[np.float32]:
-        import torch
+    def _scores(self, pairs: Sequence[tuple[str, str]], size: int) -> NDArray[np.float32]:
+        from torch.nn import Identity
 
-        order, parts = [], []
-        lengths = [len(query) + len(passage) for query, passage in pairs]
-        for rows, features in batches(self._model, pairs, lengths, size, prompt=token_ids.prompt_of(self._model)):
-            parts.append(features["scores"].float())
-            order.append(rows)
-        values = torch.cat(parts).cpu().numpy()
-        if values.ndim > 1 and values.shape[1] > 1:
-            raise UserError(f"{self.model}: gives {values.shape[1]} scores a pair; a re-ranker gives one")
-        if not np.isfinite(values).all():
-            raise UserError(f"{self.model}: gives NaN or infinity for a pair of texts")
         scores = np.empty(len(pairs), np.float32)
-        scores[np.concatenate(order)] = values.reshape(-1)
+        for rows, values in batches(self._model.predict, pairs, size, self._pool, activation_fn=Identity()):
+            if values.ndim > 1:
+                raise UserError(f"{self.model}: gives {values.shape[1]} scores a pair; a re-ranker gives one")
+            scores[rows] = values
+        if not np.isfinite(scores).all():
+            raise UserError(f"{self.model}: gives NaN or infinity for a pair of texts")
         return scores
-
-    def _contents(self, folder: Path) -> PassageTexts | PassageTokens:
-        """The passages as the model reads them: as token ids where a grid stores their texts, else as texts."""
-        if folder not in self._opened:
-            texts = PassageTexts(folder)
-            prompt = token_ids.prompt_of(self._model)
-            self._opened = {folder: token_ids.read(self._model, texts, prompt) if folder.is_symlink() else texts}
-        contents: PassageTexts | PassageTokens = self._opened[folder]
-        return contents
 
     @cached_property
     def _model(self) -> Any:
@@ -150,8 +124,13 @@ def _with_exact_head(model: Any) -> Any:
     from torch.nn import Linear
 
     *_, head = (module for module in model.modules() if isinstance(module, Linear))
-    head.float().register_forward_pre_hook(lambda _, inputs: (inputs[0].float(),))
+    head.float().register_forward_pre_hook(_as_float32)
     return model
+
+
+def _as_float32(_: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A function of the module, so that other processes can load it with the model."""
+    return (inputs[0].float(),)
 
 
 def _keep(passages: Passages, folder: Path) -> PassageTexts:

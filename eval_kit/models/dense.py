@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
-from eval_kit.models import bare, token_ids
 from eval_kit.models.encoder import Encoder
 from eval_kit.search import dense, shards
-from eval_kit.search.encoders import check_store, store_of, to_precision, with_pooling
-from eval_kit.search.retriever import Passages
+from eval_kit.search.encoders import check_store, store_of, with_pooling
 
 SIMILARITIES = {"dot": False, "cosine": True}
 """Whether vectors are scaled to unit length."""
@@ -28,13 +26,11 @@ class Dense(Encoder):
 
     Attributes:
         model: encodes the passages, and the queries unless ``query_model`` is given.
-        pooling: sentence-transformers' name (``cls``, ``mean``), for a transformer that has no pooling layer; or one
-            of ``bare.FORMS``: ``tct-colbert``, ``repbert``.
+        pooling: sentence-transformers' name (``cls``, ``mean``), for a transformer that has no pooling layer.
         similarity: ``dot`` or ``cosine``; None for the checkpoint's own.
         query_model: Hub id or folder of a second encoder (DPR).
         query_prompt: text before each query; None for the checkpoint's own.
         passage_prompt: text before each passage.
-        tokenizer: Hub id or folder, for a bare checkpoint that comes without one.
         store: of the vectors on disk: ``float32`` or ``float16``; None for as many bits as the arithmetic has.
     """
 
@@ -43,7 +39,6 @@ class Dense(Encoder):
     query_model: str | None = None
     query_prompt: str | None = None
     passage_prompt: str | None = None
-    tokenizer: str | None = None
     store: str | None = None
 
     library_class = "SentenceTransformer"
@@ -53,8 +48,6 @@ class Dense(Encoder):
         if self.similarity is not None and self.similarity not in SIMILARITIES:
             raise UserError(f"there is no similarity {self.similarity!r}; there are {', '.join(SIMILARITIES)}")
         check_store(self.store)
-        if self.tokenizer is not None and self.pooling not in bare.FORMS:
-            raise UserError(f"tokenizer is for the poolings {' and '.join(bare.FORMS)}; others take the model's own")
         self.query_model = self.query_model or self.model
         for encoder in {self.model, self.query_model}:
             checkpoint.check(encoder, "dense", self._revision_of(encoder), bare=self.pooling is not None)
@@ -64,17 +57,9 @@ class Dense(Encoder):
         """Identifies everything that decides a passage's vector."""
         decides = [checkpoint.digest(self.model, self.revision), self.pooling, self._unit, self.passage_prompt]
         numbers = [self._precision, store_of(self.store, self.encode_precision)]
-        numbers += [] if self.tokenizer is None else [checkpoint.digest(self.tokenizer, None)]
         return json.dumps(["dense", *decides, self.passage_length, *numbers])
 
-    def as_read(self, passages: Passages) -> Iterable[tuple[str, shards.Content]]:
-        """The passages as the model reads them: as token ids where a grid stores their texts, else as texts."""
-        if isinstance(self._model, bare.Bare):
-            return passages
-        prompt = token_ids.prompt_of(self._model) if self.passage_prompt is None else self.passage_prompt
-        return token_ids.read(self._model, passages, prompt)
-
-    def encode_passages(self, texts: list[shards.Content]) -> shards.Arrays:
+    def encode_passages(self, texts: list[str]) -> shards.Arrays:
         """``vectors``: (n, d), in the order of the texts."""
         store = store_of(self.store, self.encode_precision)
         return {"vectors": self._encode(texts, "document").astype(store, copy=False)}
@@ -101,10 +86,7 @@ class Dense(Encoder):
             encoder = super()._load(model)
             self._warn_of_prompts(model, encoder)
             return encoder
-        how = self._revision_of(model), self.device, self.trust_remote_code
-        if self.pooling in bare.FORMS:
-            return to_precision(bare.Bare(self.pooling, model, self.tokenizer or model, *how), self.encode_precision)
-        return self._prepare(with_pooling(model, self.pooling, *how))
+        return self._prepare(with_pooling(model, self.pooling, self._revision_of(model), self.trust_remote_code))
 
     def _warn_of_prompts(self, name: str, model: Any) -> None:
         """Say so where a model has prompts, but under no name by which sentence-transformers would use them."""
@@ -118,19 +100,17 @@ class Dense(Encoder):
                 stacklevel=2,
             )
 
-    def _encode_in(self, size: int, texts: Sequence[Any], role: str) -> NDArray[np.float32]:
+    def _encode_in(self, size: int, texts: Sequence[str], role: str) -> NDArray[np.float32]:
         """(n, d) float32."""
-        model = self._query_model if role == "query" else self._model
-        if isinstance(model, bare.Bare):
-            length = self.query_length if role == "query" else self.passage_length
-            vectors = model.encode(texts, role, size, length)
-        else:
-            vectors = (model.encode_query if role == "query" else model.encode_document)(
-                texts,
-                prompt=self.query_prompt if role == "query" else self.passage_prompt,
-                batch_size=size,
-                normalize_embeddings=self._unit,
-                show_progress_bar=False,
-                convert_to_tensor=True,
-            )
+        is_query = role == "query"
+        model = self._query_model if is_query else self._model
+        vectors = (model.encode_query if is_query else model.encode_document)(
+            texts,
+            prompt=self.query_prompt if is_query else self.passage_prompt,
+            batch_size=size,
+            normalize_embeddings=self._unit,
+            show_progress_bar=False,
+            convert_to_tensor=True,
+            pool=self._pool,
+        )
         return np.asarray(vectors.float().cpu().numpy(), np.float32)

@@ -1,7 +1,8 @@
 """What encoders have in common: passages are encoded once, queries as they come, and an index compares them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,14 +13,13 @@ import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
-from eval_kit.models import devices, token_ids
 from eval_kit.search import shards
 from eval_kit.search.encoders import Batch, free_memory, precision_of, set_lengths, to_precision
 from eval_kit.search.retriever import Hits, Passages
 
 
 @dataclass(eq=False)
-class PretrainedModel:
+class PretrainedModel(ABC):
     """A checkpoint, and how it computes.
 
     Attributes:
@@ -29,7 +29,6 @@ class PretrainedModel:
             and float32 on a CPU.
         revision: of the model on the Hub.
         trust_remote_code: whether the code that comes with the model may run; without it, such a model is refused.
-        device: that torch computes on; None for its own choice.
     """
 
     model: str
@@ -38,7 +37,8 @@ class PretrainedModel:
     encode_precision: str | None = None
     revision: str | None = None
     trust_remote_code: bool = False
-    device: str | None = field(default=None, init=False)
+    _pool: Any = field(default=None, init=False)
+    """Of sentence-transformers: a process for each GPU, while there are several at work."""
 
     def __post_init__(self) -> None:
         """Refuse options out of range and a checkpoint of another architecture.
@@ -50,16 +50,44 @@ class PretrainedModel:
             if (size := getattr(self, name, None)) is not None and size < 1:
                 raise UserError(f"{name} must be at least 1, not {size}")
         self._batch = Batch(self.encode_batch)
-        self._opened: dict[Path, Any] = {}
 
     def _of_library(self, library_class: str, model: str, **options: Any) -> Any:
         """A checkpoint in that class of sentence-transformers."""
-        options |= {"device": self.device, "trust_remote_code": self.trust_remote_code}
+        options |= {"trust_remote_code": self.trust_remote_code}
         return checkpoint.open_model(model, library_class, self._revision_of(model), **options)
 
     def _revision_of(self, model: str) -> str | None:
-        """``revision`` names a commit of ``model``; a second encoder or tokenizer has commits of its own."""
+        """``revision`` names a commit of ``model``; a second encoder has commits of its own."""
         return self.revision if model == self.model else None
+
+    @property
+    @abstractmethod
+    def _model(self) -> Any:
+        """In sentence-transformers, loaded at first use."""
+
+    @property
+    def _device(self) -> Any:
+        """Where the model computes."""
+        import torch
+
+        return self._model.device if self._pool is None else torch.device("cuda")
+
+    @contextmanager
+    def _on_every_gpu(self) -> Iterator[None]:
+        """Meanwhile the model computes in a process for each GPU, if there are two or more."""
+        import torch
+
+        if torch.cuda.device_count() < 2:
+            yield
+            return
+        device = self._model.device
+        self._pool = self._model.start_multi_process_pool()
+        try:
+            yield
+        finally:
+            self._model.stop_multi_process_pool(self._pool)
+            self._pool = None
+            self._model.to(device)  # which the pool moved to the CPU
 
 
 @dataclass(eq=False)
@@ -81,13 +109,17 @@ class Encoder(PretrainedModel, ABC):
     library_class: ClassVar[str]
     """Name of the class of sentence-transformers that loads the model."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._opened: dict[Path, Any] = {}
+
     @property
     @abstractmethod
     def identity(self) -> str:
         """Identifies everything that decides what a passage is encoded as."""
 
     @abstractmethod
-    def encode_passages(self, texts: list[shards.Content]) -> shards.Arrays:
+    def encode_passages(self, texts: list[str]) -> shards.Arrays:
         """The arrays of a shard, in the order of the texts."""
 
     def encode_queries(self, texts: list[str]) -> Any:
@@ -112,15 +144,13 @@ class Encoder(PretrainedModel, ABC):
     def open(self, encodings: shards.Shards, folder: Path) -> Any:
         """What :meth:`build` made."""
 
-    def index_share(self, passages: Passages) -> float:
-        """Bytes of the index for each byte of encoded passages."""
-        return 0.0
-
     def index(self, passages: Passages, folder: Path) -> None:
         """Encode the passages that ``folder`` lacks, and build their index."""
         self._opened.clear()
         free_memory()
-        self.build(devices.encode(self, passages, folder, self.index_share(passages)), folder)
+        with self._on_every_gpu():
+            encodings = shards.write(passages, folder, self.encode_passages, self.identity)
+        self.build(encodings, folder)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """The best passages for each query."""
@@ -131,10 +161,6 @@ class Encoder(PretrainedModel, ABC):
         free_memory()  # an index stays on the GPU only if it fits into what the driver calls free
         encodings, index = self._opened[folder]
         yield from zip(queries["query_id"].to_list(), self.hits(vectors, encodings, index, depth), strict=True)
-
-    def as_read(self, passages: Passages) -> Iterable[tuple[str, shards.Content]]:
-        """The passages as the model reads them: as token ids where a grid stores their texts, else as texts."""
-        return token_ids.read(self._model, passages, token_ids.prompt_of(self._model))
 
     @cached_property
     def _model(self) -> Any:
@@ -148,12 +174,12 @@ class Encoder(PretrainedModel, ABC):
         set_lengths(model, {"query": self.query_length, "document": self.passage_length})
         return to_precision(model, self.encode_precision)
 
-    def _encode(self, texts: Sequence[shards.Content], role: str) -> Any:
+    def _encode(self, texts: Sequence[str], role: str) -> Any:
         """What the model makes of the texts, in their order, in batches that fit into memory."""
-        return self._batch.of(self._model.device, lambda size: self._encode_in(size, texts, role))
+        return self._batch.of(self._device, lambda size: self._encode_in(size, texts, role))
 
     @abstractmethod
-    def _encode_in(self, size: int, texts: Sequence[shards.Content], role: str) -> Any: ...
+    def _encode_in(self, size: int, texts: Sequence[str], role: str) -> Any: ...
 
     @property
     def _precision(self) -> str:

@@ -14,11 +14,9 @@ from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
-from eval_kit.models import token_ids
 from eval_kit.models.encoder import Encoder
 from eval_kit.search import late, shards
 from eval_kit.search.encoders import batches, check_store, store_of
-from eval_kit.search.gpus import refuse_small_gpus
 from eval_kit.search.retriever import Passages
 
 
@@ -50,24 +48,21 @@ class MultiVector(Encoder):
         numbers = [self._precision, store_of(self.store, self.encode_precision)]
         return json.dumps(["multivector", checkpoint.digest(self.model, self.revision), self.passage_length, *numbers])
 
-    def encode_passages(self, texts: list[shards.Content]) -> shards.Arrays:
+    def encode_passages(self, texts: list[str]) -> shards.Arrays:
         """``tokens`` (all tokens, d), text after text, and ``lengths`` (n,)."""
         vectors = self._encode(texts, "document")
         return {"tokens": np.concatenate(vectors), "lengths": np.array(list(map(len, vectors)), np.int32)}
 
-    def index_share(self, passages: Passages) -> float:
-        """Bytes of PLAID's index for each byte of the tokens.
+    def index(self, passages: Passages, folder: Path) -> None:
+        """Encode the passages that ``folder`` lacks, and build their index.
 
         Raises:
-            UserError: a GPU with too little memory to build it.
+            UserError: before anything is encoded, that fast-plaid is missing.
         """
         count = operator.length_hint(passages)
-        if late.engine_for(count, self.engine) != "plaid":
-            return 0.0
-        if find_spec("fast_plaid") is None:
+        if late.engine_for(count, self.engine) == "plaid" and find_spec("fast_plaid") is None:
             raise UserError(f"{count:,} passages need fast-plaid; install it, or give --option engine=exact")
-        refuse_small_gpus(count)
-        return late.PLAID_SHARE
+        super().index(passages, folder)
 
     def build(self, encodings: shards.Shards, folder: Path) -> None:
         """Make PLAID's index, if that is the engine."""
@@ -87,23 +82,13 @@ class MultiVector(Encoder):
             return late.exact(queries, encodings, depth)
         return late.plaid(queries, index, encodings, depth)
 
-    def _encode_in(self, size: int, texts: Sequence[shards.Content], role: str) -> list[NDArray[Any]]:
-        """For each text its vectors, (tokens, d); queries' are float32.
-
-        Like sentence-transformers' ``encode``, which waits for the GPU once per text.
-        """
-        import torch
-
-        store = "float32" if role == "query" else store_of(self.store, self.encode_precision)
-        prompt = token_ids.prompt_of(self._model, role)
-        order, tokens, lengths = [], [], []
-        for rows, features in batches(self._model, texts, list(map(len, texts)), size, prompt=prompt, task=role):
-            mask = features["attention_mask"].bool()
-            tokens.append(features["token_embeddings"][mask].to(getattr(torch, store)))
-            lengths.append(mask.sum(1))
-            order.append(rows)
-        if not order:
-            return []
-        ends = torch.cat(lengths).cumsum(0).tolist()
-        vectors = np.split(torch.cat(tokens).cpu().numpy(), ends[:-1])
-        return [vectors[position] for position in np.argsort(np.concatenate(order), kind="stable")]
+    def _encode_in(self, size: int, texts: Sequence[str], role: str) -> list[NDArray[Any]]:
+        """For each text its vectors, (tokens, d); queries' are float32."""
+        is_query = role == "query"
+        encode = self._model.encode_query if is_query else self._model.encode_document
+        store = "float32" if is_query else store_of(self.store, self.encode_precision)
+        vectors: list[NDArray[Any]] = [np.empty(0)] * len(texts)
+        for rows, arrays in batches(encode, texts, size, self._pool, convert_to_numpy=True):
+            for row, array in zip(rows, arrays, strict=True):
+                vectors[row] = array.astype(store, copy=False)
+        return vectors

@@ -1,4 +1,4 @@
-"""Open what a user names as a system: BM25, a published checkpoint, a model, an index, or an object of one's own."""
+"""Open what a user names as a system: BM25, a published checkpoint, a model, or an object of one's own."""
 
 import importlib.util
 import json
@@ -14,14 +14,11 @@ from eval_kit.files import checkpoint
 from eval_kit.models import checkpoints
 from eval_kit.models.bm25 import Bm25
 from eval_kit.models.own import Own
-from eval_kit.search.gpus import refuse_unusable_gpus
 from eval_kit.search.retriever import Retriever
 
 BM25 = "bm25"
-PYSERINIS = ("msmarco-v", "beir-v")
-"""How the names of Pyserini's indexes begin; its own list of them needs Java."""
-_SHOWS = {"query_encoder": "prebuilt", "form": "sparse", "pooling": "dense", "similarity": "dense"}
-"""Options that only one architecture has, for a model whose files do not say which it is."""
+_OF_DENSE = {"pooling", "similarity"}
+"""Options that show a model to be dense whose files do not say what it is."""
 
 
 def open_retriever(name: str, options: Mapping[str, Any] | None = None) -> tuple[Retriever, list[str] | None]:
@@ -29,8 +26,7 @@ def open_retriever(name: str, options: Mapping[str, Any] | None = None) -> tuple
 
     Args:
         name: ``bm25``; a name of :func:`eval_kit.models.checkpoints.load`; a Hub id or folder of a model of
-            sentence-transformers; a Lucene index (a folder, or one of Pyserini's by name); or ``module:object`` of an
-            object of your own (see :mod:`eval_kit.models.own`).
+            sentence-transformers; or ``module:object`` of an object of your own (see :mod:`eval_kit.models.own`).
         options: of its architecture, by name; they replace a checkpoint's own.
 
     Raises:
@@ -41,7 +37,7 @@ def open_retriever(name: str, options: Mapping[str, Any] | None = None) -> tuple
         _refuse_unfit(options, {field.name: field.type for field in fields(Bm25) if field.name != "key"}, BM25)
         return Bm25(**options), []
     entry = checkpoints.load().get(name)
-    model, architecture = name, _lucene(name, options)
+    model, architecture = name, None
     if entry is not None and not Path(name).exists():
         model, architecture, options = entry.model, entry.architecture, entry.options | options
     if architecture is None:
@@ -53,11 +49,8 @@ def open_retriever(name: str, options: Mapping[str, Any] | None = None) -> tuple
             _refuse_unfit(options, {}, "an object of your own")
             return Own(name), None
         architecture = _architecture(name, options)
-    refuse_unusable_gpus()
     _refuse_unfit(options, models.options_of(architecture), architecture)
-    is_index = architecture == "prebuilt"
-    training_data = checkpoints.training_data(model) if is_index else declared_data(model)
-    return models.retriever(architecture, model, options), training_data
+    return models.retriever(architecture, model, options), declared_data(model)
 
 
 def parse_options(options: Sequence[str]) -> dict[str, Any]:
@@ -78,20 +71,12 @@ def parse_options(options: Sequence[str]) -> dict[str, Any]:
     return pairs
 
 
-def _lucene(name: str, options: Mapping[str, Any]) -> str | None:
-    """``prebuilt`` where the name, the folder's files or the options are those of a Lucene index."""
-    is_named = name.startswith(PYSERINIS) and not Path(name).exists()
-    is_index = is_named or any(Path(name).glob("segments_*"))
-    return "prebuilt" if is_index or "query_encoder" in options else None
-
-
 def _architecture(name: str, options: Mapping[str, Any]) -> str:
     kind = checkpoint.kind(name)
     if kind not in ("masked", "transformer"):
         return kind
-    hints = [_SHOWS[option] for option in options if option in _SHOWS]
-    if hints:
-        return hints[0]
+    if not _OF_DENSE.isdisjoint(options):
+        return "dense"
     pooling = "name its pooling: --option pooling=cls"
     if kind == "transformer":
         raise UserError(

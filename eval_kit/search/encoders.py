@@ -103,45 +103,29 @@ def longest_first(lengths: Sequence[int], size: int) -> Iterator[NDArray[np.int6
 
 
 def batches(
-    model: Any, inputs: Sequence[Any], lengths: Sequence[int], size: int, **options: Any
+    encode: Callable[..., Any], inputs: Sequence[Any], size: int, pool: Any = None, **options: Any
 ) -> Iterator[tuple[NDArray[np.int64], Any]]:
-    """A model's output for each batch, longest first; nothing waits for the GPU.
+    """What a method of sentence-transformers makes of the inputs, longest first, so that batches are always the same.
+
+    The library sorts them too, but inputs of one length in an order that differs between processors.
 
     Args:
-        model: of sentence-transformers.
-        inputs: texts, token ids or pairs.
-        lengths: by which the inputs are sorted.
+        encode: such as ``encode_document``, or ``predict``.
+        inputs: texts, or pairs of texts.
         size: inputs in a batch.
-        options: of its ``preprocess``; ``task`` is also passed to the model.
+        pool: of the library's processes, each of which is given a batch.
+        options: of the method.
 
     Yields:
-        Positions of the batch among the inputs, and the features that the model returns.
+        Positions among the inputs, and the method's output for them.
     """
-    import torch
-
-    model.eval()
-    task = {"task": options["task"]} if "task" in options else {}
-    for rows in longest_first(lengths, size):
-        features = model.preprocess([inputs[row] for row in rows], **options)
-        with torch.inference_mode():
-            yield rows, model(_on_device(features, model.device), **task)
+    lengths = [len(one) if isinstance(one, str) else sum(map(len, one)) for one in inputs]
+    options |= {"batch_size": size, "show_progress_bar": False, "pool": pool, "chunk_size": size}
+    for rows in longest_first(lengths, size * (len(pool["processes"]) if pool else 1)):
+        yield rows, encode([inputs[row] for row in rows], **options)
 
 
-def _on_device(features: Mapping[str, Any], device: Any) -> dict[str, Any]:
-    """Copies from pinned memory, for which the CPU does not wait."""
-    from torch import Tensor
-
-    on_device = dict(features)
-    for name, value in features.items():
-        if isinstance(value, Tensor):
-            is_pinned = device.type == "cuda"
-            on_device[name] = (value.pin_memory() if is_pinned else value).to(device, non_blocking=is_pinned)
-    return on_device
-
-
-def with_pooling(
-    model: str, pooling: str, revision: str | None = None, device: str | None = None, trust_remote_code: bool = False
-) -> Any:
+def with_pooling(model: str, pooling: str, revision: str | None = None, trust_remote_code: bool = False) -> Any:
     """A plain transformer whose token vectors are pooled into one (``cls``, ``mean``), in sentence-transformers.
 
     Raises:
@@ -155,7 +139,7 @@ def with_pooling(
         transformer = Transformer(model, model_kwargs=dict(pin), processor_kwargs=dict(pin), config_kwargs=dict(pin))
         checkpoint.check_tokenizer(model, transformer.tokenizer)
         modules = [transformer, Pooling(transformer.get_embedding_dimension(), pooling)]
-        return SentenceTransformer(modules=modules, similarity_fn_name="dot", device=device)
+        return SentenceTransformer(modules=modules, similarity_fn_name="dot")
 
 
 def set_lengths(model: Any, lengths: Mapping[str, int | None]) -> None:

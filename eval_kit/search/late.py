@@ -27,8 +27,6 @@ BLOCK, BLOCK_ON_CPU = 20_000, 1_500
 """Tokens of passages, padded, that a group of queries meets at once; those of a processor stay in its cache."""
 PLAID_BITS = 4
 SEED = 13
-PLAID_SHARE = 0.6
-"""Bytes of the index, and of what fast-plaid keeps beside it while it builds, for each byte of float16 tokens."""
 
 type Tokens = Sequence[NDArray[np.float32]]
 """For each text its tokens, (length, d)."""

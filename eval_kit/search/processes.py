@@ -1,18 +1,14 @@
-"""Calls shared among processes, which end when the process that started them does, however that ends."""
+"""Processes, which end when the process that started them does, however that ends."""
 
 import os
 import signal
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import active_children, get_context, parent_process
 from multiprocessing.connection import wait
 from typing import Any
-
-AHEAD = 32
-"""Calls that are given to other processes before the first of them is done."""
 
 
 def cores() -> int:
@@ -49,19 +45,3 @@ def _begin(begin: Callable[..., None] | None, arguments: tuple[Any, ...]) -> Non
     end_with_parent()
     if begin is not None:
         begin(*arguments)
-
-
-def map_in_order[Result](
-    executor: Executor, function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]
-) -> Iterator[Result]:
-    """Like :class:`itertools.starmap`, by threads, or by other processes that can import ``function``.
-
-    The calls are read no further than ``AHEAD`` of the results.
-    """
-    pending: deque[Future[Result]] = deque()
-    for arguments in calls:
-        pending.append(executor.submit(function, *arguments))
-        if len(pending) == AHEAD:
-            yield pending.popleft().result()
-    while pending:
-        yield pending.popleft().result()

@@ -13,13 +13,10 @@ rows ``offsets[i]`` to ``offsets[i + 1]``.
 import hashlib
 import itertools
 import json
-import logging
 import operator
-import os
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -35,31 +32,27 @@ from eval_kit.files import atomic
 from eval_kit.search.arrays import append_rows, cut_rows, write_array
 from eval_kit.search.topk import rank_of
 
-LOG = logging.getLogger(__name__)
 SHARD = 2_048
 """Passages in a shard: how many are in memory at once, and a killed encoding may lose (MiniLM's minute on a laptop)."""
 MANIFEST = "shards.json"
 DONE = "done.jsonl"
 
 type Arrays = Mapping[str, NDArray[Any]]
-type Content = str | NDArray[np.unsignedinteger[Any]]
-"""The text of a passage, or the ids of its tokens."""
-type Encode = Callable[[list[Any]], Arrays]
-"""Contents to arrays: what one shard holds of its passages."""
-type Spread = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterator[Any]]
-"""Takes a function and the arguments of its calls; yields the results in their order."""
+type Encode = Callable[[list[str]], Arrays]
+"""Texts to arrays: what one shard holds of its passages."""
+type Spread = Callable[[Encode, Iterable[list[str]]], Iterator[Arrays]]
+"""Like ``map``: the arrays of each shard from its texts, in their order, perhaps computed elsewhere."""
 type Ids = NDArray[np.bytes_]
 
 
 def write(
-    passages: Iterable[tuple[str, Content]],
+    passages: Iterable[tuple[str, str]],
     folder: Path,
     encode: Encode,
     identity: str,
     doing: str = "encoding passages",
     unit: str = "passages",
-    index_share: float = 0.0,
-    spread: Spread = itertools.starmap,
+    spread: Spread = map,
     size: int | None = None,
 ) -> "Shards":
     """Encode into ``folder`` the passages that are not there yet. A second process waits for the first.
@@ -71,55 +64,39 @@ def write(
         identity: of everything that decides what ``encode`` makes of a text: weights, lengths, prompts.
         doing: for the progress line.
         unit: what the progress line counts.
-        index_share: bytes that an index of the arrays will need for each byte of theirs.
-        spread: calls ``encode``, perhaps in other processes.
+        spread: calls ``encode``, or what does the same in other processes.
         size: passages in a shard; None for ``SHARD``.
 
     Raises:
-        UserError: no passages, a model that gives NaN, a disk that is full, or that the first shard shows to be too
-            small.
+        UserError: no passages, a model that gives NaN, or a disk that is full.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         total = operator.length_hint(passages) or None
         with FileLock(folder / ".lock"), counting(doing, unit, total) as advance:
             log = _Log(folder)
-            read: list[tuple[str, Ids]] = []
-            batches = itertools.batched(passages, size or SHARD)
-            calls = _calls(batches, identity, encode, log.keys(), read)
-            for number, (arrays, seconds) in enumerate(spread(_encode, calls)):
-                key, ids = read[number]
-                if arrays is not None:
-                    _refuse_nan(arrays, ids)
-                    log.append(number, key, len(ids), seconds, arrays)
-                    if number == 0 and total:
-                        _check_space(folder, len(ids), total, index_share)
-                advance(len(ids), arrays is None)
+            done, read, new = log.keys(), list[tuple[str, Ids]](), list[int]()
+
+            def texts_to_encode() -> Iterator[list[str]]:
+                for number, batch in enumerate(itertools.batched(passages, size or SHARD)):
+                    key = _key(identity, batch)
+                    read.append((key, np.array([passage_id.encode() for passage_id, _ in batch])))
+                    if not new and done[number : number + 1] == [key]:
+                        advance(len(batch), True)
+                        continue
+                    new.append(number)
+                    yield [text for _, text in batch]
+
+            start = time.monotonic()
+            for position, arrays in enumerate(spread(encode, texts_to_encode())):
+                key, ids = read[new[position]]
+                _refuse_nan(arrays, ids)
+                log.append(new[position], key, len(ids), time.monotonic() - start, arrays)
+                start = time.monotonic()
+                advance(len(ids), False)
             return log.finish([ids for _, ids in read])
     except OSError as error:
         raise UserError(f"{folder}: the encoded passages cannot be kept: {error.strerror or error}") from error
-
-
-def _calls(
-    batches: Iterable[Sequence[tuple[str, Content]]],
-    identity: str,
-    encode: Encode,
-    finished_shards: Sequence[str],
-    read: list[tuple[str, Ids]],
-) -> Iterator[tuple[Encode, list[Content] | None]]:
-    """Arguments of :func:`_encode` for every shard; each shard's key and passage ids are appended to ``read``."""
-    is_done = True
-    for number, batch in enumerate(batches):
-        key = _key(identity, batch)
-        is_done = is_done and number < len(finished_shards) and finished_shards[number] == key
-        read.append((key, np.array([passage_id.encode() for passage_id, _ in batch])))
-        yield encode, None if is_done else [content for _, content in batch]
-
-
-def _encode(encode: Encode, contents: list[Content] | None) -> tuple[Arrays | None, float]:
-    """The arrays of a shard, unless they are on the disk, and the seconds that encoding it took."""
-    start = time.monotonic()
-    return None if contents is None else encode(contents), time.monotonic() - start
 
 
 class _Log:
@@ -129,9 +106,8 @@ class _Log:
         self._folder = folder
         self._done: list[dict[str, Any]] = []
         self._is_cut = False
-        with suppress(FileNotFoundError, ValueError):  # a killed process may leave half a line
-            for line in (folder / DONE).read_bytes().splitlines():
-                self._done.append(json.loads(line))
+        if (folder / DONE).exists():
+            self._done = list(map(json.loads, (folder / DONE).read_text(encoding="utf-8").splitlines()))
 
     def keys(self) -> list[str]:
         """The key of each shard."""
@@ -147,10 +123,7 @@ class _Log:
             rows[name] = before + len(array)
             append_rows(self._folder / f"{name}.npy", before, array)
         self._done.append({"key": key, "passages": passages, "seconds": seconds, "rows": rows})
-        with (self._folder / DONE).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(self._done[-1]) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        self._save()
 
     def finish(self, ids: Sequence[Ids]) -> "Shards":
         """Forget the shards beyond those of these ids, and write what makes the folder complete.
@@ -180,7 +153,7 @@ class _Log:
         self._is_cut = True
         (self._folder / MANIFEST).unlink(missing_ok=True)
         del self._done[count:]
-        atomic.write_text(self._folder / DONE, "".join(json.dumps(shard) + "\n" for shard in self._done))
+        self._save()
         rows = self._done[-1]["rows"] if self._done else {}
         for path in self._folder.glob("*.npy"):
             if path.stem not in rows:
@@ -190,6 +163,9 @@ class _Log:
             if not path.is_file():
                 raise UserError(f"{path}: is missing, and passages have changed; index them in another folder")
             cut_rows(path, rows[name])
+
+    def _save(self) -> None:
+        atomic.write_text(self._folder / DONE, "".join(json.dumps(shard) + "\n" for shard in self._done))
 
 
 def read(folder: Path) -> "Shards":
@@ -297,7 +273,7 @@ def building(folder: Path, name: str, state: Any) -> Iterator[bool]:
     marker = folder / f"{name}.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / ".build.lock"):
+        with FileLock(folder / ".lock"):
             if is_built(folder, name, state):
                 yield False
                 return
@@ -313,21 +289,11 @@ def is_built(folder: Path, name: str, state: Any) -> bool:
     return bool(_read(folder / f"{name}.json") == state)
 
 
-def _check_space(folder: Path, passages: int, total: int, index_share: float) -> None:
-    """Refuse a disk that is too small, judging by the first shard, which has ``passages`` of ``total``."""
-    first = sum(file.stat().st_size for file in folder.glob("*.npy"))
-    need, free = first * (1 + index_share) * total / passages, first + shutil.disk_usage(folder).free
-    needs = f"{total:,} passages take about {need / 1e9:,.1f} GB there"
-    LOG.info("%s: %s", folder, needs)
-    if need > free:
-        raise UserError(f"{folder}: {needs}, but {free / 1e9:,.1f} GB are free; make room, or index fewer passages")
-
-
-def _key(identity: str, batch: Sequence[tuple[str, Content]]) -> str:
+def _key(identity: str, batch: Sequence[tuple[str, str]]) -> str:
     digest = hashlib.sha256(identity.encode())
     for passage in batch:
         for part in passage:
-            data = part.encode() if isinstance(part, str) else part.tobytes()
+            data = part.encode()
             digest.update(len(data).to_bytes(8, "little") + data)
     return digest.hexdigest()
 
@@ -351,9 +317,4 @@ def _refuse_nan(arrays: Arrays, ids: Ids) -> None:
 def index_bytes(folder: Path) -> int:
     """Bytes of all files that a search of an index reads: PLAID's, where it lies beside what it was made from."""
     plaid = folder / "plaid"
-    return bytes_below(plaid if plaid.exists() else folder)
-
-
-def bytes_below(path: Path) -> int:
-    """Bytes of a file, or of all files below a folder."""
-    return sum(file.stat().st_size for file in [path, *path.rglob("*")] if file.is_file())
+    return sum(file.stat().st_size for file in (plaid if plaid.exists() else folder).rglob("*") if file.is_file())

@@ -9,7 +9,6 @@ import pytest
 from tiny_checkpoints import tiny
 
 from baselines.beir import folders, over_fields, passages, search
-from baselines.efficiency import efficiency
 from eval_kit.errors import UserError
 from eval_kit.files.beir import judged_queries
 from eval_kit.models.cross import Cross
@@ -67,15 +66,6 @@ def test_two_suites_at_once_search_each_run_once(beir: Path, tmp_path: Path) -> 
     assert first == second and first["measured"]["bm25.nfcorpus"]["latency_ms"] > 0
     names = sorted(path.name for path in (tmp_path / "runs").glob("[!.]*"))
     assert names == [f"bm25.nfcorpus.{ending}" for ending in ("json", "training.json", "trec")]
-
-
-def test_an_index_of_ms_marcos_passages_is_refused_for_another_dataset(beir: Path, tmp_path: Path) -> None:
-    sentence = "doct5query is an index of MS MARCO's passages, but .*nfcorpus has others; bm25-multifield searches what"
-    with pytest.raises(UserError, match=sentence):
-        search(["doct5query"], [beir / "nfcorpus"], tmp_path / "runs", 1000)
-    with pytest.raises(UserError, match=sentence):
-        efficiency(["bm25", "doct5query"], beir / "nfcorpus", 3, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow

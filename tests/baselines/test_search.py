@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 
 import clients
-import numpy as np
 import polars as pl
 import pytest
 from tiny_checkpoints import bag_of_word_pieces, passages, texts, tiny
@@ -19,10 +18,8 @@ from eval_kit.models.runs import make_runs, variation_queries
 from eval_kit.protocols.variations import variations
 from eval_kit.release import Release
 from eval_kit.runs.contamination import declared_beside
-from eval_kit.search import bm25, lucene
 from eval_kit.search.passages import of_file
 from eval_kit.search.passages import passages as passages_of
-from eval_kit.search.retriever import lines
 from tests.beir_folders import beir_folder
 
 QUERIES = {f"q{number}": text for number, text in enumerate(texts(9, 1, 6))}
@@ -101,39 +98,6 @@ def test_a_release_and_some_of_its_test_sets(mini_release: Release, command, tmp
     assert "has no test set 'topic.c9'; it has" in done.stderr
 
 
-@pytest.mark.slow
-def test_a_prebuilt_index_of_texts_is_searched_by_bm25(files, command, tmp_path: Path):
-    bm25.index(passages(90), tmp_path / "docs")
-    done = command("baselines", "search", tmp_path / "docs", *files, "--out", tmp_path)
-    assert done.returncode == 0, done.stderr
-    expected = [
-        [query, one, str(rank)] for query, one, rank, _ in lines(bm25.search(QUERIES.items(), tmp_path / "docs", 1000))
-    ]
-    assert [[row[0], row[2], row[3]] for row in rows(tmp_path / "docs.trec")] == expected
-
-
-def test_a_prebuilt_index_of_impacts_is_searched_by_words(tmp_path: Path):
-    """As DeepImpact's: words with integer weights; a query counts each of its words once."""
-    lucene.start()
-    from jnius import autoclass
-
-    random = np.random.default_rng(0)
-    weights = {one: {word: int(random.integers(1, 200)) for word in text.split()} for one, text in passages(90)}
-    (tmp_path / "documents").mkdir()
-    documents = [{"id": one, "contents": "", "vector": vector} for one, vector in weights.items()]
-    (tmp_path / "documents" / "0.jsonl").write_text("".join(json.dumps(one) + "\n" for one in documents))
-    arguments = f"-collection JsonVectorCollection -input {tmp_path}/documents -index {tmp_path}/impacts -threads 1"
-    arguments += " -generator DefaultLuceneDocumentGenerator -impact -pretokenized -quiet"
-    autoclass("io.anserini.index.IndexCollection").main(arguments.split())
-    made = retriever("prebuilt", tmp_path / "impacts", {"query_encoder": "words"})
-    queries = pl.DataFrame({"query_id": ["a", "b"], "text": ["Alpha, alpha BETA?", "zzz"]})
-    found = dict(made.search(queries, tmp_path, 1000))
-    sums = {one: vector.get("alpha", 0) + vector.get("beta", 0) for one, vector in weights.items()}
-    assert found["b"] == []
-    assert dict(found["a"]) == pytest.approx({one: value for one, value in sums.items() if value}, abs=0.01)
-    assert [score for _, score in found["a"]] == sorted((score for _, score in found["a"]), reverse=True)
-
-
 def test_the_list_of_published_checkpoints(command):
     shown = command("baselines", "search", "--list")
     assert "tas-b" in shown.stdout and "naver/splade-cocondenser-ensembledistil" in shown.stdout
@@ -156,8 +120,6 @@ def test_mistakes_are_one_sentence(files, tmp_path: Path, monkeypatch: pytest.Mo
         (["mine:model", "--option", "k1=1"], "an object of your own has no option 'k1'; it has none"),
         (["bm25-multifield"], "bm25-multifield searches titles and texts: name a folder with --beir"),
         (["tas-b"], "msmarco-distilbert-base-tas-b: cannot be loaded: there is no such folder, and the Hub cannot be"),
-        (["msmarco-v0"], "msmarco-v0: there is no such folder, and no such inverted index among"),
-        (["msmarco-v1-passage.unicoil"], "is an index of impacts; name the query encoder with --option query_encoder="),
         (["bm25", "--test-set", "dl19"], "--test-set needs a release's queries, but --queries names a file"),
     ):
         given = [str(one) for one in ("search", *arguments, *files, "--out", tmp_path)]

@@ -9,11 +9,10 @@ import huggingface_hub
 import pytest
 from huggingface_hub.errors import OfflineModeIsEnabled
 
-from baselines import config, generation
 from eval_kit import models
 from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
-from eval_kit.models import checkpoints, sparta
+from eval_kit.models import checkpoints
 from eval_kit.release import reference
 from tests.tiny_checkpoints import tiny
 
@@ -30,43 +29,28 @@ def test_the_rows_it_belongs_to_are_rows_of_those_tables(entry):
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
 def test_its_options_are_those_of_its_architecture(entry):
-    local = {"query_model": str(tiny("dense")), "tokenizer": str(tiny("bert"))}
+    local = {"query_model": str(tiny("dense"))}
     shorter = {key: min(value, 128) for key, value in entry.options.items() if key.endswith("_length")}
     options = {key: local.get(key, value) for key, value in (entry.options | shorter).items()}
     assert set(options) <= set(models.options_of(entry.architecture))
-    model = {"prebuilt": "msmarco-v1-passage", "dense": tiny("bert" if "pooling" in options else "dense")}
-    made = models.retriever(entry.architecture, model.get(entry.architecture) or tiny(entry.architecture), options)
+    made = models.retriever(entry.architecture, tiny(entry.architecture), options)
     if entry.architecture == "dense":
         assert made.encode_queries(["alpha beta"]).shape == (1, 32)
 
 
-def test_the_systems_that_the_issue_names_are_there():
-    wanted = "dpr ance tas-b tct-colbert repbert splade++ colbert-v2 minilm-cross-encoder doct5query deepimpact unicoil"
-    assert {*wanted.split(), "sparta"} <= {entry.name for entry in ENTRIES}
+def test_each_system_is_listed_once():
+    wanted = "dpr ance tas-b splade++ splade++-self colbert-v2 minilm-cross-encoder"
+    assert set(wanted.split()) == {entry.name for entry in ENTRIES}
     assert len({entry.name for entry in ENTRIES}) == len(json.loads(checkpoints.FILE.read_text()))
 
 
 def test_systems_of_beir_read_512_word_pieces():
-    """BEIR §4: "the first 512 word pieces within all documents"; of its own SPARTA, its code reads 500."""
+    """BEIR §4: "the first 512 word pieces within all documents"."""
     lengths = {}
     for entry in ENTRIES:
         if any(row["table"].startswith("beir2021") for row in entry.rows):
             lengths[entry.name] = entry.options.get("passage_length", entry.options.get("pair_length"))
-    assert lengths.pop("sparta") is None and sparta.LENGTH == 500
     assert lengths == dict.fromkeys(("dpr", "ance", "tas-b", "minilm-cross-encoder"), 512)
-    assert config.load("genq")["biencoder-genq"].passage_length == generation.LONGEST_PASSAGE == 512
-
-
-def test_prebuilt_indexes_are_pyserinis():
-    from eval_kit.search import lucene
-
-    lucene.start()
-    from pyserini.prebuilt_index_info import IMPACT_INDEX_INFO, TF_INDEX_INFO
-
-    for entry in ENTRIES:
-        if entry.architecture == "prebuilt":
-            known = IMPACT_INDEX_INFO if "query_encoder" in entry.options else TF_INDEX_INFO
-            assert entry.model in known
 
 
 def test_mistakes_are_one_sentence():

@@ -47,7 +47,6 @@ OPTIONS = [
     *(("dense", {name: size}, f"^{name} must be at least 1, not {size}$") for name in SIZES for size in (0, -3)),
     ("dense", {"passage_length": 1_000}, "1,000 tokens are more than the model's 128 positions"),
     ("cross", {"pair_length": 129}, "129 tokens are more"),
-    ("bert", {"pooling": "cls", "tokenizer": "bert"}, "tokenizer is for the poolings"),
     ("bert", {"pooling": "foo"}, "foo"),
 ]
 
@@ -61,10 +60,7 @@ def test_options_out_of_range_are_one_sentence(name: str, options: dict[str, Any
         _ = made._model if name == "cross" else made.encode_passages(["a"])
 
 
-def test_a_tokenizer_is_part_of_a_models_identity() -> None:
-    bare = str(tiny("bert"))
-    one, other = (Dense(bare, pooling="repbert", tokenizer=name) for name in (bare, str(tiny("dense"))))
-    assert one.identity != other.identity
+def test_a_length_of_as_many_tokens_as_there_are_positions_is_taken() -> None:
     assert Dense(str(tiny("dense")), passage_length=128).encode_passages(["alpha"])["vectors"].shape == (1, 32)
 
 

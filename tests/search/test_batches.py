@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from eval_kit.errors import UserError
-from eval_kit.search.encoders import Batch
+from eval_kit.search.encoders import Batch, batches
 
 CPU = torch.device("cpu")
 
@@ -48,6 +48,24 @@ def test_memory_that_another_process_of_an_evaluation_lacks_is_halved_too():
     assert Batch(None).of(CPU, encode) == 8
     with pytest.raises(RuntimeError, match="something else"):
         Batch(None).of(CPU, lambda size: raised(RuntimeError("something else")))
+
+
+@pytest.mark.parametrize("pool", [None, {"processes": ["one", "other"]}])
+def test_batches_are_the_same_whatever_computes_them(pool: dict[str, list[str]] | None):
+    texts = ["a", "bbb", ("bb", "b"), "cc", "dd", "e"]
+    computed: list[list[object]] = []
+
+    def encode(inputs: list[object], batch_size: int, chunk_size: int, pool: object, show_progress_bar: bool):
+        assert batch_size == chunk_size == 2
+        for start in range(0, len(inputs), chunk_size):
+            computed.append(inputs[start : start + chunk_size])
+        return inputs
+
+    seen = {
+        int(row): text for rows, part in batches(encode, texts, 2, pool) for row, text in zip(rows, part, strict=True)
+    }
+    assert [seen[row] for row in range(6)] == texts
+    assert computed == [["bbb", ("bb", "b")], ["cc", "dd"], ["a", "e"]]
 
 
 def raised(error: Exception) -> None:

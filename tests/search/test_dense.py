@@ -4,16 +4,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from scipy.sparse import csr_matrix
 from sentence_transformers import SentenceTransformer
-from transformers import AutoModel, AutoTokenizer
 
 from eval_kit.errors import UserError
 from eval_kit.models import retriever
 from eval_kit.models.dense import Dense
 from tests.search.oracle import QUERIES
-from tests.tiny_checkpoints import passages, texts, tiny
+from tests.tiny_checkpoints import passages, tiny
 
 
 def test_prompts_lengths_pooling_and_a_second_encoder_change_the_vectors(tmp_path: Path):
@@ -41,34 +39,6 @@ def test_half_precision_is_stored_in_half_the_bytes_and_searched_alike(tmp_path:
         sizes.append((tmp_path / store / "vectors.npy").stat().st_size - 128)
     assert best[0] == best[1]
     assert sizes == [60 * 32 * 4, 60 * 32 * 2]
-
-
-@pytest.mark.slow
-def test_tct_colbert_is_encoded_as_pyserini_does():
-    from eval_kit.search import lucene
-
-    lucene.start()
-    from pyserini.encode import TctColBertDocumentEncoder, TctColBertQueryEncoder
-
-    model = str(tiny("bert"))
-    ours = Dense(model, pooling="tct-colbert", encode_batch=2)
-    asked, answers = texts(5, 3, 50), texts(5, 4)
-    theirs = np.stack([TctColBertQueryEncoder(model).encode(text) for text in asked])
-    assert np.allclose(ours.encode_queries(asked), theirs, atol=1e-5)
-    theirs = TctColBertDocumentEncoder(model, device="cpu").encode(answers)
-    assert np.allclose(ours.encode_passages(answers)["vectors"], theirs, atol=1e-5)
-
-
-def test_repbert_is_the_mean_of_all_tokens_with_passages_of_type_one():
-    model, tokenizer = AutoModel.from_pretrained(tiny("bert")).eval(), AutoTokenizer.from_pretrained(tiny("bert"))
-    ours = Dense(str(tiny("bert")), pooling="repbert")
-    for text in ("alpha beta", " ".join(["gamma"] * 40)):
-        for kind, most in ((0, 20), (1, 256)):
-            ids = tokenizer(" ".join(text.split()[:most]), return_tensors="pt")["input_ids"]
-            with torch.inference_mode():
-                mean = model(ids, token_type_ids=torch.full_like(ids, kind)).last_hidden_state.mean(1).numpy()
-            found = ours.encode_passages([text])["vectors"] if kind else ours.encode_queries([text])
-            assert np.allclose(found, mean, atol=1e-5)
 
 
 def test_mistakes_are_one_sentence(tmp_path: Path):

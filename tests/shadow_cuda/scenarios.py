@@ -27,7 +27,7 @@ from sentence_transformers.base.losses import gradcache
 from transformers import Trainer
 
 from baselines.systems import system as system_named
-from baselines.training import grouping, trainer
+from baselines.training import trainer
 from eval_kit.errors import UserError
 from eval_kit.models import retriever as retriever_of
 from eval_kit.release import open_release
@@ -69,10 +69,8 @@ def train(release: str, jobs: list[Any], kill: int = 0, disturb: bool = False) -
     return facts
 
 
-def waits(release: str, jobs: list[Any], control: bool = False) -> Any:
+def waits(release: str, jobs: list[Any]) -> Any:
     """Where each training's steps, and the making of their batches, wait for the device: (file, operator) → times."""
-    if control:
-        grouping.KEY = "unknown"  # then the lengths are read from the device
     opened, places = open_release(release), []
     for system, root, options in jobs:
         seen = Waits()
