@@ -17,8 +17,6 @@ def cell(release: Release, root: Path, system: str = "biencoder", **options: obj
     return Cell(names.RunName(system, "topic", "c0"), release, tiny_options(system, depth=1000, **options), root)
 
 
-
-
 def test_a_backbone_or_teacher_that_is_nowhere(mini_release: Release, tmp_path: Path):
     for model in (str(tmp_path / "nowhere"), "nobody/no-such-model"):
         for options in ({"backbone": model}, {"teacher": model, "distillation": "kl"}):
