@@ -2,33 +2,22 @@
 
 import io
 import os
-import re
 import signal
 import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
-from types import FrameType
-from typing import Any, TextIO
 
 EXIT_USER_ERROR = 2
-MOST_THREADS = 1_024
 MOST_SHOWN = 2_000
 """Characters shown of a message; the text that it quotes may be a megabyte long."""
-
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
-_ENDING = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
 
 
 class UserError(Exception):
     """Something that the user can fix, stated in one clear sentence (with file and line where known)."""
-
-
-class _EndedBySignal(SystemExit):
-    """Ctrl-C, SIGTERM or SIGHUP, which end a process by way of every ``finally``."""
 
 
 def printable(text: str) -> str:
@@ -63,86 +52,40 @@ def disk_errors(path: Path, what: str = "cannot be written") -> Iterator[None]:
 def reporting(program: str) -> Iterator[None]:
     """Turn a :class:`UserError` into its sentence on standard error and exit status 2, without a traceback.
 
-    So do errors of the system: a full disk, a loop of links, a file without read permission. Warnings have the same
-    plain form, and end the command too where Python treats them as errors. Characters that the output's encoding lacks
-    are escaped. A closed pipe (``| head``) ends quietly; Ctrl-C, SIGTERM and SIGHUP end with one line and
-    the shell's usual status: 128 and the signal's number.
+    So do errors of the system: a full disk, a file without read permission. Warnings have the same plain form, and end
+    the command too where Python treats them as errors. Characters that the output's encoding lacks are escaped. A
+    closed pipe (``| head``) ends quietly; Ctrl-C with one line; SIGTERM runs every ``finally``, which ends workers.
     """
-    if sys.stderr is None:  # closed by the caller
-        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
-    if sys.stdout is None:
-        _say(program, "standard output is closed; send it to a file or to /dev/null")
-        sys.exit(EXIT_USER_ERROR)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     say_once = cache(partial(_say, program))  # scoring and comparing warn of the same copies
     warnings.showwarning = lambda message, *_: say_once(str(message))
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
-        with _signals_raised():
-            _check_arguments(sys.argv[1:])
-            threads = os.environ.get("POLARS_MAX_THREADS", "1")
-            if not (threads.isdecimal() and 1 <= int(threads[:5]) <= MOST_THREADS):  # polars would abort
-                raise UserError(
-                    f"POLARS_MAX_THREADS is {threads[:40]!r}; unset it, or set it to a number "
-                    f"from 1 to {MOST_THREADS:,}"
-                )
-            try:
-                yield
-            finally:
-                sys.stdout.flush()
+        yield
+        sys.stdout.flush()
     except (UserError, Warning) as error:
         _say(program, str(error))
         sys.exit(EXIT_USER_ERROR)
-    except _EndedBySignal as error:
-        _say(program, "interrupted" if error.code == 128 + signal.SIGINT else "terminated")
-        raise
+    except KeyboardInterrupt:
+        _say(program, "interrupted")
+        sys.exit(128 + signal.SIGINT)
     except BrokenPipeError:
-        _drop(sys.stdout)
+        _discard_output()
         sys.exit(141)
     except OSError as error:
-        _drop(sys.stdout)
+        _discard_output()
         where = f"{error.filename!s}: " if error.filename is not None else ""
         _say(program, f"{where}{error.strerror or error}")
         sys.exit(EXIT_USER_ERROR)
 
 
 def _say(program: str, what: str) -> None:
-    try:
-        print(f"{program}: {printable(what)}", file=sys.stderr, flush=True)
-    except OSError:  # nobody reads it, and the status is the same
-        _drop(sys.stderr)
+    print(f"{program}: {printable(what)}", file=sys.stderr, flush=True)
 
 
-def _check_arguments(arguments: list[str]) -> None:
-    """Refuse arguments that would reach the terminal as control characters wherever they are echoed."""
-    for argument in arguments:
-        if _CONTROLS.search(argument):
-            raise UserError(f"the argument {argument} holds control characters; rename the file or type it differently")
-
-
-def _drop(stream: TextIO) -> None:
-    """Discard what a stream still holds: its other end is closed or full, so writing would fail again."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-@contextmanager
-def _signals_raised() -> Iterator[None]:
-    """Make the signals that end a process raise an exception; a signal that already has a handler keeps it."""
-    before: dict[signal.Signals, Any] = {}
-    numbers = [getattr(signal, name) for name in _ENDING if hasattr(signal, name)]
-    if threading.current_thread() is threading.main_thread():
-        before = {number: signal.getsignal(number) for number in numbers}
-    for number, handler in before.items():
-        if handler in (signal.SIG_DFL, signal.default_int_handler):
-            signal.signal(number, _raise)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _raise(number: int, frame: FrameType | None) -> None:
-    raise _EndedBySignal(128 + number)
+def _discard_output() -> None:
+    """Discard what standard output still holds: its other end is closed or full, so writing would fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -145,7 +145,7 @@ def _about(source: Mapping[str, Any], deepest: int) -> Iterator[str]:
     if depth < deepest:
         yield f"{run}: holds at most {depth:,} passages a query, so deeper cutoffs (@{deepest}) are cut there"
     if queries := source["unjudged_queries"]:
-        yield f"{run}: {queries:,} unjudged queries were left out"
+        yield f"{run}: {queries:,} queries that no test set here judges were left out"
     if left_out := source.get("own_passages_left_out"):
         why = "which was left out, as BEIR's evaluator does"
         yield f"{run}: {left_out:,} queries had a passage with the query's own id, {why}"

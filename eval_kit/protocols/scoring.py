@@ -62,7 +62,7 @@ def score(
     def choose(run: Path, queries: pl.Series) -> Coverage:
         if only:
             return complete(run, queries, list(selection.values()), allow_missing)
-        return coverage_of(run, queries, selection, release.known_queries, allow_missing)
+        return coverage_of(run, queries, selection, allow_missing)
 
     return _scores(runs, release, selection.values(), choose, declaration)
 

@@ -206,17 +206,6 @@ class Release:
             {"query-id": "query_id", "corpus-id": "passage_id", "score": "relevance"}
         )
 
-    @cached_property
-    def known_queries(self) -> pl.Series:
-        """Ids of every query of the release that may appear in a run, judged or not, in the order of its tables."""
-        in_use = set(map(attrgetter("table"), self.manifest.test_sets))
-        # runs over all topics, or made while training, hold these two
-        in_use |= {table.key for table in self.manifest.tables if table.config in ("trec_dl", "validation")}
-        if self.in_beir_format:
-            in_use.add((beir_folder.KIND, beir_folder.QUERIES))
-        parts = [self.table(*key)["query_id"] for key in sorted(in_use)]
-        return pl.concat(parts).unique(maintain_order=True) if parts else pl.Series("query_id", [], pl.String)
-
 
 def _concerns(part: Lack, config: str, split: str) -> bool:
     """Whether a part that the manifest says is missing belongs to a table: it names the table, or the whole config."""

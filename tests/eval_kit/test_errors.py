@@ -1,7 +1,6 @@
 """How a command ends: one line that no control character leaves, and the status that a shell expects."""
 
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -15,7 +14,6 @@ ENDS = """
 import sys, os, signal, time, warnings
 from pathlib import Path
 from eval_kit.errors import UserError, reporting
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
 with reporting("kit"):
     exec(sys.stdin.buffer.read().decode())
 """
@@ -41,10 +39,7 @@ def test_controls_and_bidirectional_marks_are_written_out_and_much_is_cut():
         (r'raise UserError("bad\x1b[2J\nname")', 2, r"bad\x1b[2J\nname"),
         ('raise UserError("x" * 10_000)', 2, "x" * MOST_SHOWN + "… (8,000 characters more)"),
         ('Path("/proc/self/mem").write_bytes(b"x")', 2, "Input/output error"),
-        ('Path("a").symlink_to("a"); Path("a").open()', 2, "a: Too many levels of symbolic links"),
         ("os.kill(os.getpid(), signal.SIGINT); time.sleep(9)", 130, "interrupted"),
-        ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(9)", 143, "terminated"),
-        ("os.kill(os.getpid(), signal.SIGHUP); time.sleep(9)", 129, "terminated"),
         ('warnings.simplefilter("error"); warnings.warn("partial")', 2, "partial"),
         ('sys.stdout = open("/dev/full", "w"); print("x")', 2, "No space left on device"),
     ],
@@ -73,26 +68,3 @@ def test_a_closed_pipe_is_silent():
         process.stdin.close()
         assert process.stderr.read() == b""
     assert process.returncode == 128 + signal.SIGPIPE
-
-
-@pytest.mark.parametrize("threads", ["0", " 0", "", "many", "3000", "9" * 99])
-def test_threads_that_are_none(threads: str):
-    status, _, err = ended("1", env={**os.environ, "POLARS_MAX_THREADS": threads})
-    said = f"kit: POLARS_MAX_THREADS is '{threads[:40]}'; unset it, or set it to a number from 1 to 1,024\n"
-    assert (status, err) == (2, said)
-
-
-def test_closed_and_full_standard_streams(tmp_path: Path):
-    """The sentence cannot be shown on a closed stream; the status can."""
-    code = "import sys; from eval_kit.errors import *\nwith reporting('kit'): raise UserError('a fault')"
-    command = shlex.join([sys.executable, "-c", code])
-    closed = "kit: standard output is closed; send it to a file or to /dev/null\n"
-    for redirection, said in ((">&-", closed), ("2>&-", ""), (">&- 2>&-", ""), ("2>/dev/full", "")):
-        done = subprocess.run(f"{command} {redirection}", shell=True, capture_output=True, text=True, cwd=tmp_path)
-        assert (done.returncode, done.stderr) == (2, said), redirection
-
-
-def test_arguments_that_would_control_the_terminal_are_refused():
-    for argument in ("a\x1b[31m", "a\u202eb", "a\nb", "a\u200bb", "a\ufeffb"):
-        status, out, err = ended("print(sys.argv)", argument)
-        assert (status, out) == (2, "") and err.startswith("kit: the argument a\\") and "holds control" in err
