@@ -199,8 +199,7 @@ def similarity(
     ] = None,
     release: options.Release = None,
     vectors: Annotated[
-        str | None,
-        option("Vectors for the cosine: a sentence-transformers model, a parquet file, or NAME.npy with NAME.ids.txt."),
+        str | None, option("Vectors for the cosine: a sentence-transformers model, or NAME.npy with NAME.ids.txt.")
     ] = None,
     collection: Annotated[
         list[Path] | None, option("Instead, compare the passages of BEIR folders (BEIR, Figure 2). Repeatable.", "DIR")

@@ -19,7 +19,7 @@ from eval_kit.release import Release
 from eval_kit.runs import names
 from eval_kit.runs.contamination import training_set_id
 from eval_kit.shifts import CONTROL, TRAINED_FOR
-from eval_kit.stats.vectors import FILE_ENDINGS, IDS_ENDING
+from eval_kit.stats.vectors import ENDING, IDS_ENDING
 
 MODELS = ("backbone", "teacher")
 """Options that name pretrained models."""
@@ -115,7 +115,7 @@ class Cell:
     @property
     def query_vectors(self) -> tuple[Path, Path]:
         """A bi-encoder's query vectors, and the queries' ids (:mod:`eval_kit.stats.vectors`)."""
-        return self.run.with_suffix(FILE_ENDINGS[0]), self.run.with_suffix(IDS_ENDING)
+        return self.run.with_suffix(ENDING), self.run.with_suffix(IDS_ENDING)
 
     @property
     def sparsity(self) -> Path:

@@ -1,7 +1,6 @@
 """Query vectors, from a file or from a sentence-transformers model, checked once on the way in.
 
-Files are ``NAME.npy``, a (queries, dimensions) array, with its query ids in ``NAME.ids.txt`` beside it, one per line,
-or a ``.parquet`` table with the columns ``query_id`` and ``vector`` (a list of numbers).
+A file is ``NAME.npy``, a (queries, dimensions) array, with its query ids in ``NAME.ids.txt`` beside it, one per line.
 """
 
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from eval_kit.files import checkpoint
 from eval_kit.files.opening import is_file
 from eval_kit.files.text import read_lines
 
-FILE_ENDINGS = (".npy", ".parquet")
+ENDING = ".npy"
 IDS_ENDING = ".ids.txt"
 
 type Matrix = NDArray[np.floating[Any]]
@@ -97,7 +96,7 @@ def check_ids(query_ids: pl.Series) -> None:
 
 
 def get(source: str | Path, queries: pl.DataFrame) -> Vectors:
-    """Read a vector file (``.npy``, ``.parquet``), or encode the queries with the model of that name or folder.
+    """Read a vector file (``.npy``), or encode the queries with the model of that name or folder.
 
     Args:
         source: a file, a model's folder, or a model's name on the Hub.
@@ -106,23 +105,30 @@ def get(source: str | Path, queries: pl.DataFrame) -> Vectors:
     Raises:
         VectorsError: see :func:`read` and :func:`encode`.
     """
-    if Path(source).suffix in FILE_ENDINGS:
+    if Path(source).suffix == ENDING:
         return read(Path(source))
     if Path(source).is_file():
-        raise VectorsError(f"{source}: neither a model's folder nor a {' or '.join(FILE_ENDINGS)} file")
+        raise VectorsError(f"{source}: neither a model's folder nor a {ENDING} file")
     return encode(str(source), queries)
 
 
 def read(path: Path) -> Vectors:
-    """Read a ``.npy`` file with its ``.ids.txt``, or a ``.parquet`` file.
+    """Read a ``.npy`` file with its ``.ids.txt``.
 
     Raises:
-        VectorsError: a file that is missing or unreadable, vectors of different lengths, NaN, ids that are missing
-            or appear twice.
+        VectorsError: a file that is missing or unreadable, NaN, ids that are missing or appear twice.
     """
     if not is_file(path):
         raise VectorsError(f"{path}: there is no such file")
-    return _read_parquet(path) if path.suffix == ".parquet" else _read_npy(path)
+    beside = path.with_suffix(IDS_ENDING)
+    if not beside.is_file():
+        raise VectorsError(f"{path}: its query ids are missing: {beside} should hold them, one per line")
+    ids = [line for _, line in read_lines(beside)]
+    try:
+        values = np.lib.format.open_memmap(path, mode="r")
+    except Exception as error:  # numpy reads the header as Python, with errors of every kind
+        raise VectorsError(f"{path}: not readable: {in_one_sentence(error)}") from error
+    return Vectors(str(path), pl.Series("query_id", ids, pl.String), values)
 
 
 def encode(model: str, queries: pl.DataFrame) -> Vectors:
@@ -149,44 +155,6 @@ def blocks(values: Matrix) -> Iterator[Matrix]:
     """The rows, some thousands at a time, so that what is computed from them stays small."""
     for start in range(0, len(values), _ROWS_AT_ONCE):
         yield values[start : start + _ROWS_AT_ONCE]
-
-
-def _read_npy(path: Path) -> Vectors:
-    beside = path.with_suffix(IDS_ENDING)
-    if not beside.is_file():
-        raise VectorsError(f"{path}: its query ids are missing: {beside} should hold them, one per line")
-    ids = [line for _, line in read_lines(beside)]
-    try:
-        values = np.lib.format.open_memmap(path, mode="r")
-    except Exception as error:  # numpy reads the header as Python, with errors of every kind
-        raise VectorsError(f"{path}: not readable: {in_one_sentence(error)}") from error
-    return Vectors(str(path), pl.Series("query_id", ids, pl.String), values)
-
-
-def _read_parquet(path: Path) -> Vectors:
-    try:
-        frame = pl.read_parquet(path, columns=["query_id", "vector"], hive_partitioning=False)
-        ids, vectors = frame["query_id"].cast(pl.String), frame["vector"]
-    except pl.exceptions.ColumnNotFoundError as error:
-        raise VectorsError(f"{path}: lacks a column; query_id and vector are needed") from error
-    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise VectorsError(f"{path}: not a readable parquet file: {in_one_sentence(error)}") from error
-    if not isinstance(vectors.dtype, (pl.List, pl.Array)) or not vectors.dtype.inner.is_numeric():
-        raise VectorsError(f"{path}: the column vector holds {vectors.dtype}, not lists of numbers")
-    lists = vectors.cast(pl.List(vectors.dtype.inner))
-    sizes = lists.list.len().fill_null(0)
-    usual = max(sizes.mode().to_list(), default=0)
-    if not usual:
-        raise VectorsError(f"{path}: holds no vectors")
-    if (unusual := sizes != usual).any():
-        first = _first(unusual)
-        query = f"the vector of query {ids[first]}{_more(int(unusual.sum()))}"
-        raise VectorsError(f"{path}: {query} has {sizes[first]} dimensions, not {usual}")
-    numbers = lists.list.explode()
-    if numbers.null_count():
-        holds_null = lists.list.eval(pl.element().is_null()).list.any()
-        raise VectorsError(f"{path}: the vector of query {ids[_first(holds_null)]} holds an empty value")
-    return Vectors(str(path), ids, numbers.to_numpy().reshape(len(lists), -1))
 
 
 def _repeats(query_ids: pl.Series) -> pl.Series:

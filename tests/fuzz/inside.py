@@ -48,7 +48,6 @@ def make(folder: Path) -> Path:
     (folder / "beir.trec").write_bytes(RUN)
     np.save(folder / "vectors.npy", np.eye(4, 3, dtype=np.float32))
     (folder / "vectors.ids.txt").write_text("1\n2\n10\n30\n")
-    pl.DataFrame({"query_id": ["1", "2"], "vector": [[1.0, 2.0], [0.5, 0.5]]}).write_parquet(folder / "v.parquet")
     cell = folder / "grid" / "0000"
     cell.mkdir(parents=True)
     for name, content in GRID.items():

@@ -85,7 +85,7 @@ def test_beir_folders(folder: Path, data: st.DataObject, file: str):
 
 
 @fuzz
-@given(data=st.data(), name=st.sampled_from(["vectors.npy", "vectors.ids.txt", "v.parquet"]))
+@given(data=st.data(), name=st.sampled_from(["vectors.npy", "vectors.ids.txt"]))
 def test_vectors(folder: Path, data: st.DataObject, name: str):
     path = folder / name
     with Swapped(path, data.draw(texts(path.read_bytes()))):

@@ -22,13 +22,6 @@ def write_npy(folder: Path, values=VALUES, ids=IDS) -> Path:
     return path
 
 
-def write_parquet(folder: Path, vectors=None, ids=IDS, **columns) -> Path:
-    path = folder / "queries.parquet"
-    vectors = VALUES.tolist() if vectors is None else vectors
-    pl.DataFrame(columns or {"query_id": ids, "vector": vectors}).write_parquet(path)
-    return path
-
-
 def fails_with(what: str, call, *arguments):
     """One sentence that holds ``what``."""
     with pytest.raises(UserError, match=re.escape(what)) as caught:
@@ -36,9 +29,8 @@ def fails_with(what: str, call, *arguments):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("write", [write_npy, write_parquet])
-def test_vectors_are_given_in_the_order_asked_for(tmp_path: Path, write):
-    vectors = read(write(tmp_path))
+def test_vectors_are_given_in_the_order_asked_for(tmp_path: Path):
+    vectors = read(write_npy(tmp_path))
     assert vectors.query_ids.to_list() == IDS
     found = vectors.of(pl.Series(["007", "9", "007"]))
     assert np.allclose(found, VALUES[[3, 0, 3]])
@@ -47,10 +39,6 @@ def test_vectors_are_given_in_the_order_asked_for(tmp_path: Path, write):
 def test_other_forms_of_the_same_vectors(tmp_path: Path):
     half = read(write_npy(tmp_path, VALUES.astype(np.float16)))
     assert half.values.dtype == np.float16
-    fixed = pl.Series(VALUES, dtype=pl.Array(pl.Float32, 3))
-    table = read(write_parquet(tmp_path, query_id=[9, 10, 3, 7], vector=fixed))
-    assert table.query_ids.to_list() == ["9", "10", "3", "7"]
-    assert np.array_equal(table.values, VALUES)
     (tmp_path / "queries.ids.txt").write_bytes(b"9\r\n10\r\nq-3\r\n007")
     assert read(tmp_path / "queries.npy").query_ids.to_list() == IDS
 
@@ -98,31 +86,14 @@ def test_faults_of_npy_files(tmp_path: Path):
     np.save(path, np.array([{}, [], 1, 2], dtype=object), allow_pickle=True)
     fails_with("queries.npy: not readable", read, path)
     fails_with("there is no such file", read, tmp_path / "none.npy")
-    fails_with("there is no such file", get, "none.parquet", pl.DataFrame())
-
-
-def test_faults_of_parquet_files(tmp_path: Path):
-    for vectors, what in (
-        ([[1.0, 2.0], [1.0], [1.0, 2.0], [3.0, 4.0]], "the vector of query 10 has 1 dimensions, not 2"),
-        ([[1.0], None, [2.0], [3.0]], "the vector of query 10 has 0 dimensions"),
-        ([[1.0, 2.0], [None, 2.0], [1.0, 2.0], [3.0, 4.0]], "the vector of query 10 holds an empty value"),
-        ([[1.0], [float("nan")], [2.0], [3.0]], "holds NaN"),
-        (pl.Series([[], [], None, []], dtype=pl.List(pl.Float32)), "holds no vectors"),
-    ):
-        fails_with(what, read, write_parquet(tmp_path, vectors))
-    fails_with("lacks a column", read, write_parquet(tmp_path, query_id=["1"], text=["a"]))
-    fails_with("holds String, not lists", read, write_parquet(tmp_path, query_id=["1"], vector=["a"]))
-    empty = {"query_id": pl.Series([], dtype=pl.String), "vector": pl.Series([], dtype=pl.List(pl.Float32))}
-    fails_with("holds no vectors", read, write_parquet(tmp_path, **empty))
-    (tmp_path / "queries.parquet").write_bytes(b"PAR1")
-    fails_with("not a readable parquet file", read, tmp_path / "queries.parquet")
+    fails_with("there is no such file", get, "none.npy", pl.DataFrame())
 
 
 def test_sources_that_are_neither_file_nor_model(tmp_path: Path, monkeypatch):
     queries = pl.DataFrame({"query_id": ["1"], "text": ["one"]})
     other = tmp_path / "queries.tsv"
     other.write_text("1\tone\n")
-    fails_with("neither a model's folder nor a .npy or .parquet file", get, other, queries)
+    fails_with("neither a model's folder nor a .npy file", get, other, queries)
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     fails_with("needs the package sentence-transformers", get, "some/model", queries)
 
