@@ -27,11 +27,8 @@ T ?=
 MINUTES ?= 10
 RELEASE ?= $(or $(NFCORPUS),$(if $(PARTS_$(CONFIG)),$(CONFIG)),ms-marco)-shift$(if $(QUERIES_$(CONFIG)),-$(CONFIG))$(if $(LITE),-lite)
 BESIDE := pytest pytest-xdist hypothesis editables hatchling markdown-it-py pandas "pyarrow<23" scikit-learn ir-datasets==0.6.3 ir-measures==0.4.3 pytrec-eval-terrier==0.5.11
-BENCH ?= scoring training
 GRID ?= grid-$(CONFIG)
 GRID_RUN = $(BIN)/python -m baselines grid run $(foreach name,$(or $(CONFIGS_$(CONFIG)),$(CONFIG)),--config "$(name)") --release "$(RELEASE)" --out "$(GRID)" $(if $(BACKBONE),--backbone "$(BACKBONE)") $(FLAGS)
-SCALE ?= 0.01
-WORK ?= /tmp/ms-marco-shift-rehearsal
 REPO ?=
 TAG ?=
 SYSTEMS ?= bm25-multifield
@@ -40,7 +37,7 @@ BEIR ?= beir
 SHARED ?= $(or $(MS_MARCO_SHIFT_SHARED),../shared)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-oldest test-newest fuzz test-all lint format docs release baselines beir reproduce publish bench rehearsal gpu-check lock dist pack clean
+.PHONY: help demo test test-slow test-oldest test-newest fuzz test-all lint format docs release baselines beir reproduce publish bench gpu-check lock dist pack clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -143,11 +140,8 @@ publish: $(READY)  ## publish RELEASE on the Hub: REPO=ORG/ms-marco-shift TAG=v1
 		{ echo "make publish: CHANGELOG.md has no section '### Data $(patsubst v%,%,$(TAG))'" >&2; exit 2; }
 	@$(BIN)/python -m builder publish "$(RELEASE)" --repo-id "$(REPO)" --tag "$(TAG)" $(FLAGS)
 
-bench: $(READY)  ## time the kit beside its peers: BENCH="scoring training"
-	@for name in $(BENCH); do $(BIN)/python -m "bench.$$name" || exit; done
-
-rehearsal: $(READY)  ## every stage at SCALE of MS MARCO's size, on synthetic passages (SCALE=0.01; WORK=DIR for its files)
-	@$(BIN)/python -m bench.rehearsal --scale "$(SCALE)" --folder "$(WORK)"
+bench: $(READY)  ## time scoring beside its peers
+	@$(BIN)/python -m bench.scoring
 
 gpu-check: $(READY)  ## what each part of the paper's grid takes on one GPU, on random data (ten minutes)
 	@$(BIN)/python -m bench.gpu_check

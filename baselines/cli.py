@@ -63,7 +63,7 @@ def run_grid(
     from rich.console import Console
 
     from baselines import config
-    from baselines.grid import grid
+    from baselines.grid import grid, hours
     from baselines.grid.status import watch
     from baselines.options import Trained
     from baselines.runners import candidates, checks, local, ray
@@ -99,6 +99,8 @@ def run_grid(
     for line in grid.starts(cells):
         typer.echo(line, err=True)
     if check:
+        if expected := hours.of_grid(cells):
+            typer.echo(f"on one H100, assumed and not measured: {hours.in_words(expected)}")
         return
     if runner is Runner.ray:
         run = functools.partial(ray.run, threads=threads)

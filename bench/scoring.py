@@ -7,24 +7,39 @@ shortest program that reads the two files, trec_eval if it is on the PATH. Write
 
 import argparse
 import json
+import os
+import platform
 import shutil
+import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from bench.measuring import machine, median_cost
-from bench.rehearsal.sizes import PASSAGES
 from builder import mini as planted
 from builder import release as releases
 from eval_kit.release import open_release
 
-DEPTH, SEED = 1_000, 0
+DEPTH, SEED, PASSAGES = 1_000, 0, 8_841_823
 SIZE, QUERIES = "6.98M", 69_800
 """The run's name, and the size of the mini release whose dev queries it answers."""
 RESULTS = Path(__file__).parent / "results" / "scoring.json"
+
+LAUNCHER = """
+import json, os, subprocess, sys, time
+start = time.perf_counter()
+process = subprocess.Popen(sys.argv[1:])
+_, status, usage = os.wait4(process.pid, 0)
+wall = time.perf_counter() - start
+print(json.dumps([wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024]))
+sys.exit(bool(status))
+"""
 
 PYTREC_EVAL = """
 import sys, pytrec_eval
@@ -35,6 +50,36 @@ print(sum(one["map"] for one in values.values()) / len(values))
 """
 
 
+@dataclass(frozen=True)
+class _Cost:
+    """The cost of one run of a command: wall and processor seconds, and its peak memory in MB; what it printed."""
+
+    wall_s: float
+    cpu_s: float
+    peak_mb: float
+    output: str = ""
+
+
+def _cost(command: Sequence[str]) -> _Cost:
+    """One run, launched from a small process, because the system counts a parent's size as the command's peak.
+
+    Raises:
+        RuntimeError: the command failed; with the end of what it printed.
+    """
+    process = subprocess.run([sys.executable, "-c", LAUNCHER, *command], capture_output=True)
+    if process.returncode:
+        raise RuntimeError(f"{command[0]} failed: {process.stderr[-500:].decode(errors='replace')}")
+    output, _, figures = process.stdout.decode().rstrip("\n").rpartition("\n")
+    return _Cost(*json.loads(figures), output)
+
+
+def _median_cost(command: Sequence[str], repeats: int) -> dict[str, float]:
+    """Run a command once to warm the file cache, then ``repeats`` times; median times and the greatest peak memory."""
+    runs = pl.DataFrame([_cost(command) for _ in range(repeats + 1)][1:])
+    figures = runs.select(pl.col("wall_s", "cpu_s").median().round(2), pl.col("peak_mb").max().round(2))
+    return figures.row(0, named=True)
+
+
 def main() -> None:
     """Synthesise the run, time ours and the peers, print the costs, and write ``bench/results/scoring.json``."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -42,16 +87,28 @@ def main() -> None:
     parser.add_argument("--no-peers", action="store_true")
     arguments = parser.parse_args()
     document = json.loads(RESULTS.read_text(encoding="utf-8"))
-    document["machine"] = machine("polars")
+    document["machine"] = _machine()
     with tempfile.TemporaryDirectory() as folder:
         release, pairs = _release(Path(folder))
         run = Path(folder) / "synthetic.trec"
         lines = write_run(run, pairs)
         commands = _commands(run, pairs, release, not arguments.no_peers)
-        costs = {name: median_cost(command, arguments.repeats) for name, command in commands.items()}
+        costs = {name: _median_cost(command, arguments.repeats) for name, command in commands.items()}
     document["results"][SIZE] = {"lines": lines, "costs": costs}
     print(json.dumps(document["results"][SIZE], indent=1))
     RESULTS.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def _machine() -> dict[str, Any]:
+    """The machine, and the versions of Python and polars."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "memory_gb": round(memory / 1e9, 1),
+        "python": platform.python_version(),
+        "polars": version("polars"),
+    }
 
 
 def _commands(run: Path, pairs: pl.DataFrame, release: Path, peers: bool) -> dict[str, list[str]]:

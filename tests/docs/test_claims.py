@@ -3,7 +3,6 @@
 import json
 import re
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import pytest
@@ -42,25 +41,6 @@ def test_the_page_of_speed_has_the_measured_figures():
         claims.append(f"{min(overheads):+.1f} to {max(overheads):+.1f} % CPU time")
     assert not [claim for claim in claims if claim not in text]
     assert f"{scoring['eval_kit score']['wall_s']} s for 6.98 million lines" in page("README.md")
-
-
-def test_the_page_of_full_size_has_the_figures_of_the_rehearsal_and_of_feeding():
-    """README and the page name the stages that ran, and what stood in for the rest."""
-    text, said = page("docs/full-size.md"), " ".join(page("README.md").split())
-    stages, fed = measured("rehearsal")["1"]["stages"], measured("feeding")
-    for name, stage in stages.items():
-        row = f"| {name} | {stage['count']:,} {stage['unit']} | {stage['wall_s']:,.1f} s | {stage['cpu_s']:,.1f} s |"
-        assert row in text, row
-    assert {"tokens", "negatives", "search colbert"} <= stages.keys()
-    numbers = {4: "four late-interaction queries", 10: "ten re-ranked ones"}
-    assert all(numbers[stages[name]["count"]] in said for name in ("search colbert", "re-ranking"))
-    assert "SPLADE's weights drawn" in said and not {"encode splade", "search splade"} & stages.keys()
-    assert f"All {len(stages)} stages" in text
-    assert "**Not among the stages**: PLAID's index, the join of the authors' training file, the audit and" in text
-    assert not re.findall("plaid|join|audit|report", " ".join(stages))
-    rate = round(fmean(fed["through transformers"]))
-    assert f"One process makes {rate:,}\n" in text and f"loader processes make {4 * rate:,}." in text
-    assert "61.1 % of the tokens" in text and round(fed["padding"]["whole batches"], 3) == 0.611
 
 
 def test_the_page_of_the_audit_has_the_measured_thresholds():

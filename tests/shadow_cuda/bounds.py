@@ -20,9 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from baselines import config, systems
 from baselines.cells.cell import Cell
 from baselines.options import Trained
-from bench.rehearsal import backbone
-from bench.rehearsal import release as made_up
-from bench.rehearsal.sizes import Sizes
+from bench.gpu_check import backbone, made_up
 from eval_kit.release import open_release
 from eval_kit.runs import names
 from tests.tiny_checkpoints import tiny
@@ -55,17 +53,16 @@ def step(config_name: str, system: str, folder: Path) -> dict[str, float]:
     """Peak memory in GB, kernels, and TFLOP (matrix products) of the first step of a paper's system."""
     options = config.load(config_name)[system]
     release = folder / "release"
-    if not release.exists():
-        made_up.make(release, Sizes(40_000, train=4_000, test=40, validation=20, examples=1), negatives=True)
+    opened = open_release(release) if release.exists() else made_up(release, 40_000)
     assert isinstance(options, Trained)
     layers = layers_of(str(options.backbone))
-    model = backbone.make(folder / f"backbone-{layers}", layers, 768, 12)
+    model = backbone(folder / f"backbone-{layers}", layers, 768, 12)
     chosen = {name: value for name, value in options.as_json().items() if name not in LEFT_OUT}
     chosen |= {"steps": 1, "backbone": str(model)}
     if options.teacher is not None:
         chosen |= {"teacher": str(tiny("multivector"))}
     checked = config.check({"systems": {system: chosen}}, "bounds")[system]
-    cell = Cell(names.RunName(system, made_up.SHIFT, "c0"), open_release(release), checked, folder / config_name)
+    cell = Cell(names.RunName(system, "topic", "c0"), opened, checked, folder / config_name)
     try:
         with patch("transformers.Trainer.training_step", _measured):
             systems.system(system).train(cell)

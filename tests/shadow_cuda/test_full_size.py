@@ -8,12 +8,9 @@ import pytest
 
 from baselines import config
 from baselines.options import Trained
-from bench.gpu_check import BESIDE
 from tests.conftest import ROOT
 from tests.shadow_cuda.bounds import CONFIGS, step_of
 from tests.shadow_cuda.conftest import Scenario
-
-CARDS = (16, 24, 40, 80)
 
 
 def kept() -> dict[str, dict[str, float]]:
@@ -51,14 +48,3 @@ def test_a_step_takes_what_the_kept_figures_say(scenario: Scenario, tmp_path: Pa
     seen = scenario("full_size", steps=[name.split("/") for name in names], folder=str(tmp_path))
     for name, computed in zip(names, seen, strict=True):
         assert computed == pytest.approx(kept()[name], rel=0.05, abs=0.1), name
-
-
-def test_the_page_names_the_smallest_card_of_each_system() -> None:
-    page = (ROOT / "docs" / "full-size.md").read_text(encoding="utf-8")
-    for _, names in steps():
-        name, system = names[0].split("/")
-        figures = kept()[names[0]]
-        card = next(size for size in CARDS if figures["peak_gb"] + BESIDE <= size)
-        taken = f"{figures['tflop']} | {figures['kernels']:,} | {figures['peak_gb']} GB"
-        row = f"| `{name}` | {system} | {taken} | {card} GB |"
-        assert row in page, row
