@@ -7,7 +7,7 @@ UV := .bootstrap/bin/uv
 TOOL := $(UV) tool run --quiet --python "$(PYTHON)"
 READY := .venv/.ready
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
-EXTRAS := --extra builder --extra baselines --extra docs --extra dev
+EXTRAS := --extra builder --extra models --extra baselines --extra docs --extra dev
 
 UPSTREAM ?=
 DIST ?= dist
@@ -100,7 +100,7 @@ release: $(READY)  ## the canonical release: built, verified, audited, with its 
 	@$(BIN)/python -m builder build published $(if $(UPSTREAM),--upstream "$(UPSTREAM)") --out "$(RELEASE)" $(FLAGS)
 	@$(BIN)/python -m builder verify "$(RELEASE)"
 	@$(BIN)/python -m builder audit "$(RELEASE)"
-	@$(BIN)/python -m builder card "$(RELEASE)" --pictures lsa
+	@$(BIN)/python -m builder card "$(RELEASE)"
 	@$(MAKE) --no-print-directory pack RELEASE="$(RELEASE)"
 
 pack:  ## RELEASE as one archive in DIST, with its sha256 (GNU tar); the same release gives the same bytes

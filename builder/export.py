@@ -1,4 +1,4 @@
-"""Test and training sets of a release in other tools' formats: BEIR's, Tevatron's, TREC's and Pyserini's."""
+"""Test and training sets of a release in other tools' formats: BEIR's, Tevatron's and TREC's."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping
@@ -20,7 +20,6 @@ QRELS = ("qrels/test.tsv", "qrels/test.jsonl", "qrels/train.tsv", "qrels/train.j
 FORMATS = {
     "beir": ["queries.jsonl", "corpus.jsonl", "README.md", *QRELS],
     "trec": ["topics.tsv", "qrels.txt"],
-    "pyserini": ["topics.json", "qrels.txt"],
     "tevatron": ["queries.jsonl", "corpus.jsonl", "qrels.txt"],
 }
 """The files that a folder of each format may hold."""
@@ -59,9 +58,8 @@ def export(
     if the release embeds its passages or a file of them is given, as BEIR's ``GenericDataLoader`` reads them. It also
     has the judgements as ``qrels/test.jsonl`` and a ``README.md`` that names the configs, and so is a data set for
     MTEB's retrieval tasks. All folders share one corpus file, where the disk can link. ``trec``: ``topics.tsv`` and
-    ``qrels.txt``. ``pyserini``: ``topics.json``, for its option ``--topics``, and ``qrels.txt``. ``tevatron``:
-    ``queries.jsonl`` and ``corpus.jsonl``, which its ``encode`` reads, and ``qrels.txt``. All folders are
-    written before any of them takes its name and replaces an older export of the same format.
+    ``qrels.txt``. ``tevatron``: ``queries.jsonl`` and ``corpus.jsonl``, which its ``encode`` reads, and ``qrels.txt``.
+    All folders are written before any of them takes its name and replaces an older export of the same format.
 
     Args:
         format: one of :data:`FORMATS`.
@@ -187,11 +185,8 @@ def _corpus(release: Release, passages: Path | None, path: Path, first: Path | N
 def _topics(queries: pl.DataFrame, folder: Path, format: str) -> None:
     if format == "trec":
         atomic.write_lines(folder / "topics.tsv", tab_separated(queries))
-    elif format == "tevatron":
-        _write_rows(folder / "queries.jsonl", queries.rename({"text": "query"}))
     else:
-        topics = {query: {"title": text} for query, text in queries.iter_rows()}
-        atomic.write_text(folder / "topics.json", json.dumps(topics, ensure_ascii=False) + "\n")
+        _write_rows(folder / "queries.jsonl", queries.rename({"text": "query"}))
 
 
 def _write_rows(path: Path, rows: pl.DataFrame) -> None:

@@ -29,7 +29,7 @@ from eval_kit.search.passages import collection_key, passages
 
 LOOKED_UP_AT_ONCE = 1_000
 
-type Format = Callable[[Example, list[str]], dict[str, object] | list[int]]
+type Format = Callable[[Example, list[str]], dict[str, object]]
 """Takes an example's ids and their texts, in the same order; returns the JSON value of its line."""
 
 
@@ -114,23 +114,4 @@ def _tevatron(example: Example, texts: list[str]) -> dict[str, object]:
     return {**of_query, "positive_passages": passages[:1], "negative_passages": passages[1:]}
 
 
-def _flag_embedding(example: Example, texts: list[str]) -> dict[str, object]:
-    return {"query": texts[0], "pos": texts[1:2], "neg": texts[2:]}
-
-
-def _colbert(example: Example, texts: list[str]) -> list[int]:
-    """Numbers only: ColBERT looks texts up in its own queries.tsv and collection.tsv."""
-    try:
-        return list(map(int, example))
-    except ValueError as error:
-        raise UserError("ColBERT reads numbers as ids, and this release has others") from error
-
-
-FORMATS: dict[str, Format] = {
-    "sentence-transformers": _columns,
-    "pylate": _columns,
-    "flag-embedding": _flag_embedding,
-    "colbert": _colbert,
-    "tevatron-train": _tevatron,
-}
-"""PyLate trains through sentence-transformers and reads its columns."""
+FORMATS: dict[str, Format] = {"sentence-transformers": _columns, "tevatron-train": _tevatron}

@@ -19,9 +19,10 @@ import numpy as np
 import polars as pl
 
 from builder.assembly import Build, ShiftResult, lacks_train
-from builder.shifts.kmeans import Ints, Matrix, blocks
+from builder.shifts.kmeans import Ints, Matrix
 from eval_kit.console import counting
 from eval_kit.errors import UserError
+from eval_kit.search.processes import cores
 from eval_kit.shifts import nearness_splits
 from eval_kit.stats.vectors import Vectors
 
@@ -44,6 +45,7 @@ LIMITS = (
 """What no rebuild can reproduce of the published lists, and why."""
 REGIMES = ("interpolate", "extrapolate")
 TESTS_AT_ONCE = 64
+BLOCK = 2_048
 TOLERANCE = 0.1
 """How far a set may stay from its target size, as a share of it."""
 
@@ -124,7 +126,6 @@ def depths(train: Vectors, tests: Vectors) -> Ints:
 
     A vector of zeros has a cosine of 0 with all others.
     """
-    import faiss
     from threadpoolctl import threadpool_limits
 
     if train.values.shape[1] != tests.values.shape[1]:
@@ -132,13 +133,12 @@ def depths(train: Vectors, tests: Vectors) -> Ints:
             f"training and test queries need vectors of one width, not {train.values.shape[1]} and "
             f"{tests.values.shape[1]}"
         )
-    workers = faiss.omp_get_max_threads()
     by_id = train.query_ids.arg_sort().to_numpy()
     best = np.full(len(train), len(train))
     ranks = np.arange(1, len(train) + 1)
     with (
         threadpool_limits(1),
-        ThreadPoolExecutor(workers) as pool,
+        ThreadPoolExecutor(cores()) as pool,
         counting("ranking training queries", "queries", len(tests)) as advance,
     ):
         for start in range(0, len(tests), TESTS_AT_ONCE):
@@ -199,5 +199,5 @@ def _similarities(pool: ThreadPoolExecutor, train: Matrix, tests: Matrix) -> Mat
     def fill(rows: slice) -> None:
         scores[:, rows] = np.asarray(tests) @ normalize(train[rows]).T
 
-    list(pool.map(fill, blocks(len(train))))
+    list(pool.map(fill, (slice(start, start + BLOCK) for start in range(0, len(train), BLOCK))))
     return scores

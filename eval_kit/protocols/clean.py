@@ -121,15 +121,7 @@ def clean(
     texts = pl.concat(query_texts)
     texts = leaks.with_normal(texts.drop_nulls().unique("query_id", keep="first", maintain_order=True))
     train = leaks.with_normal(training.queries)
-    nearest = leaks.near(texts, train, 0.0, "comparing queries").select("query_id", "cosine", nearest="train_text")
-    flags = texts.join(nearest, on="query_id", how="left", maintain_order="left").select(
-        "query_id",
-        pl.col("text").is_in(train["text"].implode()).alias("equal"),
-        pl.col("normal").is_in(train["normal"].implode()).alias("normalised"),
-        (pl.col("cosine") >= near).fill_null(False).alias("near"),
-        "nearest",
-        "cosine",
-    )
+    flags = leaks.with_near(leaks.with_same(texts, train), train, near, "comparing queries").drop("text", "normal")
     given_away = _passages(release, training)
     frames = []
     for test_set in selection:

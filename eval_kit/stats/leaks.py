@@ -31,38 +31,29 @@ def normal_form(text: str) -> str:
     return unicodedata.normalize("NFKC", " ".join(words))
 
 
-def same_text(test: pl.DataFrame, train: pl.DataFrame, column: str) -> pl.DataFrame:
-    """The test queries that are also training queries, by the column ``text`` or ``normal``.
-
-    Returns:
-        ``query_id``, ``text``, ``train_query_id``, ``train_text``: one row for each pair.
-    """
-    train_columns = train.select(pl.col(column), train_query_id="query_id", train_text="text")
-    return test.join(train_columns, on=column).select("query_id", "text", "train_query_id", "train_text")
-
-
-def near(test: pl.DataFrame, train: pl.DataFrame, least: float, label: str) -> pl.DataFrame:
-    """The test queries with a near-duplicate among the training queries.
+def with_same(test: pl.DataFrame, train: pl.DataFrame) -> pl.DataFrame:
+    """The test queries with ``equal`` and ``normalised``: whether training has one of the same text, or normal form.
 
     Args:
         test: from :func:`with_normal`.
-        train: likewise, with at least one row.
-        least: the cosine from which two queries count as such.
-        label: of the progress.
-
-    Returns:
-        ``query_id``, ``text``, ``train_query_id``, ``train_text``, ``cosine``, and ``same``, whether the two are equal
-        when normalised; the nearest first, one row for each query.
+        train: likewise.
     """
-    index = Trigrams(train["text"].to_list())
-    cosines = index.nearest(test["text"], label).select(train_text="nearest", cosine=pl.col("cosine").round(6))
-    train_texts = train.select(train_query_id="query_id", train_text="text", train_normal="normal").unique("train_text")
-    pairs = pl.concat([test, cosines], how="horizontal").filter(pl.col("cosine") >= least)
-    pairs = pairs.join(train_texts, on="train_text", how="left").with_columns(
-        same=pl.col("normal") == pl.col("train_normal")
-    )
-    columns = ("query_id", "text", "train_query_id", "train_text", "cosine", "same")
-    return pairs.sort("cosine", "query_id", descending=[True, False]).select(columns)
+    same = {"equal": "text", "normalised": "normal"}
+    return test.with_columns(pl.col(column).is_in(train[column].implode()).alias(kind) for kind, column in same.items())
+
+
+def with_near(test: pl.DataFrame, train: pl.DataFrame, least: float, label: str) -> pl.DataFrame:
+    """The test queries with ``near``, ``nearest`` (text of the nearest training query, if any) and its ``cosine``.
+
+    Args:
+        test: ``text``.
+        train: likewise, with at least one row.
+        least: the cosine of trigrams from which two queries are near-duplicates.
+        label: of the progress.
+    """
+    found = Trigrams(train["text"].to_list()).nearest(test["text"], label)
+    cosine = found["cosine"].round(6)
+    return test.with_columns(found["nearest"], cosine, near=cosine >= least)
 
 
 @cache

@@ -240,20 +240,6 @@ def test_trec(mini_release: Release, tmp_path: Path) -> None:
     assert len(scores) == 43 and all(score["ndcg_cut_10"] == pytest.approx(1) for score in scores.values())
 
 
-@pytest.mark.slow
-def test_pyserini_reads_the_topics_as_they_are(published_release: Release, tmp_path: Path) -> None:
-    """Its readers of TSV files trim texts; in JSON blanks, quotes and wrong encodings stay."""
-    lucene = pytest.importorskip("eval_kit.search.lucene", exc_type=ImportError)
-    names = ("wh.how", "dl_typo")
-    for folder in export(published_release, tmp_path, "pyserini", names):
-        lucene.start()
-        from pyserini.query_iterator import DefaultQueryIterator
-
-        topics = dict(DefaultQueryIterator.from_topics(str(folder / "topics.json")))
-        assert topics == dict(published_release.queries(folder.name).iter_rows())
-        assert {line.split()[0] for line in (folder / "qrels.txt").read_text().splitlines()} == set(topics)
-
-
 def test_beirs_loader_opens_the_published_lists_with_their_passages(
     published_release: Release, shared: Path, tmp_path: Path, command
 ) -> None:
@@ -293,7 +279,7 @@ def test_export_faults(write: Callable[[Draft], Release], tmp_path: Path) -> Non
     (tmp_path / "half/length.short").mkdir(parents=True)
     (tmp_path / "half/length.short/qrels").write_text("a file where a folder should be")
     for out, format, options, message in (
-        ("out", "csv", {}, "unknown format 'csv'; there are beir, trec, pyserini"),
+        ("out", "csv", {}, "unknown format 'csv'"),
         (
             "out",
             "beir",

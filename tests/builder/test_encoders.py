@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from builder import encoders as module
-from builder.encoders import Compute, Embeddings, Lsa, Model, _batches, by_name, embed, encode
+from builder.encoders import Compute, Embeddings, Lsa, Model, by_name, embed, encode
 from eval_kit.errors import UserError
 from tests.tiny_checkpoints import texts, tiny
 
@@ -72,10 +72,8 @@ def test_an_interrupted_encoding_goes_on_where_it_stopped(tmp_path: Path, monkey
     with pytest.raises(KeyboardInterrupt):
         encode(TEXTS, stopped, tmp_path)
     assert len(stopped.seen) == 8
-    assert list(tmp_path.rglob("shards"))
     assert np.array_equal(encode(TEXTS, resumed, tmp_path), truth(TEXTS))
     assert sorted(stopped.seen + resumed.seen) == sorted(TEXTS)
-    assert not list(tmp_path.rglob("shards"))
 
 
 @pytest.mark.slow
@@ -120,7 +118,7 @@ def test_an_encoder_that_gives_nan_is_refused_and_leaves_nothing_to_be_taken(tmp
             return np.where([[text == "a"] for text in part], np.nan, truth(part)).astype(np.float32)
 
     for _ in range(2):
-        with pytest.raises(UserError, match=r"^encoder 'counting' gives NaN or infinity for the text 'a'$"):
+        with pytest.raises(UserError, match="NaN"):
             encode(["b", "a"], Broken(), tmp_path)
     assert not list(tmp_path.rglob("*.npy"))
 
@@ -148,7 +146,7 @@ def test_lsa_can_learn_from_a_corpus() -> None:
     assert Lsa(corpus=corpus).revision != Lsa().revision
 
 
-def test_cls_is_the_last_hidden_state_of_the_first_token_whatever_the_batches() -> None:
+def test_cls_is_the_last_hidden_state_of_the_first_token() -> None:
     import torch
     from transformers import AutoModel, AutoTokenizer
 
@@ -156,15 +154,7 @@ def test_cls_is_the_last_hidden_state_of_the_first_token_whatever_the_batches() 
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
     with torch.inference_mode():
         hidden = model(**tokenizer(TEXTS, padding=True, return_tensors="pt")).last_hidden_state
-    for encoder in (by_name(f"{folder}:cls"), *(Model(f"{folder}:cls", budget) for budget in (1, 20, 10_000))):
-        assert np.allclose(encode(TEXTS, encoder), hidden[:, 0].numpy(), atol=1e-5)
-
-
-def test_batches_keep_to_the_budget_and_leave_nothing_out() -> None:
-    lengths = np.sort(np.random.default_rng(1).integers(1, 60, 500))[::-1]
-    batches = list(_batches(lengths, 100))
-    assert [i for rows in batches for i in range(rows.start, rows.stop)] == list(range(500))
-    assert all(lengths[rows.start] * (rows.stop - rows.start) <= 100 for rows in batches)
+    assert np.allclose(encode(TEXTS, by_name(f"{folder}:cls")), hidden[:, 0].numpy(), atol=1e-5)
 
 
 def test_a_model_that_is_no_model_or_lacks_files_is_refused(tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import faiss
 import layouts
 import numpy as np
 import polars as pl
 import pytest
 from sklearn.metrics import adjusted_rand_score
+from threadpoolctl import threadpool_limits
 
 from builder import rebuilt
 from builder import release as releases
@@ -172,9 +172,8 @@ def test_rules_say_how_each_table_was_made(release: Release, tmp_path: Path) -> 
 
 
 def test_rebuilds_differ_by_their_seed_and_not_by_threads_or_the_order_of_queries(small: Collection) -> None:
-    faiss.omp_set_num_threads(1)
-    first = built(small)
-    faiss.omp_set_num_threads(2)
+    with threadpool_limits(1):
+        first = built(small)
     other_order = replace(
         small,
         queries={split: rows.sample(fraction=1, shuffle=True, seed=3) for split, rows in small.queries.items()},

@@ -16,7 +16,7 @@ from builder import rebuilt
 from builder import release as releases
 from builder.assembly import apart
 from builder.collection import Collection
-from builder.describe import describe, two_sample
+from builder.describe import describe
 from builder.encoders import Compute, Lsa
 from builder.parameters import for_mini
 from builder.shifts import length, wh
@@ -220,18 +220,26 @@ def test_a_log_is_split_and_described(collection: Collection, tmp_path: Path) ->
     assert described.parts["queries"].sum() == sum(table.height for table in tables)
     assert (described.parts["examples"].str.count_matches("\n") == 9).all() and (described.parts["jaccard"] > 0).all()
     text = result_page(described)
-    assert "query topics (topic)" in text and "false alarms" in text
+    assert "query topics (topic)" in text
     assert described.parts["examples"][0].split("\n")[3] in text
     assert described.to_csv().count("topic,c") == 5
 
 
-def test_the_two_sample_test_sees_a_difference_and_seldom_a_false_one(collection: Collection) -> None:
-    texts = collection.train["text"]
-    assert two_sample(texts, texts.str.replace_all("a", "o"), 1)[1] < 1e-6
+def test_the_two_sample_test_sees_a_difference_and_seldom_a_false_one(collection: Collection, tmp_path: Path) -> None:
+    """Two whole logs are compared; what a shift has kept of one is no random sample of it."""
+    texts = collection.train["text"].unique(maintain_order=True)
+
+    def verdict(**logs: pl.Series) -> str:
+        files = [tmp_path / f"{name}.tsv" for name in logs]
+        for file, log_texts in zip(files, logs.values(), strict=True):
+            file.write_text("".join(f"{text}\n" for text in log_texts))
+        return describe(files[0], files[1], 1).notes()[-1]
+
+    assert verdict(own=texts, other=texts.str.replace_all("a", "o")).endswith("they differ")
     rng = np.random.default_rng(5)
     halves = [np.array_split(rng.permutation(len(texts)), 2) for _ in range(20)]
-    alarms = sum(two_sample(texts.gather(left), texts.gather(right), 1)[1] < 0.05 for left, right in halves)
-    assert alarms <= 4  # binomial with 20 draws of 5 %: 5 or more once in 400
+    alarms = [verdict(a=texts.gather(left), b=texts.gather(right)).endswith("they differ") for left, right in halves]
+    assert sum(alarms) <= 4  # binomial with 20 draws of 5 %: 5 or more once in 400
 
 
 def test_a_log_is_compared_with_ms_marcos_queries_as_far_as_a_partial_release_has_their_texts(
@@ -239,4 +247,4 @@ def test_a_log_is_compared_with_ms_marcos_queries_as_far_as_a_partial_release_ha
 ) -> None:
     own, other, compared, *_ = describe(shared / "beir" / "nfcorpus", published_release.folder, 13).notes()
     assert own.startswith("3,237 queries; ") and " queries of the other log; weighted Jaccard 0." in other
-    assert ": they differ; on 20 random halves of the one log it gives " in compared
+    assert "not tested" in compared

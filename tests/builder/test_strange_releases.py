@@ -88,7 +88,7 @@ def test_exports_of_strange_ids_are_refused(folder: Path, tmp_path: Path) -> Non
     release = open_release(folder)
     name = next(iter(release.test_sets))
     strange = release.queries(name).with_columns(query_id=pl.col("query_id") + "\n999 Q0 x")
-    for format in ("trec", "beir", "pyserini"):
+    for format in ("trec", "beir"):
         for queries, words in (
             (strange, "cannot be written"),
             (strange.with_columns(text=pl.lit(None, pl.String)), "have no text"),

@@ -40,11 +40,20 @@ def test_the_examples_are_those_of_our_own_cell(
     assert rows == list(own) and list(rows[0]) == own.column_names
 
 
-def test_datasets_loads_what_sentence_transformers_and_pylate_train_on(
+def test_datasets_loads_what_sentence_transformers_trains_on(
     trainable_release: Release, tmp_path: Path, command: Run
 ) -> None:
-    """Both take a column's role from its place; PyLate skips columns of ids and tells queries by their name."""
-    options = ("--training-set", "topic.not-c0", "--negatives", 2, "--format", "pylate", "--out", tmp_path)
+    """It takes a column's role from its place."""
+    options = (
+        "--training-set",
+        "topic.not-c0",
+        "--negatives",
+        2,
+        "--format",
+        "sentence-transformers",
+        "--out",
+        tmp_path,
+    )
     done = command("builder", "export", trainable_release.folder, *options, "--cache", tmp_path / "cache")
     assert done.returncode == 0, done.stderr
     rows = loaded(tmp_path / "topic.not-c0.jsonl", tmp_path)
@@ -53,25 +62,6 @@ def test_datasets_loads_what_sentence_transformers_and_pylate_train_on(
     assert rows.column_names == ["query", "positive", "negative_0", "negative_1"]
     passages = set(trainable_release.table("passages", "passages")["text"])
     assert {text for name in rows.column_names[1:] for text in rows[name]} <= passages
-
-
-def test_other_formats_hold_the_same_examples(trainable_release: Release, tmp_path: Path) -> None:
-    """FlagEmbedding's as lists of texts, ColBERT's as numbers of queries and passages."""
-    lines = {}
-    for name in ("sentence-transformers", "pylate", "flag-embedding", "colbert"):
-        triplets.write(trainable_release, "topic", "c0", tmp_path / name, name, negatives=2, cache=tmp_path / "cache")
-        lines[name] = [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
-    assert lines["sentence-transformers"] == lines["pylate"]
-    assert lines["flag-embedding"] == [
-        {"query": row["query"], "pos": [row["positive"]], "neg": [row["negative_0"], row["negative_1"]]}
-        for row in lines["pylate"]
-    ]
-    text = dict(trainable_release.table("passages", "passages").iter_rows())
-    queries = dict(trainable_release.table("topic", "train").select("query_id", "text").iter_rows())
-    for ids, row in zip(lines["colbert"], lines["pylate"], strict=True):
-        assert all(type(id) is int for id in ids)
-        query, *passages = map(str, ids)
-        assert [queries[query], *(text[passage] for passage in passages)] == list(row.values())
 
 
 @pytest.mark.slow
@@ -126,5 +116,5 @@ def test_mistakes(trainable_release: Release, mini_release: Release, tmp_path: P
         (trainable_release, (), "is for training queries: name them with --training-set"),
         (mini_release, ("--training-set", "topic.not-c0"), "python -m builder negatives"),
     ):
-        done = command("builder", "export", release.folder, "--format", "pylate", *options, "--out", out)
+        done = command("builder", "export", release.folder, "--format", "sentence-transformers", *options, "--out", out)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1) and words in done.stderr and not out.exists()
