@@ -6,124 +6,79 @@ under the one-to-one match that overlaps most.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import polars as pl
 
 from builder.parameters import REBUILDABLE
 from builder.test_sets import levels_in
+from eval_kit import __version__
 from eval_kit.errors import UserError
 from eval_kit.release import Release
+from eval_kit.results import Result
 from eval_kit.shifts import CLUSTERED, SHIFTS
 from eval_kit.stats.similarity import by_cluster
-from eval_kit.tables.markdown import to_markdown
 from eval_kit.tables.table import Column, Table
 
 type Key = tuple[str, str]
-type Cell = str | float | None
-"""A name, a count or a figure; None where a release lacks it."""
 LABELS = {name: shift.label for name, shift in SHIFTS.items() if shift.label}
+DIVISIONS = {"shift": pl.String, "shared": pl.Int64, "rand": pl.Float64, "information": pl.Float64}
+MATCHES = {
+    **dict.fromkeys(["shift", "published", "rebuilt"], pl.String),
+    **dict.fromkeys(["queries", "both"], pl.Int64),
+    **dict.fromkeys(["share", "jaccard"], pl.Float64),
+}
+SIZES = {**dict.fromkeys(["table", "cluster"], pl.String), **dict.fromkeys(["published", "rebuilt"], pl.Int64)}
+JACCARD = {**dict.fromkeys(["shift", "cluster"], pl.String), **dict.fromkeys(["published", "rebuilt"], pl.Float64)}
 
 
-@dataclass(frozen=True)
-class Match:
-    """A published cluster and the rebuilt one matched to it, over the shared queries.
-
-    Attributes:
-        published: name of the published cluster.
-        rebuilt: name of the rebuilt one; None if there are fewer.
-        queries: how many shared queries are in the published cluster.
-        both: how many of those are in the rebuilt one too.
-        jaccard: ``both`` divided by the queries that are in either.
-    """
-
-    published: str
-    rebuilt: str | None
-    queries: int
-    both: int
-    jaccard: float
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """One division of queries in both releases.
-
-    Attributes:
-        name: of the shift, with the size or level if it has several divisions: ``restrain.14k``.
-        shared: how many queries are in a cluster of it in both releases.
-        rand: adjusted Rand index; None without shared queries.
-        information: normalised mutual information (arithmetic mean); None without shared queries.
-        matches: one for each published cluster with shared queries.
-    """
-
-    name: str
-    shared: int
-    rand: float | None
-    information: float | None
-    matches: list[Match]
-
-
-@dataclass(frozen=True)
-class Fidelity:
+@dataclass(frozen=True, repr=False)
+class Fidelity(Result):
     """A rebuilt release beside a published one.
 
     Attributes:
-        rebuilt: kind, version and digest.
-        published: kind, version and digest.
-        agreements: for each division that both have.
-        sizes: ``table``, ``cluster``, ``published``, ``rebuilt`` (rows; None where a release lacks the table).
+        divisions: of each division that both have: ``shift`` (with the size or level if it has several divisions, as
+            ``restrain.14k``), ``shared`` queries, adjusted ``rand`` index and normalised mutual ``information``
+            (arithmetic mean; both null without shared queries).
+        matches: of each published cluster: the ``rebuilt`` one matched to it (null if there are fewer), how many shared
+            ``queries`` it has, how many of them ``both`` have, that ``share``, and ``jaccard``: by those in either.
+        sizes: ``table``, ``cluster``, ``published``, ``rebuilt`` (rows; null where a release lacks the table).
         jaccard: ``shift``, ``cluster``, ``published``, ``rebuilt``: weighted Jaccard of each cluster's test queries to
             those of the others; clusters of the same name may differ in subject.
         limits: shift -> what cannot be reproduced, and why.
+        provenance: both releases.
     """
 
-    rebuilt: str
-    published: str
-    agreements: list[Agreement]
-    sizes: list[dict[str, Any]]
-    jaccard: list[dict[str, Any]]
+    divisions: pl.DataFrame
+    matches: pl.DataFrame
+    sizes: pl.DataFrame
+    jaccard: pl.DataFrame
     limits: Mapping[str, tuple[str, ...]]
+    provenance: Mapping[str, Any]
+    title: ClassVar[str] = "Fidelity of a rebuilt release"
+
+    def to_polars(self) -> pl.DataFrame:
+        """The divisions."""
+        return self.divisions
+
+    def tables(self) -> list[Table]:
+        """Divisions, matches, sizes and similarities."""
+        return [
+            _table("Membership: 1 is the same division, a Rand index of 0 is chance", self.divisions),
+            _table("Each published cluster beside the rebuilt one of the best one-to-one match", self.matches),
+            _table("Sizes", self.sizes),
+            _table("Weighted Jaccard of each cluster's test queries to the others'", self.jaccard),
+        ]
+
+    def notes(self) -> list[str]:
+        """What cannot be reproduced, and why."""
+        return [f"{shift} cannot be reproduced: {why}" for shift, reasons in self.limits.items() for why in reasons]
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return asdict(self)
-
-    def as_markdown(self) -> str:
-        """A page for readers."""
-        divisions: list[list[Cell]] = []
-        matches: list[list[Cell]] = []
-        for division in self.agreements:
-            divisions.append([division.name, division.shared, division.rand, division.information])
-            for match in division.matches:
-                counts = match.queries, match.both, match.both / match.queries, match.jaccard
-                matches.append([division.name, match.published, match.rebuilt, *counts])
-        lines = [
-            "# Fidelity of a rebuilt release",
-            "",
-            f"Rebuilt: {self.rebuilt}. Published: {self.published}.",
-            "",
-            "## Membership",
-            "",
-            "Over the queries that both releases put into a cluster; 1 is the same division, a Rand index of 0 is",
-            "chance. Each published cluster is shown beside the rebuilt one of the best one-to-one match.",
-            "",
-            _table(["shift", "shared queries", "adjusted Rand", "NMI"], divisions),
-            _table(["shift", "published", "rebuilt", "shared queries", "in both", "share", "Jaccard"], matches),
-            "## Sizes",
-            "",
-            _table(["table", "cluster", "published", "rebuilt"], map(dict.values, self.sizes)),
-            "## Weighted Jaccard of each cluster's test queries to the others'",
-            "",
-            "Clusters are numbered by each release for itself: c0 of one need not be c0 of the other.",
-            "",
-            _table(["shift", "cluster", "published", "rebuilt"], map(dict.values, self.jaccard)),
-            "## What cannot be reproduced, and why",
-            "",
-        ]
-        for shift, reasons in self.limits.items():
-            lines += [f"**{shift}**", "", *[f"- {reason}" for reason in reasons], ""]
-        return "\n".join(lines)
+        frames = {"matches": self.matches, "sizes": self.sizes, "jaccard": self.jaccard}
+        return super().as_json() | {name: frame.to_dicts() for name, frame in frames.items()}
 
 
 def compare(rebuilt: Release, published: Release) -> Fidelity:
@@ -133,44 +88,46 @@ def compare(rebuilt: Release, published: Release) -> Fidelity:
         UserError: they have none in common.
     """
     ours, authors = dict(_divisions(rebuilt)), dict(_divisions(published))
-    agreements, limits = [], {}
-    for name, division in authors.items():
-        if name in ours:
-            shift = name.partition(".")[0]
-            limits[shift] = REBUILDABLE[shift].limits
-            agreements.append(agreement(name, ours[name], division))
-    if not agreements:
+    common = [name for name in authors if name in ours]
+    if not common:
         raise UserError(f"{rebuilt.folder} and {published.folder} have no shift in common")
-    jaccard: list[dict[str, Any]] = []
+    divisions, matches = zip(*(agreement(name, ours[name], authors[name]) for name in common), strict=True)
+    shifts = dict.fromkeys(name.partition(".")[0] for name in common)
+    jaccard: list[tuple[Any, ...]] = []
     for shift in CLUSTERED:
-        if shift in limits and "test" in rebuilt.configs[shift] and "test" in published.configs[shift]:
-            jaccard += _beside("shift", _similarity(rebuilt, shift), _similarity(published, shift))
+        if shift in shifts and "test" in rebuilt.configs[shift] and "test" in published.configs[shift]:
+            jaccard += _beside(_similarity(rebuilt, shift), _similarity(published, shift))
+    sizes = list(_beside(_counts(rebuilt, shifts), _counts(published, shifts)))
     return Fidelity(
-        rebuilt=_name_of(rebuilt),
-        published=_name_of(published),
-        agreements=agreements,
-        sizes=list(_beside("table", _counts(rebuilt, limits), _counts(published, limits))),
-        jaccard=jaccard,
-        limits=limits,
+        pl.DataFrame(divisions, DIVISIONS, orient="row"),
+        pl.concat(matches),
+        pl.DataFrame(sizes, SIZES, orient="row"),
+        pl.DataFrame(jaccard, JACCARD, orient="row"),
+        {shift: REBUILDABLE[shift].limits for shift in shifts},
+        {"kit_version": __version__, "release": rebuilt.identity, "published": published.identity},
     )
 
 
-def agreement(name: str, rebuilt: pl.DataFrame, published: pl.DataFrame) -> Agreement:
-    """How far two divisions agree: tables of ``query_id`` and ``cluster``, one row for each membership."""
+def agreement(name: str, rebuilt: pl.DataFrame, published: pl.DataFrame) -> tuple[tuple[Any, ...], pl.DataFrame]:
+    """How far two divisions agree: tables of ``query_id`` and ``cluster``, one row for each membership.
+
+    Returns:
+        A row of :data:`DIVISIONS`, and its matches.
+    """
     import numpy as np
     from scipy.optimize import linear_sum_assignment
 
     authors = published.join(rebuilt, on="query_id", how="semi")
     ours = rebuilt.join(published, on="query_id", how="semi")
     if not authors.height:
-        return Agreement(name, 0, None, None, [])
+        return (name, 0, None, None), pl.DataFrame(schema=MATCHES)
     rows, columns = sorted(authors["cluster"].unique()), sorted(ours["cluster"].unique())
     overlaps = authors.join(ours, on="query_id", suffix="_rebuilt").group_by("cluster", "cluster_rebuilt").len()
     counts = np.zeros((len(rows), len(columns)), np.int64)
     for cluster, rebuilt_cluster, count in overlaps.iter_rows():
         counts[rows.index(cluster), columns.index(rebuilt_cluster)] = count
     counterpart = dict(zip(*linear_sum_assignment(counts, maximize=True), strict=True))
-    matches = []
+    matches: list[tuple[Any, ...]] = []
     for row, cluster in enumerate(rows):
         size, partner = int((authors["cluster"] == cluster).sum()), None
         both, either = 0, size
@@ -178,8 +135,9 @@ def agreement(name: str, rebuilt: pl.DataFrame, published: pl.DataFrame) -> Agre
             partner = columns[counterpart[row]]
             both = int(counts[row, counterpart[row]])
             either = size + int((ours["cluster"] == partner).sum()) - both
-        matches.append(Match(cluster, partner, size, both, both / either))
-    return Agreement(name, authors["query_id"].n_unique(), *_indices(authors, ours), matches)
+        matches.append((name, cluster, partner, size, both, both / size, both / either))
+    division = (name, authors["query_id"].n_unique(), *_indices(authors, ours))
+    return division, pl.DataFrame(matches, MATCHES, orient="row")
 
 
 def _indices(authors: pl.DataFrame, ours: pl.DataFrame) -> tuple[float | None, float | None]:
@@ -215,10 +173,10 @@ def _divisions(release: Release) -> Iterator[tuple[str, pl.DataFrame]]:
             yield f"chameleons.{level.removeprefix('level_')}", table.select("query_id", cluster=level)
 
 
-def _beside(what: str, rebuilt: Mapping[Key, float], published: Mapping[Key, float]) -> Iterator[dict[str, Any]]:
-    """Rows of ``what`` (shift or table), cluster, and the values of both releases; None where one lacks it."""
+def _beside(rebuilt: Mapping[Key, float], published: Mapping[Key, float]) -> Iterator[tuple[Any, ...]]:
+    """Rows of the key, and the values of both releases; None where one lacks it."""
     for key in dict.fromkeys([*published, *rebuilt]):
-        yield {what: key[0], "cluster": key[1], "published": published.get(key), "rebuilt": rebuilt.get(key)}
+        yield *key, published.get(key), rebuilt.get(key)
 
 
 def _counts(release: Release, shifts: Iterable[str]) -> dict[Key, int]:
@@ -242,16 +200,12 @@ def _similarity(release: Release, shift: str) -> dict[Key, float]:
     return {(shift, cluster): jaccard for cluster, jaccard in rows.iter_rows()}
 
 
-def _name_of(release: Release) -> str:
-    return f"{release.manifest.kind} release {release.version}, digest {release.digest[:16]}"
+def _table(title: str, rows: pl.DataFrame) -> Table:
+    columns = [Column(name, "number" if kind.is_numeric() else "heading") for name, kind in rows.schema.items()]
+    return Table(columns, [[list(map(_text, row)) for row in rows.iter_rows()]], title)
 
 
-def _table(header: list[str], rows: Iterable[Iterable[Cell]]) -> str:
-    """A Markdown table, and an empty line."""
-    return to_markdown(Table(list(map(Column, header)), [[list(map(_text, row)) for row in rows]]))
-
-
-def _text(cell: Cell) -> str:
+def _text(cell: str | float | None) -> str:
     if cell is None:
         return "-"
     if isinstance(cell, str):

@@ -1,15 +1,14 @@
 """``python -m builder lite`` and ``fidelity``: small releases, and how far they can be trusted."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
 
 from builder.options import RELEASE, Cache, Folder, Json, Out, print_result
+from eval_kit import output
 from eval_kit.errors import UserError
-from eval_kit.options import argument, option
+from eval_kit.options import JsonFile, PageFile, PrintedFormat, argument, option
 
 PASSAGES, DEPTH, SEED = 1_000_000, 100, 13
 
@@ -24,42 +23,28 @@ def fidelity(
         list[Path] | None, option("A run over all passages of a system that is not in the pool. Repeatable.", "RUN")
     ] = None,
     depth: Annotated[int, option("How many of each run's best the pool holds.", min=1)] = 100,
-    out: Annotated[Path | None, option("Write the page (Markdown) to this file.")] = None,
-    as_json: Json = False,
+    format: PrintedFormat = output.Format.table,
+    json_file: JsonFile = None,
+    page: PageFile = None,
 ) -> None:
     """Compare a rebuilt release with the published one, or systems on a pool with the same on all passages."""
     from builder.fidelity import compare
     from builder.pool import measure_fidelity, read_systems
-    from eval_kit.console import screen
-    from eval_kit.files import atomic
     from eval_kit.release import open_release
 
-    if (against is None) == (not pool):
-        raise UserError("give --against for a rebuilt release, or --pool for a pool of runs")
     opened_release = open_release(release)
-    if pool:
-        contributors, others = read_systems(pool, opened_release), read_systems(run or [], opened_release)
-        if both := sorted(contributors.keys() & others.keys()):
-            raise UserError(f"{both[0]} is in --pool and in --run; give each system in one of them")
-        systems = contributors | others
-        fidelity_measures = measure_fidelity(systems, opened_release, list(contributors), depth)
-        if out is not None:
-            atomic.write_text(out, fidelity_measures.to_markdown())
-        if as_json:
-            typer.echo(json.dumps(fidelity_measures.as_json()))
-        else:
-            fidelity_measures.show(screen())
+    if against is not None and not pool:
+        with Console(stderr=True).status("comparing the releases"):
+            report = compare(opened_release, open_release(against))
+        output.emit(report, format=format, json=json_file, page=page)
         return
-    with Console(stderr=True).status("comparing the releases"):
-        report = compare(opened_release, open_release(against))
-    if out is not None:
-        atomic.write_text(out, report.as_markdown())
-    if as_json:
-        typer.echo(json.dumps(report.as_json()))
-    elif out is None:
-        typer.echo(report.as_markdown())
-    else:
-        typer.echo(f"{out}: {len(report.agreements)} divisions compared")
+    if against is not None or not pool:
+        raise UserError("give --against for a rebuilt release, or --pool for a pool of runs")
+    contributors, others = read_systems(pool, opened_release), read_systems(run or [], opened_release)
+    if both := sorted(contributors.keys() & others.keys()):
+        raise UserError(f"{both[0]} is in --pool and in --run; give each system in one of them")
+    fidelity_measures = measure_fidelity(contributors | others, opened_release, list(contributors), depth)
+    output.emit(fidelity_measures, format=format, json=json_file, page=page)
 
 
 def lite(

@@ -2,7 +2,7 @@
 
 The five kinds, one edit per query, in words of at least three characters that are no stop words: Zhuang and Zuccon,
 EMNLP 2021, and SIGIR 2022 (CharacterBERT-DR). Their stop words are NLTK's, these are scikit-learn's. Queries in another
-language are typed on its keyboard, or with the letters that they have; their stop words are its most frequent words.
+script get the three kinds that need no keyboard; the stop words of another language are its most frequent words.
 """
 
 import random
@@ -28,21 +28,9 @@ LICENCE = "that of the base's queries"
 SHORTEST = 3
 """Length of the shortest word that is mistyped, in characters."""
 
-_ROWS = {
-    ENGLISH: ("qwertyuiop", "asdfghjkl", "zxcvbnm"),
-    "ar": ("ضصثقفغعهخحجد", "شسيبلاتنمكط", "ئءؤر ىةوزظ"),
-    "da": ("qwertyuiopå", "asdfghjklæø", "zxcvbnm"),
-    "de": ("qwertzuiopü", "asdfghjklöä", "yxcvbnm"),
-    "es": ("qwertyuiop", "asdfghjklñ", "zxcvbnm"),
-    "fr": ("azertyuiop", "qsdfghjklm", "wxcvbn"),
-    "no": ("qwertyuiopå", "asdfghjkløæ", "zxcvbnm"),
-    "ru": ("йцукенгшщзхъ", "фывапролджэ", "ячсмитьбю"),
-    "sv": ("qwertyuiopå", "asdfghjklöä", "zxcvbnm"),
-    "uk": ("йцукенгшщзхї", "фівапролджє", "ячсмитьбю"),
-}
-"""The letters' rows of keyboards; other languages in the Latin script have the English one."""
-_NO_LETTERS = ("ja", "ko", "zh")
-"""Languages that are typed by their sounds or parts, not character by character."""
+_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
+_WITHOUT_KEYBOARD = ("delete", "substitute", "swap_adjacent")
+"""The kinds for scripts other than Latin, with the letters that the queries have."""
 _WORD = re.compile(r"[^\W_]+")
 
 type Edits = list[tuple[int, int, str]]
@@ -71,7 +59,7 @@ class Keyboard:
 
 
 def keyboard(texts: pl.Series) -> Keyboard:
-    """The keyboard for queries, by their likely language, else by their script."""
+    """The keyboard for queries: QWERTY for Latin letters; their stop words are those of their likely language."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
     language = languages.likely(texts) or ""
@@ -79,15 +67,15 @@ def keyboard(texts: pl.Series) -> Keyboard:
     latin = 2 * int(characters.str.contains(r"\p{Latin}").sum()) >= len(characters)
     if latin and not language:
         language = ENGLISH
-    rows = _ROWS.get(language) or (_ROWS[ENGLISH] if latin else ())
-    letters = "".join(rows).replace(" ", "") or characters.unique().str.join("").item()
-    kinds = list(KINDS) if rows else ["delete", "insert", "substitute", "swap_adjacent"]
-    if language in _NO_LETTERS:
-        kinds = ["delete", "swap_adjacent"]
     english = language == ENGLISH
-    stop_words = ENGLISH_STOP_WORDS if english else languages.frequent(language)
-    word = _WORD if english else WORD
-    return Keyboard(language, "".join(sorted(letters)), _neighbours(rows), tuple(kinds), word, frozenset(stop_words))
+    return Keyboard(
+        language,
+        letters="".join(sorted("".join(_ROWS) if latin else characters.unique())),
+        neighbours=_neighbours(_ROWS) if latin else {},
+        kinds=tuple(KINDS) if latin else _WITHOUT_KEYBOARD,
+        word=_WORD if english else WORD,
+        stop_words=frozenset(ENGLISH_STOP_WORDS if english else languages.frequent(language)),
+    )
 
 
 def plant(base: str, queries: pl.DataFrame, replicas: int = 1, seed: int = 13) -> Iterator[tuple[Variation, Table]]:
@@ -98,10 +86,7 @@ def plant(base: str, queries: pl.DataFrame, replicas: int = 1, seed: int = 13) -
     """
     board = keyboard(queries["text"])
     if lacking := sorted(KINDS.keys() - board.kinds):
-        language = board.language or "unknown"
-        warnings.warn(
-            f"{base}: no {', '.join(lacking)}: no keyboard is known for the language {language}", stacklevel=2
-        )
+        warnings.warn(f"{base}: no {', '.join(lacking)}: its queries are not in Latin letters", stacklevel=2)
     of_language = {} if board.language == ENGLISH else {"language": board.language}
     for kind in board.kinds:
         for replica in range(1, replicas + 1):
@@ -156,7 +141,6 @@ def _swap_key(word: str, board: Keyboard) -> Edits:
 def _neighbours(rows: Sequence[str]) -> dict[str, str]:
     """Keys beside each letter on a keyboard: in its row and, half a key apart, in the rows above and below."""
     at = {key: (row, column + row / 2) for row, keys in enumerate(rows) for column, key in enumerate(keys)}
-    at.pop(" ", None)
     neighbours = dict.fromkeys(at, "")
     for key, near in permutations(at, 2):
         (row, column), (near_row, near_column) = at[key], at[near]

@@ -27,7 +27,7 @@ CASES = [
     "similarity --json rel/manifest.json",
     "align scores.json --json scores.json",
     "similarity --collection d --json d/corpus.jsonl",
-    "builder fidelity rel --against rel --out rel/manifest.json",
+    "builder fidelity rel --against rel --json rel/manifest.json",
     "builder export rel --out rel",
 ]
 
