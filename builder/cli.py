@@ -168,9 +168,7 @@ def export(
 
 
 @app.command()
-def card(
-    folder: Folder = RELEASE,
-) -> None:
+def card(folder: Folder = RELEASE) -> None:
     """Write the dataset card again. It quotes the release's audit."""
     from builder import card as cards
     from builder import reports
