@@ -41,7 +41,7 @@ def run_grid(
     ] = None,
     precision: Annotated[
         Literal["float32", "bfloat16", "float16"] | None,
-        option("Of training on a GPU. Default: the config's; without bfloat16 on the card, float16."),
+        option("Training precision on a GPU. Default: the config's, or float16 on cards without bfloat16."),
     ] = None,
     shift: Annotated[list[str] | None, option(f"Only this shift ({', '.join(SHIFTS)}). Repeatable.")] = None,
     seed: Annotated[list[int] | None, option("Training seed. Repeatable. Default: 0.", min=0, max=2**32 - 1)] = None,

@@ -1,7 +1,6 @@
 """The card of a trained baseline: what it was trained on, how, and its figures."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,17 +69,13 @@ def render(done: FinishedCell, architecture: str, backbone: str | None, title: s
     )
 
 
-def _by_test_set(done: FinishedCell) -> Sequence[dict[str, Any]]:
+def _by_test_set(done: FinishedCell) -> list[dict[str, Any]]:
     """One row per test set, in the order given: its name, side (In, Out or neither), queries and figures by measure."""
     rows: dict[str, dict[str, Any]] = {}
+    shift, held_out = done.cell.shift, done.cell.held_out
     for figure in done.figures:
         name = figure.test_set
-        row = {"test_set": name, "side": _side(done, name), "queries": figure.queries, "figures": {}}
-        rows.setdefault(name, row)["figures"][figure.measure] = figure.value
+        side = "Out" if name == f"{shift}.{held_out}" else "In" if name.startswith(f"{shift}.") else ""
+        row = rows.setdefault(name, {"test_set": name, "side": side, "queries": figure.queries, "figures": {}})
+        row["figures"][figure.measure] = figure.value
     return list(rows.values())
-
-
-def _side(done: FinishedCell, test_set: str) -> str:
-    if test_set == f"{done.cell.shift}.{done.cell.held_out}":
-        return "Out"
-    return "In" if test_set.startswith(f"{done.cell.shift}.") else ""

@@ -113,12 +113,12 @@ class Trained(Options, frozen=True, kw_only=True):
     batch_size: Annotated[Depth, about("Queries in a step.")]
     learning_rate: Positive
     warmup: Annotated[Share, about("Share of the steps during which the learning rate rises.")]
-    schedule: Annotated[
-        Literal["linear", "constant"], about("Of the learning rate after its rise: linear to 0, or constant.")
-    ] = "linear"
+    schedule: Annotated[Literal["linear", "constant"], about("After the warm-up: linear decay to 0, or constant.")] = (
+        "linear"
+    )
     weight_decay: Weight = 0.0
     scale: Annotated[Positive, about("What similarities are multiplied by before the softmax.")] = 1.0
-    precision: Annotated[Precision, about("Of training on a GPU.")] = "float32"
+    precision: Annotated[Precision, about("Training precision on a GPU.")] = "float32"
     loader_processes: Annotated[
         int, Meta(ge=0, le=1024, description="Processes that make the batches; with 0 the training process does it.")
     ] = 0
@@ -178,7 +178,7 @@ class Biencoder(Trained, frozen=True, kw_only=True):
 class Splade(Trained, frozen=True, kw_only=True):
     """SPLADE, or with sum pooling that of SIGIR 2021."""
 
-    RULES = (never("distillation replaces the loss that share is of", ("distillation", "share")),)
+    RULES = (never("share has no effect with distillation: remove one", ("distillation", "share")),)
 
     pooling: Annotated[Literal["max", "sum"], about("Of a term's weights over the tokens of a text.")] = "max"
     share: Annotated[
@@ -188,8 +188,8 @@ class Splade(Trained, frozen=True, kw_only=True):
             "those of one GPU of the authors'; if left out, all passages of the batch do."
         ),
     ] = None
-    passage_flops: Annotated[Weight, about("Greatest weight of the FLOPS regulariser of passages.")]
-    query_flops: Annotated[Weight, about("The same of queries.")]
+    passage_flops: Annotated[Weight, about("Greatest weight of the FLOPS regulariser for passages.")]
+    query_flops: Annotated[Weight, about("Greatest FLOPS weight for queries.")]
     flops_warmup: Annotated[
         float, Meta(gt=0, le=1, description="Share of the steps during which these weights rise, quadratically.")
     ] = 1 / 3
@@ -200,7 +200,7 @@ class Colbert(Trained, frozen=True, kw_only=True):
 
     RULES = (
         never(
-            "distillation replaces the loss that in_batch_negatives and similarity are of",
+            "in_batch_negatives and similarity have no effect with distillation: remove one",
             ("distillation", "in_batch_negatives"),
             ("distillation", "similarity"),
         ),

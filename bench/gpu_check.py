@@ -60,6 +60,7 @@ class Scope:
 
 GPU = Scope((6, 768, 12), 30, 50_000, hours.MS_MARCO, 1_000_000, 1_000, {})
 SMALL = {"batch_size": 4, "precision": "float32", "encode_precision": "float32", "candidates": 5, "share": 2}
+SMALL |= {"passage_length": 12, "query_length": 12, "pair_length": 24}
 CPU = Scope((1, 32, 2), 3, 300, 400, 300, 4, SMALL)
 
 

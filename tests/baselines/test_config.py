@@ -85,7 +85,7 @@ def test_the_papers_configs_are_as_the_papers_say() -> None:
         ),
         (
             {"splade": {**TRAINED, **FLOPS, "share": 2, "teacher": "x", "distillation": "kl"}},
-            "distillation replaces the loss that share is of",
+            "share has no effect with distillation",
         ),
         ({}, "non-empty"),
     ],
