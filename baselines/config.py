@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, field
 
+from baselines.config_faults import faults_of
 from baselines.options import SYSTEMS, Options, SmallBackbone, Static, Trained
 from baselines.systems import base
 from eval_kit.documents import Document, Text, schema_of
 from eval_kit.errors import UserError
 from eval_kit.files import strict_json
-from eval_kit.files.schemas import faults_of
 from eval_kit.shifts import check_names
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def _parse(document: Any, origin: str) -> Config:
             if is_trained and isinstance(settings, dict) and isinstance(common, dict):
                 systems[name] = {**common, **settings}
         document = document | {"systems": systems}
-    if faults := faults_of("config", document):
+    if faults := faults_of(document):
         more = f" (and {len(faults) - 1} more faults)" if len(faults) > 1 else ""
         raise UserError(f"{origin}: {faults[0].json_path}: {_sentence(faults[0])}{more}")
     check_names(document.get("shifts") or [], f"{origin}: $.shifts:")

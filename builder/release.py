@@ -9,6 +9,7 @@ from fnmatch import fnmatch
 from functools import cached_property
 from pathlib import Path
 
+import msgspec
 import polars as pl
 from msgspec.structs import replace
 
@@ -20,7 +21,6 @@ from eval_kit.errors import UserError
 from eval_kit.files import atomic, strict_json
 from eval_kit.files.digests import file_sha256, release_digest, table_digest
 from eval_kit.files.opening import is_file
-from eval_kit.files.schemas import validate
 from eval_kit.release import COLUMN_TYPES, MANIFEST, NAME, verified_manifest
 
 VARIATIONS = "variations"
@@ -249,7 +249,7 @@ def _replacing(out: Path) -> Iterator[Path]:
 
 
 def _describe_itself(folder: Path, manifest: Manifest) -> None:
-    validate("release", manifest.as_json())
+    msgspec.convert(manifest.as_json(), Manifest)
     for name, text in card.texts(folder, manifest).items():
         (folder / name).write_text(text, encoding="utf-8")
     (folder / MANIFEST).write_text(

@@ -1,7 +1,7 @@
 """The documents that are exchanged, as typed classes; ``schemas/`` is generated from them.
 
-A document from outside is checked against its JSON Schema (:mod:`eval_kit.files.schemas`), which reports every fault
-with its path, and then becomes an object: only this package knows how its keys are spelt.
+A document from outside is checked as it becomes an object (:func:`eval_kit.files.strict_json.load`): only this package
+knows how its keys are spelt.
 """
 
 from typing import Any

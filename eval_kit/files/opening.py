@@ -12,23 +12,6 @@ MOST_GROWTH = 100
 SMALL_BYTES = 10 << 20
 """Up to this size unpacked, no growth is suspicious."""
 
-_process: list[int] = []  # a list, as it is filled without "global"
-
-
-def refuse_forked() -> None:
-    """Refuse to go on in a process forked from one that was here before: polars' threads do not run in it.
-
-    Raises:
-        UserError: with the way out.
-    """
-    if not _process:
-        _process.append(os.getpid())
-    if _process[0] != os.getpid():
-        raise UserError(
-            "this process was forked from one that has read tables, whose threads do not run here; start it with "
-            "multiprocessing.get_context('spawn')"
-        )
-
 
 def open_file(path: Path, hint: str = "") -> BufferedReader:
     """The file, open to read bytes.

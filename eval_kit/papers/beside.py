@@ -13,7 +13,7 @@ import polars as pl
 from eval_kit import __version__
 from eval_kit.documents import FinishedCell
 from eval_kit.errors import UserError
-from eval_kit.files import schemas
+from eval_kit.files import strict_json
 from eval_kit.pages.page import result_page
 from eval_kit.pages.report import Report
 from eval_kit.papers import benchmarks, commands, crossing, printed_table
@@ -304,7 +304,7 @@ def _sparsity(grid_folder: Path, grid_protocols: Protocols) -> pl.DataFrame:
     runs = set(map(itemgetter("sha256"), grid_protocols.provenance["runs"]))
     rows = []
     for path in sorted(grid_folder.glob("*/done.json")):
-        conclusion = schemas.load(FinishedCell, path)
+        conclusion = strict_json.load(FinishedCell, path)
         if conclusion.run.sha256 in runs and (sparsity := conclusion.sparsity):
             rows.append((conclusion.cell.system, conclusion.cell.shift, sparsity.query, sparsity.passage))
     columns = {"system": pl.String, "shift": pl.String, "query": pl.Float64, "passage": pl.Float64}

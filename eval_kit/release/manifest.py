@@ -17,9 +17,9 @@ import polars as pl
 
 from eval_kit.documents import MS_MARCO, NAME, Column, ColumnType, Manifest, TableEntry
 from eval_kit.errors import UserError, first_line
-from eval_kit.files import schemas
+from eval_kit.files import strict_json
 from eval_kit.files.digests import file_sha256, release_digest, table_digest
-from eval_kit.files.opening import MOST_GROWTH, SMALL_BYTES, is_file, is_folder, refuse_forked
+from eval_kit.files.opening import MOST_GROWTH, SMALL_BYTES, is_file, is_folder
 from eval_kit.measures import definitions
 
 MANIFEST = "manifest.json"
@@ -56,13 +56,13 @@ def verified_manifest(folder: Path) -> Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read ``manifest.json`` and check it against its schema, and that what it names is in it."""
+    """Read ``manifest.json`` and check it, and that what it names is in it."""
     path = folder / MANIFEST
     if not is_file(path):
         what = f"not a release, it has no {MANIFEST}" if is_folder(folder) else "there is no such folder"
         raise ReleaseError(f"{folder}: {what}; name a release folder or Hub id, or build one with 'make release'")
     try:
-        manifest = schemas.load(Manifest, path)
+        manifest = strict_json.load(Manifest, path)
         _check_names(manifest)
     except ReleaseError as error:
         raise ReleaseError(f"{path}: {error}") from error
@@ -119,7 +119,6 @@ def _check_file(folder: Path, table: TableEntry) -> None:
 
 def _read(path: Path, table: TableEntry, name: str) -> pl.DataFrame:
     kinds: dict[str, str] = {column.name: column.type for column in table.columns}
-    refuse_forked()
     if not is_file(path):
         raise ReleaseError(f"{path}: is missing, or no file; the release is damaged")
     try:
@@ -190,6 +189,8 @@ def _check_names(manifest: Manifest) -> None:
         if name in names:
             raise ReleaseError(f"test set {name} is listed twice")
         names.add(name)
+        if (test_set.column is None) != (test_set.values is None):
+            raise ReleaseError(f"test set {name}: column and values belong together")
         label = {} if test_set.column is None else {test_set.column: ("label", "string")}
         require(f"test set {name}", test_set.config, test_set.split, _QUERIES | label)
         require(f"test set {name}", "qrels", test_set.qrels, _QRELS)

@@ -19,7 +19,7 @@ import polars as pl
 
 from eval_kit.documents import Training
 from eval_kit.errors import disk_errors
-from eval_kit.files import atomic, schemas
+from eval_kit.files import atomic, strict_json
 from eval_kit.release import Release, TestSet
 from eval_kit.release.manifest import is_of_ms_marco
 from eval_kit.runs.names import run_name
@@ -78,11 +78,11 @@ def training_beside(run: Path) -> Training:
     """What the file beside a run declares; nothing where there is none.
 
     Raises:
-        UserError: a file that does not follow the schema.
+        UserError: a file that is no such document.
     """
     for file in (run, run.resolve()):
         if (path := declaration(file)).is_file():
-            return schemas.load(Training, path)
+            return strict_json.load(Training, path)
     return Training(None)
 
 

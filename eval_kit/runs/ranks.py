@@ -15,7 +15,6 @@ from pathlib import Path
 import polars as pl
 
 from eval_kit.files.faults import MOST_FAULTS, Faults, RunError
-from eval_kit.files.opening import refuse_forked
 from eval_kit.runs.reader import HIGHEST_RANK, MS_MARCO, TREC, read_pieces
 
 TIE_RULE = "score descending (MS MARCO runs: rank ascending), then passage id descending as bytes (as trec_eval)"
@@ -75,7 +74,6 @@ def rank_judged(
         RunError: whatever is wrong with the file; a passage, or in an MS MARCO run a rank, that appears twice
             for a query; scores where an MS MARCO run has ranks.
     """
-    refuse_forked()
     columns = pairs.select({"query_id", "passage_id"}.intersection(pairs.columns))
     ascending = sorted(set(cutoffs))
 

@@ -12,7 +12,6 @@ from builder import lite
 from builder.cli import app
 from builder.verify import verify
 from eval_kit.errors import UserError
-from eval_kit.files.schemas import validate
 from eval_kit.models.dense import Dense
 from eval_kit.papers.beside import Results
 from eval_kit.protocols.grid_results import Protocols
@@ -21,6 +20,7 @@ from eval_kit.release import NAME, Release, open_release
 from eval_kit.results import origin
 from eval_kit.search import bm25
 from eval_kit.search.passages import passages
+from tests.schemas import validate
 from tests.tiny_checkpoints import tiny
 
 DEPTH = 2

@@ -15,7 +15,7 @@ from builder.export import export
 from builder.publish import check_folder
 from builder.verify import verify
 from eval_kit.errors import UserError
-from eval_kit.files import network, opening
+from eval_kit.files import network
 from eval_kit.files.formats import tab_separated
 from eval_kit.release import ReleaseError, open_release
 from tests.manifests import release_digest
@@ -114,10 +114,3 @@ def test_answers_of_hosts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert time.monotonic() - begun < 5
     some = network.at_most(endless(1_000, 0.01))
     assert sum(len(next(some)) for _ in range(60)) == 60_000
-
-
-def test_a_forked_process_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    open_release(folder).qrels(open_release(folder).manifest.test_sets[0].qrels)
-    monkeypatch.setattr(os, "getpid", lambda: -1)
-    with pytest.raises(UserError, match="was forked from one that has read tables"):
-        opening.refuse_forked()

@@ -31,7 +31,7 @@ from builder import mini as planted
 from builder import release as releases
 from eval_kit.documents import FinishedCell
 from eval_kit.errors import UserError
-from eval_kit.files import schemas
+from eval_kit.files import strict_json
 from eval_kit.files.digests import file_sha256
 from eval_kit.models.dense import Dense
 from eval_kit.models.sparse import Sparse
@@ -246,7 +246,7 @@ def test_a_finished_cell_says_how_it_was_made_and_is_not_done_again(release: Rel
     [cell, _] = cells(BM25, release, tmp_path, shifts=["length"])
     assert run_cell(cell) == Outcome(cell.name, "done")
     done = json.loads((cell.folder / "done.json").read_text())
-    assert schemas.load(FinishedCell, cell.folder / "done.json").as_json() == done
+    assert strict_json.load(FinishedCell, cell.folder / "done.json").as_json() == done
     assert done["cell"] == {"system": "bm25", "shift": "length", "held_out": "short", "seed": 0}
     benchmarks = [len(release.test_sets[name].queries) for name in ("dev", "dl19", "dl20")]
     assert done["run"]["queries"] == len(cell.test_queries()) == sum(benchmarks) == 50 + 43 + 54

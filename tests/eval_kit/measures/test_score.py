@@ -8,9 +8,9 @@ import ir_measures
 import polars as pl
 import pytest
 
-from eval_kit.files.schemas import validate
 from eval_kit.protocols.scoring import score, with_measures
 from eval_kit.release import Release
+from tests.schemas import validate
 
 MEASURES = ("nDCG@10", "RR(rel=2)@10", "R(rel=2)@100", "AP(rel=2)@100")
 # ir_measures on the full NIST judgements

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import eval_kit
 from eval_kit.errors import UserError
 from eval_kit.files.beir import read_corpus
-from eval_kit.files.schemas import validate
 from eval_kit.protocols import beir
 from eval_kit.protocols.beir import MEASURES
 from eval_kit.protocols.scores import Scores
@@ -22,6 +21,7 @@ from eval_kit.protocols.scoring import with_measures
 from eval_kit.release import Release, open_release
 from eval_kit.release.beir_suite import ANNOTATED, dataset_named, datasets, published_values
 from eval_kit.release.reference import load
+from tests.schemas import validate
 
 export = pytest.importorskip("builder.export", exc_type=ImportError).export
 

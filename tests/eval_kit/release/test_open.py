@@ -126,13 +126,6 @@ def test_what_is_printed_beside_a_figure_is_covered_by_the_digest(copy: Path):
             open_release(copy)
 
 
-def deep(levels: int) -> dict:
-    document: dict = {}
-    for _ in range(levels):
-        document = {"a": document}
-    return document
-
-
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -144,11 +137,10 @@ def deep(levels: int) -> dict:
         (lambda m: m["test_sets"][0].update(qrels="nowhere"), "needs qrels/nowhere with the column query-id"),
         (lambda m: m["test_sets"][0].update(measures=["nDCG@4294967297"]), "unknown measure 'nDCG@4294967297'"),
         (lambda m: m["test_sets"][0].update(measures=["R(rel=99999999999999999999999)@10"]), "unknown measure"),
-        (lambda m: m.update(version="1.0.0\n"), "does not match"),
-        (lambda m: m["tables"][0].update(rows=377.0), "377.0 is not of type 'integer'"),
-        (lambda m: m.update(remarks=["\ud800"]), "one half of a surrogate pair"),
+        (lambda m: m.update(version="1.0"), r"\$\.version"),
+        (lambda m: m["test_sets"][0].update(column="form", values=None), "column and values"),
+        (lambda m: m["tables"][0].update(rows=377.0), r"\$\.tables\[0\]\.rows"),
         (lambda m: m.update(seed=2**70), "not a finite number of 64 bits"),
-        (lambda m: m["tables"][0]["rule"].update(parameters=deep(100)), "nested more than 64 deep"),
     ],
 )
 def test_a_manifest_that_scoring_could_not_use_is_refused(mini_release: Release, tmp_path: Path, change, sentence: str):

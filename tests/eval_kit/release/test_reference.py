@@ -10,15 +10,16 @@ from typing import Any
 from zlib import crc32
 
 import pytest
+from jsonschema import ValidationError
 
-from eval_kit.files.schemas import SchemaError, validate
 from eval_kit.release import reference
+from tests.schemas import validate
 
 Cell = dict[str, Any]
 Interval = tuple[Fraction, Fraction]
 
 IDS = reference.ids()
-FOLDER = Path(reference.__file__).parent / "published"
+FOLDER = Path(reference.__file__).parent / "printed_tables"
 
 # Cells; the sum of their values, added up from the papers' text apart from the transcription; and the sum
 # with each value times its place in the file (from 1). A digit, a sign or a cell that changes shows in the
@@ -132,7 +133,7 @@ def test_a_table_is_valid_whole_and_named_as_its_file(id: str) -> None:
 def test_what_is_no_table_is_refused() -> None:
     table = reference.load("ecir2023-table2")
     table["cells"][0]["figure"] = "avg"
-    with pytest.raises(SchemaError, match=r"cells\[0\]\.figure"):
+    with pytest.raises(ValidationError, match="avg"):
         validate("reference", table)
     assert reference.load("ecir2023-table2") != table, "a caller's changes are its own"
     for id in ("ecir2023-table9", "../reference/ecir2023-table2", ""):

@@ -9,7 +9,6 @@ from rich.console import Console
 from eval_kit import api
 from eval_kit.documents import Training
 from eval_kit.errors import UserError
-from eval_kit.files import schemas
 from eval_kit.pages.page import result_page
 from eval_kit.pages.report import Report
 from eval_kit.protocols.compare import compare
@@ -26,6 +25,7 @@ from eval_kit.runs.contamination import (
     training_set_id,
 )
 from eval_kit.shifts import SHIFTS
+from tests import schemas
 
 NOT_SEEN, NOT_DECLARED, SEEN = "no", "unknown", "yes"
 
@@ -180,7 +180,7 @@ def test_a_declaration_is_read_strictly_and_replaced_whole(tmp_path: Path):
     assert declaration(run) == tmp_path / "a.b.training.json"
     assert declared_beside(run) == ["msmarco-passage/train"]
     declaration(run).write_text('{"training_data": "msmarco-passage/train"}')
-    with pytest.raises(UserError, match=r"a\.b\.training\.json: not a valid training document: \$\.training_data"):
+    with pytest.raises(UserError, match=r"a\.b\.training\.json: .*\$\.training_data"):
         declared_beside(run)
     declare(run, None, 32)
     assert declared_beside(run) is None
