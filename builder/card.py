@@ -13,7 +13,6 @@ from builder.features import features
 from eval_kit.documents import Manifest, TableEntry
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
-from eval_kit.files.opening import is_file
 from eval_kit.files.text import read_utf8
 from eval_kit.release import Release, read_manifest, title
 from eval_kit.release.manifest import is_of_ms_marco, is_synthetic, language
@@ -124,31 +123,25 @@ def card_data(manifest: Manifest) -> Any:
 
 
 def check_card(folder: Path, manifest: Manifest) -> None:
-    """Check that the card matches this manifest and the reports beside it exactly.
+    """Check that the card's YAML is of this manifest's version, content, columns and rows: no digest covers it.
 
     Raises:
         UserError: there is no card, its YAML is not valid, or it describes something else.
     """
     path = folder / CARD
-    if yaml_data(path).get("configs") != _config_entries(manifest):
-        raise UserError(f"{path}: its configs are not those of the release; {AGAIN.format(folder)}")
-    for name, text in texts(folder, manifest).items():
-        if not is_file(folder / name) or read_utf8(folder / name) != text:
-            what = f"{folder / name}: is not the {'card' if name == CARD else 'file'} of the release and its reports"
-            raise UserError(f"{what}; {AGAIN.format(folder)}")
+    data, splits = yaml_data(path), _configs(manifest).items()
+    infos = [_dataset_info(config, tables) for config, tables in splits]
+    configs = _described(data.get("configs")), _described(_config_entries(manifest))
+    if configs[0] != configs[1] or data.get("dataset_info") != infos:
+        raise UserError(f"{path}: is not that of the release; {AGAIN.format(folder)}")
 
 
-def check_version(folder: Path, manifest: Manifest) -> None:
-    """Check that the card's YAML names this manifest's version, which no content digest covers.
-
-    Raises:
-        UserError: there is no card, its YAML is not valid, or it is of another version.
-    """
-    path = folder / CARD
-    versions = {config.get("version") for config in yaml_data(path).get("configs") or []}
-    if versions != {manifest.version}:
-        stated_versions = ", ".join(sorted(map(str, versions))) or "none"
-        raise UserError(f"{path}: is of version {stated_versions}, the manifest says {manifest.version}")
+def _described(entries: Any) -> list[list[Any]]:
+    """What ``load_dataset`` goes by of the configs: a description's words may be those of an older kit."""
+    return [
+        [entry.get("config_name"), entry.get("version"), entry.get("data_files"), str(entry.get("description"))[-24:]]
+        for entry in entries or []
+    ]
 
 
 def yaml_data(path: Path) -> dict[str, Any]:

@@ -2,14 +2,12 @@
 
 import json
 import sys
-import warnings
 from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from builder import build_cli, lite_cli
 from builder.options import RELEASE, Cache, Folder, Json, Seed, print_result
@@ -192,31 +190,25 @@ def publish(
         list[str] | None, option("A source without a licence whose authors permit it. Repeatable.", "NAME")
     ] = None,
     without: Annotated[list[str] | None, option("A source without a licence to leave out. Repeatable.", "NAME")] = None,
-    timeout: Annotated[float, option("Seconds to wait for an answer from the Hub.")] = 120.0,
     as_json: Json = False,
 ) -> None:
-    """Publish a release on the Hub. It makes one commit, checks it and tags it; run it again to finish."""
+    """Publish a release on the Hub. It makes one commit and tags it; run it again to finish."""
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
     from builder import publish as publishing
 
-    warnings.filterwarnings("ignore", message="Not enough free disk space")  # the error says so too
     if not sys.stderr.isatty():
         disable_progress_bars()
-    with Console(stderr=True).status(f"publishing {folder} as {repo_id}") as status:
-        if not dry_run:
-            status.stop()  # the Hub's own bars show bytes and rate
-        publication = publishing.publish(
-            folder,
-            repo_id,
-            tag,
-            dry_run=dry_run,
-            private=private,
-            allow_partial=allow_partial,
-            permitted=with_permission or (),
-            left_out=without or (),
-            timeout=timeout,
-        )
+    publication = publishing.publish(
+        folder,
+        repo_id,
+        tag,
+        dry_run=dry_run,
+        private=private,
+        allow_partial=allow_partial,
+        permitted=with_permission or (),
+        left_out=without or (),
+    )
     print_result(asdict(publication), publication.lines(dry_run), as_json)
 
 

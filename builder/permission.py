@@ -36,31 +36,24 @@ def publishable(
     tables = _tables_by_source(manifest)
     for name in (*permitted, *left_out):
         if name not in tables or (name in permitted and name in left_out):
-            sources = f"those that do not are {', '.join(tables)}" if tables else "all that it holds is licensed"
             why = "is both permitted and left out" if name in tables else "is no source without a stated licence"
-            raise UserError(f"{folder}: {name} {why}; {sources}")
+            raise UserError(f"{folder}: {name} {why}; those sources are {', '.join(tables) or 'none'}")
     if unclear := sorted(tables.keys() - {*permitted, *left_out}):
-        configs = ", ".join(sorted(dict(tables[unclear[0]])))
-        more = f", and so do {', '.join(unclear[1:])}" if unclear[1:] else ""
         raise UserError(
-            f"{folder}: {unclear[0]}, the source of {configs}, states no licence{more}; say of each "
-            "--with-permission NAME if its authors permit the publication, or --without NAME"
+            f"{folder}: no licence is stated by {', '.join(unclear)}; say of each --with-permission NAME if its "
+            "authors permit the publication, or --without NAME"
         )
     if not tables:
         yield folder
         return
-    reduced_manifest = _without(manifest, tables, left_out)
-    if not reduced_manifest.test_sets:
+    part = _without(manifest, tables, left_out)
+    if not part.test_sets:
         raise UserError(f"{folder}: without {', '.join(left_out)} no test set is left")
     said = [f"{name} states no licence; its authors permit the publication, the publisher says" for name in permitted]
-    reduced_manifest = replace(reduced_manifest, remarks=[*manifest.remarks, *said])
     with TemporaryDirectory() as temporary:
-        reduced_folder = Path(temporary) / folder.resolve().name
-        copy(folder, reduced_folder, reduced_manifest)
-        try:
-            yield reduced_folder
-        except UserError as error:
-            raise UserError(str(error).replace(str(reduced_folder), str(folder))) from error
+        out = Path(temporary) / folder.resolve().name
+        copy(folder, out, replace(part, remarks=[*part.remarks, *said]), with_reports=part.digest == manifest.digest)
+        yield out
 
 
 def _tables_by_source(manifest: Manifest) -> dict[str, set[Key]]:

@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from fnmatch import fnmatch
 from functools import cached_property
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from eval_kit.documents import Column, Input, Lack, Manifest, Rule, TableEntry, 
 from eval_kit.errors import UserError
 from eval_kit.files import atomic, strict_json
 from eval_kit.files.digests import file_sha256, release_digest, table_digest
-from eval_kit.files.opening import is_file
 from eval_kit.release import COLUMN_TYPES, MANIFEST, NAME, verified_manifest
 
 VARIATIONS = "variations"
@@ -174,9 +172,9 @@ def extend(folder: Path, add: Callable[[Path], list[TableEntry]], variations: Se
         return manifest
 
 
-def copy(folder: Path, out: Path, manifest: Manifest) -> None:
-    """Copy the release in ``folder`` as far as ``manifest`` describes it; reports of other content stay behind."""
-    reports = () if manifest.digest != strict_json.read(folder / MANIFEST)["digest"] else (folder / "reports").glob("*")
+def copy(folder: Path, out: Path, manifest: Manifest, with_reports: bool) -> None:
+    """Copy the release in ``folder`` as far as ``manifest`` describes it; its reports, if they are of that content."""
+    reports = (folder / "reports").glob("*") if with_reports else ()
     for path in (*(folder / table.path for table in manifest.tables), *reports):
         (out / path.relative_to(folder)).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, out / path.relative_to(folder))
@@ -184,29 +182,10 @@ def copy(folder: Path, out: Path, manifest: Manifest) -> None:
 
 
 def files(folder: Path, manifest: Manifest) -> list[str]:
-    """The sorted names of all files of a release: manifest, card, tables and ``reports/``.
-
-    What a killed process has left half-written is none of them.
-
-    Raises:
-        UserError: the folder holds something else, or ``reports/`` a hidden file.
-    """
-    tables = {table.path for table in manifest.tables}
-    known_files = {"README.md", "LICENSE.md", MANIFEST, *tables}
-    paths = [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]
-    names = sorted(path.relative_to(folder).as_posix() for path in paths if not fnmatch(path.name, ".*.part*"))
-    strangers = []
-    for name in names:
-        if not (folder / name).resolve().is_relative_to(folder.resolve()):
-            raise UserError(f"{folder / name}: is a link that leaves the release")
-        if not is_file(folder / name):
-            raise UserError(f"{folder / name}: is a pipe or device, expected a file")
-        if name not in known_files and (not name.startswith("reports/") or "/." in name):
-            strangers.append(name)
-    if strangers:
-        more = f" (and {len(strangers) - 1} more)" if strangers[1:] else ""
-        raise UserError(f"{folder / strangers[0]}: is not part of the release; remove it{more}")
-    return names
+    """The sorted names of the files that make up a release: manifest, card, licences, tables and ``reports/``."""
+    reports = [path for path in (folder / "reports").glob("[!.]*") if path.is_file()]
+    tables = [table.path for table in manifest.tables]
+    return sorted([card.CARD, card.LICENCES, MANIFEST, *tables, *(f"reports/{path.name}" for path in reports)])
 
 
 def describe(draft: Draft) -> Manifest:

@@ -10,7 +10,7 @@ import polars as pl
 from msgspec.structs import replace
 
 from builder import negatives
-from builder.card import check_version
+from builder.card import check_card
 from builder.shifts import length, wh
 from builder.test_sets import OBSTINACY, levels_in, models_in
 from eval_kit.documents import TableEntry
@@ -46,7 +46,7 @@ def verify(folder: Path) -> list[Check]:
     release = Release(folder, replace(manifest, missing=[]))  # what it lacks is told once, by who opens it
     fault = "" if release_digest(manifest) == manifest.digest else "is not that of the tables listed"
     checks = [Check("release digest", fault)]
-    checks.append(Check("the card is of this version", _fault(partial(check_version, folder, manifest))))
+    checks.append(Check("the card is of this release", _fault(partial(check_card, folder, manifest))))
     contents = []
     for table in manifest.tables:
         what = f"content of {table.config}/{table.split} ({table.rows:,} rows)"

@@ -20,7 +20,6 @@ from filelock import FileLock
 
 from eval_kit.console import counting
 from eval_kit.errors import UserError, disk_errors
-from eval_kit.files.network import EndlessError, at_most
 from eval_kit.search.cache import cache_folder
 
 CHUNK_BYTES = 1 << 16
@@ -162,8 +161,8 @@ def _download_part(url: str, part: Path, advance: Advance) -> None:
                 raise UnavailableError(f"{url}: HTTP {response.status_code} {response.reason}")
             resumes = response.status_code == requests.codes.partial_content
             with part.open("ab" if resumes else "wb") as out:
-                for chunk in at_most(iter(partial(response.raw.read1, CHUNK_BYTES), b"")):
+                for chunk in iter(partial(response.raw.read1, CHUNK_BYTES), b""):
                     out.write(chunk)
                     advance(len(chunk))
-    except (requests.RequestException, urllib3.exceptions.HTTPError, TimeoutError, EndlessError) as error:
+    except (requests.RequestException, urllib3.exceptions.HTTPError, TimeoutError) as error:
         raise UnavailableError(f"{url}: cannot be downloaded ({type(error).__name__})") from error

@@ -127,8 +127,7 @@ def pinned_commit(model: str, revision: str | None = None) -> Mapping[str, Any]:
     from huggingface_hub.errors import HFValidationError, OfflineModeIsEnabled
 
     try:
-        with hub.patience():
-            return {"revision": HfApi().model_info(model, revision=revision).sha}
+        return {"revision": HfApi().model_info(model, revision=revision).sha}
     except (HFValidationError, OfflineModeIsEnabled):
         pass
     except Exception as error:  # an unreachable Hub raises errors of every kind
@@ -245,8 +244,7 @@ def _file(model: str, name: str, revision: str | None) -> Path | None:
     from huggingface_hub.errors import EntryNotFoundError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        with hub.patience():
-            return Path(hf_hub_download(model, name, **pinned_commit(model, revision)))
+        return Path(hf_hub_download(model, name, **pinned_commit(model, revision)))
     except (EntryNotFoundError, LocalEntryNotFoundError, HFValidationError):
         return None
     except Exception as error:

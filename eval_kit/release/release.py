@@ -252,15 +252,13 @@ def _download(repository: str, revision: str | None) -> Path:
     from huggingface_hub import HfApi
     from huggingface_hub.errors import LocalEntryNotFoundError, RevisionNotFoundError
 
-    hub.require_client()
     source = repository if revision is None else f"{repository} at {revision}"
     pin = revision if revision is not None and FIXED_REVISION.fullmatch(revision) else None
     try:
-        with hub.patience():
-            commit = str(HfApi().dataset_info(repository, revision=revision).sha)
-            if not FIXED_REVISION.fullmatch(commit):
-                raise ValueError(hub.UNREADABLE)
-            folder = _snapshot(repository, pin or commit)
+        commit = str(HfApi().dataset_info(repository, revision=revision).sha)
+        if not FIXED_REVISION.fullmatch(commit):
+            raise ValueError(hub.UNREADABLE)
+        folder = _snapshot(repository, pin or commit)
     except ReleaseError:
         raise
     except Exception as error:  # on an invalid answer, the client library raises errors of every kind

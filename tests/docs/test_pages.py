@@ -159,6 +159,7 @@ class Folder:
         self.request.addfinalizer(hub.stop)
         self.set("HF_ENDPOINT", hub.url)
         self.set("HF_TOKEN", hub_server.TOKEN)
+        self.set("HF_HUB_DISABLE_XET", "1")
         self.set("HF_HOME", self.folder.parent / "hub")
 
     def without_ir_datasets(self) -> None:
