@@ -1,6 +1,5 @@
 """``python -m baselines``: the reference systems. Every command only calls the library."""
 
-import dataclasses
 import functools
 import json
 import re
@@ -9,18 +8,17 @@ from typing import Annotated, Literal
 
 import typer
 
-from baselines import search_cli
 from baselines.runners import Runner
-from baselines.search_cli import ReleaseOption
 from eval_kit.errors import UserError, reporting
-from eval_kit.options import JsonFile, argument, option
+from eval_kit.options import OfModel, Passages, argument, option
 from eval_kit.program import commands
 from eval_kit.shifts import SHIFTS, check_names
+
+ReleaseOption = Annotated[str | None, option("Release folder or Hub id. Default: as for eval_kit.")]
 
 app = commands("Train, search and score the reference systems.")
 grid_app = commands("Train, search and score a grid of cells.")
 app.add_typer(grid_app, name="grid")
-app.command()(search_cli.search)
 
 
 @grid_app.command("run")
@@ -141,48 +139,26 @@ def grid_status(
 
 
 @app.command()
-def beir(
-    systems: Annotated[
-        list[str],
-        argument("bm25, bm25-multifield, published checkpoints, or any name with all its runs in --out.", "SYSTEM..."),
-    ],
-    datasets: Annotated[
-        list[str] | None, option("Only this folder of --folder. Repeatable. Default: BEIR's.", "NAME", "--dataset")
-    ] = None,
-    folder: Annotated[Path, option("Folder of datasets in BEIR's format.")] = Path("beir"),
-    depth: Annotated[int, option("Number of passages per query.", min=101)] = 1000,  # 100, and the query itself
-    out: Annotated[Path, option("Folder for the runs; existing runs are not searched again.")] = Path("beir-runs"),
-    runner: search_cli.RunnerOption = Runner.local,
-    latency: Annotated[
-        int | None,
-        option(
-            "Measure latency (of 1,000 results) and index size on the first PASSAGES instead, as in BEIR's Table 3.",
-            "PASSAGES",
-            min=1,
-        ),
-    ] = None,
-    json_file: JsonFile = None,
+def encode(
+    model: Annotated[str, argument("As for eval_kit run.", "MODEL")],
+    release: ReleaseOption = None,
+    option: OfModel = None,
+    passages: Passages = None,
+    out: Annotated[Path, option("The folder that eval_kit run will take as --out.")] = Path("runs"),
+    name: Annotated[str | None, option("Name of the run. Default: the model's name.")] = None,
 ) -> None:
-    """Search datasets of BEIR with several systems. Their figures are shown beside the paper's."""
+    """Encode a release's passages on a Ray cluster. eval_kit run with the same options then finds them encoded."""
+    from baselines.runners import ray
+    from eval_kit.models.opening import open_retriever, parse_options
+    from eval_kit.models.run import name_of
+    from eval_kit.release import open_release
+    from eval_kit.search.passages import collection_of
 
-    from baselines.beir import folders, measurements, published_as, search
-    from baselines.efficiency import efficiency
-    from eval_kit.console import screen, status, write_json
-    from eval_kit.protocols.beir import suite
-    from eval_kit.tables import terminal
-
-    parts, systems = folders(folder, datasets or []), list(dict.fromkeys(systems))
-    if latency is not None:
-        costs = [efficiency(systems, part, latency, out) for part in parts]
-        if not write_json(list(map(dataclasses.asdict, costs)), json_file):
-            for cost in costs:
-                terminal.show(cost.table(), screen())
-        return
-    runs = search(systems, parts, out, depth, runner)
-    with status("reading runs"):
-        results = suite(runs, parts, published_as())
-    if not write_json(results.as_json() | {"measured": measurements(runs)}, json_file):
-        results.show(screen())
+    ray.connect()
+    retriever, _ = open_retriever(model, parse_options(option or []))
+    index = out / f"{name or name_of(model)}.index"
+    ray.encode(retriever, collection_of(open_release(release), passages).read(), index)
+    typer.echo(str(index))
 
 
 def main() -> None:

@@ -114,9 +114,7 @@ def run(
     ],
     release: options.Release = None,
     revision: options.Revision = None,
-    option: Annotated[
-        list[str] | None, option("Option of the model, such as query_prompt=… or pooling=cls. Repeatable.", "KEY=VALUE")
-    ] = None,
+    option: options.OfModel = None,
     test_set: options.TestSets = None,
     variation: Annotated[
         list[str] | None, option("Also search this wording of the queries, such as dev.typo. Repeatable.", "NAME")
@@ -124,6 +122,9 @@ def run(
     pivot: Annotated[
         list[Path] | None, option("A run to compare with. Repeatable. Default: BM25, which is searched too.", "RUN")
     ] = None,
+    no_pivot: Annotated[bool, option("Compare with nothing: search the model alone.", None, "--no-pivot")] = False,
+    passages: options.Passages = None,
+    depth: Annotated[int, option("Number of passages per query.", min=1, max=1_000_000)] = 1000,
     out: Annotated[Path, option("Folder for the runs and the index.")] = Path("runs"),
     name: Annotated[str | None, option("Name of the run. Default: the model's name.")] = None,
     seed: options.Seed = 0,
@@ -136,9 +137,21 @@ def run(
 
     opened_release = _release_of(release, revision)
     outputs = [context.params["json_file"], context.params["page"]]
-    of_model = parse_options(option or [])
+    if no_pivot and pivot:
+        raise UserError("--no-pivot: a --pivot is named too; leave one out")
     return run_model(
-        model, opened_release, out, pivot or [], test_set or [], variation or [], name, seed, outputs, of_model
+        model,
+        opened_release,
+        out,
+        [] if no_pivot else pivot,
+        test_set or [],
+        variation or [],
+        name,
+        seed,
+        outputs,
+        parse_options(option or []),
+        depth,
+        passages,
     )
 
 

@@ -41,6 +41,16 @@ Measures = Annotated[
     option("Score by this measure, such as P@5, instead of the test sets' own. Repeatable.", "NAME", "--measure"),
 ]
 TestSets = Annotated[list[str] | None, option("Score on this test set alone. Repeatable.", "NAME", "--test-set")]
+OfModel = Annotated[
+    list[str] | None,
+    option("Option of the model, such as query_prompt=… or pooling=cls. Repeatable.", "KEY=VALUE", "--option"),
+]
+Passages = Annotated[
+    str | None,
+    option(
+        "Search these passages (id, tab, text), or all of the release's ir_datasets collection, by its id.", "TSV|ID"
+    ),
+]
 Seed = Annotated[int, option("Random seed of the bootstrap.", min=0, max=2**32 - 1)]
 Datasets = Annotated[
     list[Path] | None,

@@ -1,6 +1,6 @@
 """BM25 by Lucene as a retriever."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
@@ -8,6 +8,7 @@ import polars as pl
 from eval_kit.errors import UserError
 from eval_kit.languages import LANGUAGES
 from eval_kit.search import bm25, candidates
+from eval_kit.search.passages import Collection
 from eval_kit.search.retriever import Hits, Passages, best_first
 
 
@@ -20,23 +21,42 @@ class Bm25:
         b: of BM25.
         rm3: whether to expand queries, with Anserini's defaults.
         language: of Lucene's analyser, by ISO 639-1; empty for the one that the passages are likely in.
+        fields: whether title and text are searched as two fields, as in BEIR (and written queries, as a third).
         key: of the passages; without one, any finished index will do.
+        corpus: the file in BEIR's format that ``fields`` are read from.
     """
 
     k1: float = bm25.K1
     b: float = bm25.B
     rm3: bool = False
     language: str = ""
+    fields: bool = False
     key: str = ""
+    corpus: Path | None = None
 
     def __post_init__(self) -> None:
         """Refuse parameters out of range, and a language without an analyser."""
         bm25.check(self.k1, self.b)
+        if self.fields and self.rm3:
+            raise UserError("BM25 expands queries (rm3) over one field alone; leave out fields")
         if self.language and self.language not in LANGUAGES:
             raise UserError(f"BM25 has no analyser for {self.language!r}; it has {', '.join(LANGUAGES)}")
 
+    def over(self, collection: Collection) -> "Bm25":
+        """The same for a collection, whose index is known by its passages.
+
+        Raises:
+            UserError: its passages have no fields.
+        """
+        if self.fields and collection.corpus is None:
+            raise UserError("BM25 over titles and texts as two fields needs a folder in BEIR's format as the release")
+        return replace(self, key=f"{collection.key} {self.language}", corpus=collection.corpus)
+
     def index(self, passages: Passages, folder: Path) -> None:
         """Index the passages, unless ``folder`` holds a finished index with this key."""
+        if self.fields and self.corpus is not None:
+            bm25.index_fields_once(self.corpus, folder, self.key, self.language)
+            return
         bm25.index_once(passages, folder, vectors=self.rm3, key=self.key, language=self.language)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
@@ -44,8 +64,11 @@ class Bm25:
 
         Hits found for the grid's re-rankers with the same settings are reused.
         """
-        if self.rm3:
-            pairs = queries.select("query_id", "text").iter_rows()
+        pairs = queries.select("query_id", "text").iter_rows()
+        if self.fields:
+            index = folder / bm25.OF_FIELDS
+            rankings = bm25.search(pairs, index, depth, k1=self.k1, b=self.b, fields=bm25.FIELDS)
+        elif self.rm3:
             index = bm25.index_in(folder, vectors=True)
             rankings = bm25.search(pairs, index, depth, k1=self.k1, b=self.b, rm3=True)
         else:

@@ -40,6 +40,7 @@ class Cross(PretrainedModel):
         candidates: passages from BM25 that are re-ranked per query.
         k1: of BM25.
         b: of BM25.
+        fields: whether BM25 searches title and text as two fields; for a folder in BEIR's format (§4 of its paper).
         pair_length: tokens after which a pair is cut, from the passage's end; None for the checkpoint's own.
         first: what finds the passages instead of BM25 over their texts, if anything.
     """
@@ -47,6 +48,7 @@ class Cross(PretrainedModel):
     candidates: int = Settings.depth
     k1: float = Settings.k1
     b: float = Settings.b
+    fields: bool = False
     pair_length: int | None = None
     first: Retriever | None = field(default=None, init=False)
 

@@ -17,6 +17,8 @@ from eval_kit.models.own import Own
 from eval_kit.search.retriever import Retriever
 
 BM25 = "bm25"
+MULTIFIELD = "bm25-multifield"
+"""BM25 over title and text as two fields, as in BEIR (Thakur et al. 2021, §4)."""
 _OF_DENSE = {"pooling", "similarity"}
 """Options that show a model to be dense whose files do not say what it is."""
 
@@ -25,17 +27,18 @@ def open_retriever(name: str, options: Mapping[str, Any] | None = None) -> tuple
     """The system as a retriever, by the kind that its files show, and what it was trained on; None where unknown.
 
     Args:
-        name: ``bm25``; a name of :func:`eval_kit.models.checkpoints.load`; a Hub id or folder of a model of
-            sentence-transformers; or ``module:object`` of an object of your own (see :mod:`eval_kit.models.own`).
+        name: ``bm25``, ``bm25-multifield``; a name of :func:`eval_kit.models.checkpoints.load`; a Hub id or folder of
+            a sentence-transformers model; or ``module:object`` of an object of your own
+            (see :mod:`eval_kit.models.own`).
         options: of its architecture, by name; they replace a checkpoint's own.
 
     Raises:
         UserError: there is nothing of that name, it has no way to make vectors, or no such option.
     """
     options = dict(options or {})
-    if name == BM25:
-        _refuse_unfit(options, {field.name: field.type for field in fields(Bm25) if field.name != "key"}, BM25)
-        return Bm25(**options), []
+    if name in (BM25, MULTIFIELD):
+        _refuse_unfit(options, {one.name: one.type for one in fields(Bm25) if one.name not in ("key", "corpus")}, name)
+        return Bm25(**options | ({"fields": True} if name == MULTIFIELD else {})), []
     entry = checkpoints.load().get(name)
     model, architecture = name, None
     if entry is not None and not Path(name).exists():

@@ -1,27 +1,29 @@
 """From a model to its figures on a release, beside those of its pivots."""
 
-import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from eval_kit import api
 from eval_kit.errors import UserError
 from eval_kit.models.bm25 import Bm25
+from eval_kit.models.cross import Cross
 from eval_kit.models.opening import BM25, open_retriever
-from eval_kit.models.runs import make_runs, only, variation_queries
+from eval_kit.models.runs import DEPTH, make_runs, only, variation_queries
 from eval_kit.program import check_outputs
-from eval_kit.protocols.compare import Comparison
+from eval_kit.protocols.compare import Comparison, compare
 from eval_kit.protocols.scores import Scores
+from eval_kit.protocols.scoring import score
 from eval_kit.protocols.variations import Variations
+from eval_kit.protocols.variations import variations as varied
 from eval_kit.release import Release
 from eval_kit.results import Picture, Result
 from eval_kit.runs import contamination
-from eval_kit.search.passages import collection_key, has_passages, passages
+from eval_kit.search.passages import Collection, collection_of
+from eval_kit.search.retriever import Retriever
 from eval_kit.tables.table import Table
 
 
@@ -72,69 +74,82 @@ def run(
     model: str,
     release: Release,
     out: Path,
-    pivots: Sequence[Path] = (),
+    pivots: Sequence[Path] | None = None,
     test_sets: Sequence[str] = (),
     variations: Sequence[str] = (),
     name: str | None = None,
     seed: int = 0,
     outputs: Sequence[Path | None] = (),
     options: Mapping[str, Any] | None = None,
+    depth: int = DEPTH,
+    collection: str | None = None,
 ) -> Card:
     """Search a release with a model, score the runs, and set them beside the pivots'.
 
-    What was encoded is kept in ``out`` and not encoded again, by this or a later call with the same model.
+    Every call searches again, so that no run is older than its passages, queries or model. What was encoded or indexed
+    is kept in ``out`` and not made again, by this or a later call, for the same passages and model.
 
     Args:
         model: as :func:`eval_kit.models.opening.open_retriever` takes it.
-        release: with passages.
+        release: with passages, unless a ``collection`` is named.
         out: folder for the runs and the index.
-        pivots: runs to compare with; by default BM25's, which is searched too.
+        pivots: runs to compare with, or none; by default BM25's, which is searched too.
         test_sets: names of those to search and score; by default all.
         variations: names of variations to search as well, as
             :func:`eval_kit.models.runs.variation_queries` takes them.
-        name: of the run; by default the last part of ``model``.
+        name: of the run; by default :func:`name_of` the model.
         seed: of the bootstrap.
         outputs: other files that the caller will write; no run may be one of them.
         options: of the model's architecture, by name, such as ``query_prompt``.
+        depth: passages per query.
+        collection: what is searched, as :func:`collection_of` takes it.
 
     Raises:
         UserError: a model that cannot be used, a release without passages, an unknown test set or variation; a run that
             would replace a pivot or one of the outputs.
     """
-    if not has_passages(release):
-        raise UserError(
-            f"{release.folder}: holds no passages to search; make a small release of it with: "
-            f"python -m builder lite {shlex.quote(str(release.folder))} --queries 100 --passages 20000"
-        )
-    run_name = name or Path(model.replace(":", ".")).resolve().name
-    if run_name == BM25 != model and not pivots:
+    texts = collection_of(release, collection)
+    run_name = name or name_of(model)
+    if run_name == BM25 != model and pivots is None:
         raise UserError(f"{BM25} is the name of what the model is compared with; give another --name")
     if Path(model).is_dir() and out.resolve().is_relative_to(Path(model).resolve()):
         raise UserError(f"{out}: lies in the model's folder, whose files say whether it changed; name another --out")
-    sources = {run_name: model} if pivots or model == BM25 else {BM25: BM25, run_name: model}
     queries = {"": only(release, test_sets)} | variation_queries(release, variations, test_sets)
+    sources = {run_name: model} if pivots is not None or model == BM25 else {BM25: BM25, run_name: model}
     runs: dict[str, dict[Path, pl.DataFrame]] = {}
     for system in sources:
-        names = {f"{system}.{variation}".rstrip("."): texts for variation, texts in queries.items()}
-        runs[system] = {out / f"{file}.trec": texts for file, texts in names.items()}
+        names = {f"{system}.{variation}".rstrip("."): wording for variation, wording in queries.items()}
+        runs[system] = {out / f"{file}.trec": wording for file, wording in names.items()}
     run_files = list(chain.from_iterable(runs.values()))
-    check_outputs({"pivots": list(pivots), "out": [*run_files, *outputs]})
+    check_outputs({"inputs": [*(pivots or ()), Path(collection or "")], "out": [*run_files, *outputs]})
     trained_on: list[str] | None = None
     for system, source in reversed(sources.items()):  # the model first: if it cannot be used, that is said at once
         retriever, training_data = open_retriever(source, options if source == model else None)
         if source == model:
             trained_on = training_data
-        if isinstance(retriever, Bm25):
-            retriever = replace(retriever, key=f"{collection_key(release)} {retriever.language}")
-        index = out / f"{system}.{'lucene' if source == BM25 else 'index'}"
         for file in runs[system]:  # before the run, which a kill would leave with what was declared of an earlier one
             contamination.declare(file, training_data)
-        make_runs(retriever, passages(release), runs[system], index)
-    systems = [*pivots, *(out / f"{system}.trec" for system in sources)]
+        index = out / f"{system}.{'lucene' if isinstance(retriever, Bm25) else 'index'}"
+        make_runs(_over(retriever, texts), texts.read(), runs[system], index, depth)
+    systems = [*(pivots or ()), *(out / f"{system}.trec" for system in sources)]
     figures_of: Comparison | Scores
     if len(systems) > 1:
-        figures_of = api.compare(systems, release, seed=seed, allow_missing=True, test_sets=test_sets)
+        figures_of = compare(systems, release, only=test_sets, seed=seed, allow_missing=True)
     else:
-        figures_of = api.score(systems, release, allow_missing=True, test_sets=test_sets)
-    changes = api.variations(run_files, release, seed=seed, allow_missing=True) if variations else None
+        figures_of = score(systems, release, allow_missing=True, only=test_sets)
+    changes = varied(run_files, release, seed=seed, allow_missing=True) if variations else None
     return Card(figures_of, changes, trained_on, figures_of.provenance)
+
+
+def name_of(model: str) -> str:
+    """What a model's run is called by default: the last part of its name."""
+    return Path(model.replace(":", ".")).resolve().name
+
+
+def _over(retriever: Retriever, texts: Collection) -> Retriever:
+    """The same, whose BM25, if any, knows which passages it searches."""
+    if isinstance(retriever, Bm25):
+        return retriever.over(texts)
+    if isinstance(retriever, Cross) and retriever.fields:
+        retriever.first = Bm25(retriever.k1, retriever.b, fields=True).over(texts)
+    return retriever

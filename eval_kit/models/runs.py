@@ -1,10 +1,7 @@
-"""Make one run: over every test query of a release, or over passages and queries of your own."""
+"""Make runs: over the test queries of a release, and over other wordings of them."""
 
-import statistics
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -13,17 +10,14 @@ from eval_kit.errors import UserError
 from eval_kit.models.bm25 import Bm25
 from eval_kit.release import Release
 from eval_kit.runs import writer
-from eval_kit.search import shards
 from eval_kit.search.retriever import Hits, Passages, Retriever, lines
 
 DEPTH = 1000
-LATENCY_QUERIES, LATENCY_SECONDS = 20, 10.0
-"""Queries that are searched one at a time to measure latency, and the seconds after which no more are begun."""
 
 
 def make_runs(
     retriever: Retriever, collection: Passages, queries: Mapping[Path, pl.DataFrame], index: Path, depth: int = DEPTH
-) -> list[dict[str, Any]]:
+) -> None:
     """Index once, then search and write each run; after a kill, the next call resumes from the passages encoded so far.
 
     Args:
@@ -33,54 +27,19 @@ def make_runs(
             the run's tag.
         index: folder for the index.
         depth: passages per query.
-
-    Returns:
-        The measurements, by run; those of an index made of shards say how many passages were encoded per second.
     """
-    start = time.monotonic()
     if isinstance(retriever, Bm25):
         collection = with_count(collection, "indexing passages", "passages")
     retriever.index(collection, index)
-    indexing = {"index_seconds": round(time.monotonic() - start, 3), "index_bytes": shards.index_bytes(index)}
-    if (index / shards.MANIFEST).is_file():
-        encodings = shards.read(index)
-        rate = round(len(encodings) / max(encodings.seconds, 1e-9), 1)
-        indexing |= {"passages": len(encodings), "passages_per_second": rate}
-    return [_search(retriever, texts, run, index, depth) | indexing for run, texts in queries.items()]
+    for run, texts in queries.items():
+        writer.write(lines(_hits(retriever, texts, run, index, depth)), run, tag=run.stem)
 
 
-def _search(retriever: Retriever, queries: pl.DataFrame, run: Path, index: Path, depth: int) -> dict[str, Any]:
-    start = time.monotonic()
-    count = 0
-
-    def hits() -> Hits:
-        nonlocal count
-        with counting(f"searching for {run.stem}", "queries", queries.height) as advance:
-            for query, ranking in retriever.search(queries, index, depth):
-                count += len(ranking)
-                yield query, ranking
-                advance(1)
-
-    writer.write(lines(hits()), run, tag=run.stem)
-    seconds = time.monotonic() - start
-    return {
-        "run": str(run),
-        "queries": queries.height,
-        "lines": count,
-        "depth": depth,
-        "search_seconds": round(seconds, 3),
-        "queries_per_second": round(queries.height / seconds, 2),
-    }
-
-
-def latency_ms(retriever: Retriever, queries: pl.DataFrame, index: Path, depth: int = DEPTH) -> float:
-    """The median milliseconds of a query searched alone, over the first ``LATENCY_QUERIES`` queries."""
-    times: list[float] = []
-    while len(times) < min(LATENCY_QUERIES, queries.height) and sum(times) < LATENCY_SECONDS:
-        start = time.monotonic()
-        list(retriever.search(queries[len(times)], index, depth))
-        times.append(time.monotonic() - start)
-    return round(1000 * statistics.median(times), 2)
+def _hits(retriever: Retriever, queries: pl.DataFrame, run: Path, index: Path, depth: int) -> Hits:
+    with counting(f"searching for {run.stem}", "queries", queries.height) as advance:
+        for hits in retriever.search(queries, index, depth):
+            yield hits
+            advance(1)
 
 
 def test_queries(release: Release) -> pl.DataFrame:

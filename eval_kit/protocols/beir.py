@@ -31,6 +31,8 @@ OVER_ANSWERED = ("nDCG@10", "R@100")
 TITLES = {"nDCG@10": "nDCG@10 (Table 2)", "R@100": "R@100 (Table 9)", "hole@10": "hole@10 (Table 4)"}
 CAPPED = "trec-covid"
 """The dataset for which Table 9 has capped recall."""
+PUBLISHED_AS = {"bm25-multifield": "bm25", "minilm-cross-encoder": "bm25+ce"}
+"""The paper's names of systems that have others here."""
 BM25 = ("bm25-multifield", "bm25")
 """The first of these among the systems is the one that others are compared with: the paper's BM25 has two fields."""
 
@@ -172,9 +174,7 @@ def systems(runs: Sequence[Path], folders: Sequence[Path], bm25: Sequence[Path] 
     return {system: list(runs)} | ({"bm25": list(bm25)} if bm25 else {})
 
 
-def suite(
-    runs: Mapping[str, Sequence[Path]], folders: Sequence[Path], published_as: Mapping[str, str] | None = None
-) -> Suite:
+def suite(runs: Mapping[str, Sequence[Path]], folders: Sequence[Path]) -> Suite:
     """Score systems on the same datasets.
 
     A query that a run lacks, such as one for which BM25 finds nothing, has the value 0 and is counted.
@@ -182,7 +182,6 @@ def suite(
     Args:
         runs: of each system, one per dataset, in the order of ``folders``.
         folders: in BEIR's format; CQADupStack's twelve (``cqadupstack/android`` …) count as one dataset, their mean.
-        published_as: the paper's name of a system, where it is not the system's up to the first dot.
 
     Raises:
         UserError: a dataset given twice, or without the split that the paper reports; a folder that is not in BEIR's
@@ -195,7 +194,7 @@ def suite(
     paper_names = {}
     scores: dict[str, dict[str, Scores]] = {}
     for system in runs:
-        paper_names[system] = (published_as or {}).get(system, system.partition(".")[0])
+        paper_names[system] = PUBLISHED_AS.get(system, system.partition(".")[0])
         scores[system] = {}
     digests, sources = {}, []
     for number, (name, folder) in enumerate(zip(names, folders, strict=True)):

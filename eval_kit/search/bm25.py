@@ -4,7 +4,7 @@ import json
 import math
 import shutil
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from importlib.metadata import version
 from itertools import batched, chain, islice
@@ -19,6 +19,7 @@ from eval_kit import languages, words
 from eval_kit.console import with_count
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
+from eval_kit.files.beir import read_fields
 from eval_kit.question_words import ENGLISH
 from eval_kit.release import Release
 from eval_kit.search import lucene
@@ -32,6 +33,8 @@ B = 0.4
 FIELDS = {"contents": 1.0, "title": 1.0, "queries": 1.0}
 """Text, title and written queries with their weights, as in BEIR's own code (Anserini's multifield runs have the first
 two). A field that no passage has changes nothing."""
+OF_FIELDS = "fields"
+"""Where an index of fields is kept, below a folder that may hold others."""
 ANALYSER = "language"
 """File in an index that names the language it is analysed by, unless that is English."""
 INDEX_BATCH = 2_000
@@ -55,14 +58,16 @@ def index(passages: Passages, folder: Path, threads: int = THREADS, vectors: boo
     _index(documents, folder, ["-threads", str(threads), *(["-storeDocvectors"] if vectors else [])], language)
 
 
-def index_fields(documents: Iterable[tuple[str, Sequence[str]]], folder: Path) -> None:
-    """Index ``(passage id, values of FIELDS)``, each field apart, for a search over :data:`FIELDS`.
+def index_fields_once(corpus: Path, folder: Path, key: str, language: str = "") -> None:
+    """Do what :func:`index_once` does with a ``corpus.jsonl`` in BEIR's format, for a search over :data:`FIELDS`.
 
     Raises:
-        UserError: as :func:`index`.
+        UserError: as :func:`index`, or what is wrong with the file.
     """
+    documents = with_count(read_fields(corpus, ("text", *list(FIELDS)[1:])), "indexing passages", "passages")
     rows = ({"id": passage_id, **dict(zip(FIELDS, values, strict=True))} for passage_id, values in documents)
-    _index(rows, folder, ["-threads", str(THREADS), "-fields", *list(FIELDS)[1:]])
+    options = ["-threads", str(THREADS), "-fields", *list(FIELDS)[1:]]
+    _once(folder / OF_FIELDS, key, lambda target: _index(rows, target, options, language))
 
 
 def _index(documents: Iterable[dict[str, str]], folder: Path, options: list[str], language: str = "") -> None:
@@ -210,7 +215,7 @@ def search(
         k1: of BM25.
         b: of BM25.
         rm3: whether to expand queries, with Anserini's defaults.
-        fields: of an index by :func:`index_fields`, with their weights; a passage's score is their weighted sum.
+        fields: of an index by :func:`index_fields_once`, with their weights; a passage's score is their weighted sum.
 
     Yields:
         Every query's id, in their order, and its ``(passage id, score)`` pairs, in Lucene's order: best first. A query

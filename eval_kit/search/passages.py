@@ -1,5 +1,6 @@
 """The passages that a release's queries search, whether it embeds them or names an ir_datasets collection."""
 
+import shlex
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -79,6 +80,47 @@ class CountedPassages:
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         yield from self.read()
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Passages that a model searches.
+
+    Attributes:
+        read: begins to read them.
+        key: what they are known by in caches: two collections with the same key have the same passages.
+        corpus: their file in BEIR's format, if they have titles of their own.
+    """
+
+    read: Callable[[], Passages]
+    key: str
+    corpus: Path | None
+
+
+def collection_of(release: Release, name: str | None = None) -> Collection:
+    """What is searched for a release's queries.
+
+    Args:
+        release: that judges them.
+        name: of a file (passage id, tab, text) to search instead of the release's passages; or of the release's
+            ir_datasets collection, to search all of it.
+
+    Raises:
+        UserError: there is no such file; no name, and the release holds no passages.
+    """
+    if name is not None and name != release.manifest.collection:
+        if not Path(name).is_file():
+            raise UserError(f"{name}: there is no such file of passages")
+        return Collection(partial(of_file, Path(name)), file_sha256(Path(name)), None)
+    if name is None and not has_passages(release):
+        collection = release.manifest.collection
+        raise UserError(
+            f"{release.folder}: holds no passages to search; make a small release of it with: "
+            f"python -m builder lite {shlex.quote(str(release.folder))} --queries 100 --passages 20000"
+            + (f", or search all of {collection} with --passages {collection}" if collection else "")
+        )
+    corpus = release.folder / "corpus.jsonl" if release.in_beir_format else None
+    return Collection(partial(passages, release), collection_key(release), corpus)
 
 
 def _read(release: Release) -> Iterator[tuple[str, str]]:

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from baselines.beir import folders, search
 from file_server import Server
 
-from baselines.beir import folders, search
 from builder.cli import app
 from builder.sources.beir_download import install, remarks
 from builder.sources.fetch import UnavailableError
