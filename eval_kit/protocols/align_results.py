@@ -1,7 +1,7 @@
 """Models' scores for :func:`eval_kit.protocols.align.align`, from the kit's own results.
 
 Interpolation and extrapolation come from ``eval_kit protocol --json``, scores on BEIR from
-``eval_kit score --dataset --json`` or ``baselines beir --json``. ReSTrain has a model for each
+``eval_kit score --dataset --json``. ReSTrain has a model for each
 (CIKM 2022 §4.2.1), whose BEIR runs are named as its cells:
 ``<system>.restrain.interpolate_<size>.<dataset>`` and
 ``<system>.restrain.extrapolate_<size>.<dataset>``. A system evaluated by ReSTTest is on BEIR as

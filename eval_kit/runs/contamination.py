@@ -4,7 +4,7 @@ The test queries of topic and wh are MS MARCO *training* queries, held back from
 (ECIR 2023 §3.1). A model that was trained on all of MS MARCO's training queries has seen them.
 
 What a model was trained on is declared, never guessed: beside a run in ``<run>.training.json``
-(training.schema.json), which the grid and ``baselines search`` write. Sources
+(training.schema.json), which the grid and ``eval_kit run`` write. Sources
 are ir_datasets ids where there are any: ``msmarco-passage/train``; ``msmarco-passage/shift/topic/not-c0`` for the
 training set of one model of a grid, ``msmarco-passage/shift/topic`` for those of all its models, each its own.
 """

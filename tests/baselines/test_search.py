@@ -21,6 +21,7 @@ from eval_kit.release import Release, open_release
 from eval_kit.runs.contamination import declared_beside
 from eval_kit.search.passages import of_file
 from eval_kit.search.passages import passages as passages_of
+from tests.beir_folders import beir_folder
 
 
 @pytest.fixture
