@@ -10,7 +10,7 @@ from baselines.cells.journal import in_use
 from baselines.grid.documents import describe
 from baselines.grid.stages import Outcome, publish, retract
 from baselines.options import Options, Trained
-from eval_kit.models.opening import declared_data
+from eval_kit.models.checkpoints import declared_data
 from eval_kit.models.runs import variation_queries
 from eval_kit.release import Release
 from eval_kit.runs import names

@@ -9,7 +9,7 @@ from typing import Any
 from eval_kit.errors import UserError
 from eval_kit.search.retriever import Retriever
 
-_CLASSES = {"dense": "Dense", "sparse": "Sparse", "multivector": "MultiVector", "cross": "Cross"}
+_CLASSES = {"dense": "Dense", "sparse": "Sparse", "multivector": "MultiVector", "cross": "Cross", "own": "Own"}
 ARCHITECTURES = tuple(_CLASSES)
 
 

@@ -1,11 +1,12 @@
-"""Published checkpoints by name: what each is, how to search with it, and its rows in the papers' tables."""
+"""Published checkpoints by name, how to search with each, and what a model was trained on."""
 
+import importlib.util
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval_kit.errors import UserError
+from eval_kit.files import checkpoint
 
 FILE = Path(__file__).with_name("checkpoints.json")
 
@@ -42,18 +43,40 @@ def load() -> dict[str, Checkpoint]:
     return {entry["name"]: Checkpoint(**entry) for entry in entries}
 
 
-def checkpoint_named(name: str) -> Checkpoint:
-    """The entry of that name.
-
-    Raises:
-        UserError: there is none.
-    """
-    registry = load()
-    if name not in registry:
-        raise UserError(f"there is no checkpoint {name!r}; there are {', '.join(registry)}")
-    return registry[name]
-
-
 def training_data(model: str) -> list[str] | None:
     """The training data of a registered model, by Hub id; None if it is not registered."""
     return next((entry.training_data for entry in load().values() if entry.model == model), None)
+
+
+def declared_data(model: str) -> list[str] | None:
+    """The training data that the kit's registry, the model's card or mteb's registry declares; None where unknown."""
+    registered = training_data(model)
+    if registered is not None:
+        return registered
+    card = checkpoint.card(model)
+    return (_datasets_of_card(card) if card else None) or _datasets_of_registry(model)
+
+
+def _datasets_of_card(card: Path) -> list[str] | None:
+    """The ``datasets:`` of a card; None where it has none, or its header is no YAML."""
+    import yaml
+    from huggingface_hub import ModelCard
+
+    try:
+        datasets = ModelCard.load(card, ignore_metadata_errors=True).data.get("datasets")
+    except (yaml.YAMLError, ValueError, OSError):
+        return None
+    return [datasets] if isinstance(datasets, str) else list(map(str, datasets or [])) or None
+
+
+def _datasets_of_registry(model: str) -> list[str] | None:
+    """What mteb's registry says that the model was trained on; None where it does not, or mteb is not installed."""
+    if importlib.util.find_spec("mteb") is None:
+        return None
+    import mteb
+
+    try:
+        datasets = mteb.get_model_meta(model).training_datasets
+    except Exception:  # a model that it does not know, or a Hub that does not answer
+        return None
+    return None if datasets is None else sorted(datasets)

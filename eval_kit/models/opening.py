@@ -13,7 +13,6 @@ from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
 from eval_kit.models import checkpoints
 from eval_kit.models.bm25 import Bm25
-from eval_kit.models.own import Own
 from eval_kit.search.retriever import Retriever
 
 BM25 = "bm25"
@@ -48,12 +47,11 @@ def open_retriever(name: str, options: Mapping[str, Any] | None = None) -> tuple
             raise UserError(
                 f"{name}: needs sentence-transformers 6.2 or newer; in a clone, run: pip install '.[models]'"
             )
-        if ":" in name and not Path(name).exists():
-            _refuse_unfit(options, {}, "an object of your own")
-            return Own(name), None
-        architecture = _architecture(name, options)
+        is_own = ":" in name and not Path(name).exists()
+        architecture = "own" if is_own else _architecture(name, options)
     _refuse_unfit(options, models.options_of(architecture), architecture)
-    return models.retriever(architecture, model, options), declared_data(model)
+    retriever = models.retriever(architecture, model, options)
+    return retriever, None if architecture == "own" else checkpoints.declared_data(model)
 
 
 def parse_options(options: Sequence[str]) -> dict[str, Any]:
@@ -99,37 +97,3 @@ def _refuse_unfit(options: Mapping[str, Any], known_options: Mapping[str, Any], 
         if is_odd_bool or not isinstance(value, int | float if allowed_types is float else allowed_types):
             type_name = getattr(allowed_types, "__name__", str(allowed_types))
             raise UserError(f"{owner}: option {key} cannot be {value!r}; it is of type {type_name}")
-
-
-def declared_data(model: str) -> list[str] | None:
-    """The training data that the kit's registry, the model's card or mteb's registry declares; None where unknown."""
-    training_data = checkpoints.training_data(model)
-    if training_data is not None:
-        return training_data
-    card = checkpoint.card(model)
-    return (_datasets_of_card(card) if card else None) or _datasets_of_registry(model)
-
-
-def _datasets_of_card(card: Path) -> list[str] | None:
-    """The ``datasets:`` of a card; None where it has none, or its header is no YAML."""
-    import yaml
-    from huggingface_hub import ModelCard
-
-    try:
-        datasets = ModelCard.load(card, ignore_metadata_errors=True).data.get("datasets")
-    except (yaml.YAMLError, ValueError, OSError):
-        return None
-    return [datasets] if isinstance(datasets, str) else list(map(str, datasets or [])) or None
-
-
-def _datasets_of_registry(model: str) -> list[str] | None:
-    """What mteb's registry says that the model was trained on; None where it does not, or mteb is not installed."""
-    if importlib.util.find_spec("mteb") is None:
-        return None
-    import mteb
-
-    try:
-        datasets = mteb.get_model_meta(model).training_datasets
-    except Exception:  # a model that it does not know, or a Hub that does not answer
-        return None
-    return None if datasets is None else sorted(datasets)

@@ -33,25 +33,25 @@ AT_ONCE = 1_024
 class Own:
     """The object as a retriever: exact search by inner product."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, model: str) -> None:
         """Import ``module:object``, from the current folder too.
 
         Raises:
             UserError: there is no such module or object, importing it fails, or it cannot encode.
         """
-        module, _, attribute = name.partition(":")
+        module, _, attribute = model.partition(":")
         if str(Path.cwd()) not in sys.path:
             sys.path.insert(0, str(Path.cwd()))
         try:
             user_module = importlib.import_module(module)
-            model = getattr(user_module, attribute)
+            encoder = getattr(user_module, attribute)
         except Exception as error:  # the module is somebody's own code
-            raise UserError(f"{name}: cannot be imported: {type(error).__name__}: {error}") from error
+            raise UserError(f"{model}: cannot be imported: {type(error).__name__}: {error}") from error
         if getattr(user_module, "__file__", None) is None:
-            raise UserError(f"{name}: {module} is no file, so it cannot be told when the model changes")
+            raise UserError(f"{model}: {module} is no file, so it cannot be told when the model changes")
         source = Path(str(user_module.__file__)).read_bytes()
-        self.name, self.identity = name, f"own {attribute} {hashlib.sha256(source).hexdigest()}"
-        self._queries, self._passages = (self._method(model, role) for role in ("encode_query", "encode_document"))
+        self.name, self.identity = model, f"own {attribute} {hashlib.sha256(source).hexdigest()}"
+        self._queries, self._passages = (self._method(encoder, role) for role in ("encode_query", "encode_document"))
 
     def index(self, passages: Passages, folder: Path) -> None:
         """Encode the passages that ``folder`` lacks."""

@@ -23,7 +23,6 @@ from eval_kit.release import Release
 from eval_kit.results import Picture, Result
 from eval_kit.runs import contamination
 from eval_kit.search.passages import Collection, collection_of
-from eval_kit.search.retriever import Retriever
 from eval_kit.tables.table import Table
 
 
@@ -115,23 +114,16 @@ def run(
     if Path(model).is_dir() and out.resolve().is_relative_to(Path(model).resolve()):
         raise UserError(f"{out}: lies in the model's folder, whose files say whether it changed; name another --out")
     queries = {"": only(release, test_sets)} | variation_queries(release, variations, test_sets)
-    sources = {run_name: model} if pivots is not None or model == BM25 else {BM25: BM25, run_name: model}
     runs: dict[str, dict[Path, pl.DataFrame]] = {}
-    for system in sources:
+    for system in [run_name] if pivots is not None or model == BM25 else [BM25, run_name]:
         names = {f"{system}.{variation}".rstrip("."): wording for variation, wording in queries.items()}
         runs[system] = {out / f"{file}.trec": wording for file, wording in names.items()}
     run_files = list(chain.from_iterable(runs.values()))
     check_outputs({"inputs": [*(pivots or ()), Path(collection or "")], "out": [*run_files, *outputs]})
-    trained_on: list[str] | None = None
-    for system, source in reversed(sources.items()):  # the model first: if it cannot be used, that is said at once
-        retriever, training_data = open_retriever(source, options if source == model else None)
-        if source == model:
-            trained_on = training_data
-        for file in runs[system]:  # before the run, which a kill would leave with what was declared of an earlier one
-            contamination.declare(file, training_data)
-        index = out / f"{system}.{'lucene' if isinstance(retriever, Bm25) else 'index'}"
-        make_runs(_over(retriever, texts), texts.read(), runs[system], index, depth)
-    systems = [*(pivots or ()), *(out / f"{system}.trec" for system in sources)]
+    trained_on = _search(model, options, texts, runs[run_name], out / run_name, depth)
+    if len(runs) > 1:  # the model first: if it cannot be used, that is said at once
+        _search(BM25, None, texts, runs[BM25], out / BM25, depth)
+    systems = [*(pivots or ()), *(out / f"{system}.trec" for system in runs)]
     figures_of: Comparison | Scores
     if len(systems) > 1:
         figures_of = compare(systems, release, only=test_sets, seed=seed, allow_missing=True)
@@ -146,10 +138,22 @@ def name_of(model: str) -> str:
     return Path(model.replace(":", ".")).resolve().name
 
 
-def _over(retriever: Retriever, texts: Collection) -> Retriever:
-    """The same, whose BM25, if any, knows which passages it searches."""
+def _search(
+    model: str,
+    options: Mapping[str, Any] | None,
+    texts: Collection,
+    runs: Mapping[Path, pl.DataFrame],
+    index: Path,
+    depth: int,
+) -> list[str] | None:
+    """Make the runs of a model; what it was trained on, as declared."""
+    retriever, trained_on = open_retriever(model, options)
     if isinstance(retriever, Bm25):
-        return retriever.over(texts)
-    if isinstance(retriever, Cross) and retriever.fields:
+        retriever = retriever.over(texts)
+    elif isinstance(retriever, Cross) and retriever.fields:
         retriever.first = Bm25(retriever.k1, retriever.b, fields=True).over(texts)
-    return retriever
+    for file in runs:  # before the run, which a kill would leave with what was declared of an earlier one
+        contamination.declare(file, trained_on)
+    folder = index.with_name(f"{index.name}.{'lucene' if isinstance(retriever, Bm25) else 'index'}")
+    make_runs(retriever, texts.read(), runs, folder, depth)
+    return trained_on

@@ -32,14 +32,17 @@ def make_runs(
         collection = with_count(collection, "indexing passages", "passages")
     retriever.index(collection, index)
     for run, texts in queries.items():
-        writer.write(lines(_hits(retriever, texts, run, index, depth)), run, tag=run.stem)
+        _search(retriever, texts, run, index, depth)
 
 
-def _hits(retriever: Retriever, queries: pl.DataFrame, run: Path, index: Path, depth: int) -> Hits:
-    with counting(f"searching for {run.stem}", "queries", queries.height) as advance:
-        for hits in retriever.search(queries, index, depth):
-            yield hits
-            advance(1)
+def _search(retriever: Retriever, queries: pl.DataFrame, run: Path, index: Path, depth: int) -> None:
+    def hits() -> Hits:
+        with counting(f"searching for {run.stem}", "queries", queries.height) as advance:
+            for found in retriever.search(queries, index, depth):
+                yield found
+                advance(1)
+
+    writer.write(lines(hits()), run, tag=run.stem)
 
 
 def test_queries(release: Release) -> pl.DataFrame:

@@ -54,8 +54,6 @@ def test_systems_of_beir_read_512_word_pieces():
 
 
 def test_mistakes_are_one_sentence():
-    with pytest.raises(UserError, match="there is no checkpoint 'tasb'; there are dpr, ance, tas-b"):
-        checkpoints.checkpoint_named("tasb")
     with pytest.raises(UserError, match="there is no architecture 'densse'; there are dense, sparse"):
         models.retriever("densse", "model", {})
 
