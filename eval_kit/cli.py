@@ -214,18 +214,11 @@ def similarity(
     vectors: Annotated[
         str | None, option("Vectors for the cosine: a sentence-transformers model, or NAME.npy with NAME.ids.txt.")
     ] = None,
-    collection: Annotated[
-        list[Path] | None, option("Instead, compare the passages of BEIR folders (BEIR, Figure 2). Repeatable.", "DIR")
-    ] = None,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
     """Measure how alike each cluster is to the others. With runs, also correlate their losses with it."""
-    from eval_kit.protocols.overlap import overlap
     from eval_kit.protocols.similarity import similarities
 
-    if collection:
-        _refuse({"--vectors": vectors, "RUN": runs, "--release": release}, "passages are compared by their words alone")
-        return overlap(collection)
     return similarities(_release_of(release), vectors, runs or [], allow_missing)
 
 
@@ -356,13 +349,16 @@ def compare(
 
 
 @_computing
-def align(scores: options.ModelScores = None, seed: options.Seed = 0) -> "Result":
+def align(
+    scores: Annotated[
+        Path, argument("CSV of models' scores: system, training, score, and a column for each dataset.", "FILE")
+    ],
+    seed: options.Seed = 0,
+) -> "Result":
     """Correlate interpolation and extrapolation with BEIR scores. By Spearman and Kendall, as in CIKM 2022, Table 5."""
-    from eval_kit.protocols.align import align_files
-    from eval_kit.protocols.in_domain import in_domain, lack_protocol
+    from eval_kit.protocols.align import align_file
 
-    files = scores or []
-    return in_domain(files, seed) if lack_protocol(files) else align_files(files, seed=seed)
+    return align_file(scores, seed)
 
 
 def main() -> None:

@@ -88,8 +88,8 @@ By = Annotated[
     list[str] | None,
     option(
         "For dev-small: length, bucket, chameleons10 to chameleons50; for DL-HARD: intent, "
-        "answer_type, topic, fold. Repeat for a cross-table. chameleons alone: the tables and"
-        " figures of CIKM 2021."
+        "answer_type, topic, fold. Repeat for a cross-table. chameleons alone: "
+        "Table 4 of CIKM 2021."
     ),
 ]
 Rankers = Annotated[
@@ -97,15 +97,6 @@ Rankers = Annotated[
     option(
         "On chameleons.veiled.50: show SYSTEM beside this ranker of CIKM 2021, Table 7. Default: by name.",
         "SYSTEM=RANKER",
-    ),
-]
-ModelScores = Annotated[
-    list[Path] | None,
-    argument(
-        "Results of protocol --json and of score --dataset --json; or one CSV file of models' "
-        "scores. With results of score --dataset alone, or no file: figures on MS MARCO against "
-        "those elsewhere, BEIR's own among them.",
-        "FILE",
     ),
 ]
 

@@ -217,33 +217,6 @@ def points(
     return svg.picture(frame, parts, title)
 
 
-def heatmap(names: Sequence[str], values: Mapping[tuple[str, str], float], title: str) -> Markup:
-    """A square of similarities, each pair twice, darker the more alike; columns are numbered as the rows.
-
-    Args:
-        names: of the rows.
-        values: from 0 to 1, by pair of names.
-        title: of the picture, for those who do not see it.
-    """
-    cell, left, top = 30.0, 28 + 6.4 * max(map(len, names)), 20.0
-    greatest = max(values.values(), default=1.0) or 1.0
-    parts = []
-    for number, name in enumerate(names):
-        middle = top + (number + 0.5) * cell
-        parts.append(svg.label(left - 6, middle + 4, f"{name} {number + 1}", anchor="end"))
-        parts.append(svg.label(left + (number + 0.5) * cell, top - 6, str(number + 1)))
-    for pair, value in values.items():
-        tooltip = element("title", f"{pair[0]} and {pair[1]}: {value:.3f}")
-        row, column = map(names.index, pair)
-        for y, x in ((row, column), (column, row)):
-            corner = {"x": left + x * cell, "y": top + y * cell, "width": cell - 1, "height": cell - 1}
-            square = element("rect", class_="heat", fill_opacity=0.5 * value / greatest, **corner)
-            label = svg.label(corner["x"] + cell / 2, corner["y"] + cell / 2 + 4, f"{value:.2f}", class_="small")
-            parts.append(element("g", tooltip, square, label))
-    size = cell * len(names)
-    return svg.picture(svg.Frame(left + size, top + size, (0, 1), (0, 1)), parts, title)
-
-
 def _interval_axis(frame: svg.Frame, table: pl.DataFrame) -> Markup:
     """The edges of the intervals of R, as many as fit, evenly spaced."""
     edges = [*table["low"], table["high"][-1]]

@@ -1,7 +1,8 @@
 """MS MARCO Chameleons: the queries on which all rankers do badly (CIKM 2021 §2.3-3.2).
 
-A query that is obstinate (:mod:`eval_kit.protocols.obstinacy`) for all rankers is a *lesser* chameleon; for all but
-at most one, a *pygmy*; for all but at most two, a *veiled* one (§3, Table 3).
+Each ranker's queries are ordered by average precision; the bottom x % are its obstinate ones. A query that is
+obstinate for all rankers is a *lesser* chameleon; for all but at most one, a *pygmy*; for all but at most two, a
+*veiled* one (§3, Table 3).
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,10 +12,9 @@ from pathlib import Path
 import polars as pl
 
 from builder.assembly import Build, ShiftResult
-from builder.test_sets import CHAMELEON_SETS, OBSTINACY
+from builder.test_sets import CHAMELEON_SETS, LEVELS, OBSTINACY
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse, per_query
-from eval_kit.protocols.obstinacy import LEVELS, obstinate, rankers
 from eval_kit.runs.ranks import rank_judged
 from eval_kit.shifts import main_split
 
@@ -76,9 +76,9 @@ def assign(values: pl.DataFrame, parameters: ChameleonParameters = ChameleonPara
         the order of ``values``.
 
     Raises:
-        UserError: there are fewer than three rankers, or as :func:`eval_kit.protocols.obstinacy.obstinate`.
+        UserError: there are fewer than three rankers, or as :func:`obstinate`.
     """
-    names = rankers(values)
+    names = [name for name in values.columns if name != "query_id"]
     if len(names) < len(CHAMELEON_SETS):
         raise UserError(f"chameleons need at least three rankers, not {len(names)}")
     labels = pl.Enum(OBSTINACY)
@@ -88,6 +88,38 @@ def assign(values: pl.DataFrame, parameters: ChameleonParameters = ChameleonPara
         strictness = (agreeing - len(names) + len(CHAMELEON_SETS)).clip(lower_bound=0)
         columns.append(pl.Series(OBSTINACY).gather(strictness).cast(labels).alias(f"level_{level}"))
     return values.select("query_id").with_columns(columns)
+
+
+def obstinate(values: pl.DataFrame, level: int) -> pl.DataFrame:
+    """H_x: whether each query is in the bottom ``level`` percent of each ranker (§2.3).
+
+    The paper doesn't say which queries are left out where equal values cross the boundary, as they do (BM25 finds
+    nothing for more than 10 % of dev). Here the query with the lower mean over all rankers goes first, then the lower
+    id as a string.
+
+    Args:
+        values: as :func:`assign` takes them.
+        level: a percentage.
+
+    Returns:
+        ``query_id`` and a boolean column for each ranker, in the order of ``values``.
+
+    Raises:
+        UserError: a level out of 1 to 100, or so low that it holds no query.
+    """
+    names = [name for name in values.columns if name != "query_id"]
+    if not 1 <= level <= 100:
+        raise UserError(f"the share of most obstinate queries must be 1 to 100 percent, not {level}")
+    count = round(values.height * level / 100)
+    if not count:
+        raise UserError(f"the bottom {level} % of {values.height:,} queries is empty")
+    columns = [values["query_id"]]
+    mean = values.select(pl.mean_horizontal(names)).to_series()
+    for name in names:
+        order = pl.DataFrame([values[name].alias("value"), mean.alias("mean"), values["query_id"]])
+        bottom = order.with_row_index("row").sort("value", "mean", "query_id")["row"].head(count)
+        columns.append(pl.int_range(values.height, eager=True).is_in(bottom.implode()).alias(name))
+    return pl.DataFrame(columns)
 
 
 def lacking(build: Build) -> str:

@@ -14,7 +14,7 @@ from eval_kit.errors import UserError
 from eval_kit.pages.explorer import explorer, of_variations
 from eval_kit.pages.figures import figures
 from eval_kit.pages.page import render, result_page
-from eval_kit.protocols import chameleons, papers
+from eval_kit.protocols import papers
 from eval_kit.protocols.grid_results import Protocols, protocols
 from eval_kit.protocols.in_out import in_and_out_by_query, main_measure
 from eval_kit.protocols.similarity import nearness, queries_to_encode, vectors_beside
@@ -135,7 +135,7 @@ def report(
 def _(report: Report) -> str:
     grid, changes, vectors = report.grid, report.changes, report.query_vectors()
     sources = [vectors] if isinstance(vectors, Vectors) else vectors.values()
-    values: dict[str, Any] = {"shifts": [], "chameleons": None, "systems": [], "subjects": [], "changes": changes}
+    values: dict[str, Any] = {"shifts": [], "systems": [], "subjects": [], "changes": changes}
     with status("drawing figures"):
         if grid is not None:
             values |= _of_grid(grid, report.release, vectors)
@@ -177,7 +177,6 @@ def _of_grid(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
         "summaries": summaries,
         "scale": span(ends),
         "grid": grid,
-        "chameleons": chameleons.of_grid(grid.values, release, grid.provenance),
         "about": {shift: replace(table, title="") for shift, table in about(release).items()},
         "every_loss": papers.every_loss(grid.results),
         "figures": figures(grid, pairs, systems, release, r),

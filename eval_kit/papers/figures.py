@@ -1,10 +1,8 @@
-"""Our figures under the names that a published table has for them, and a comparison of the two."""
+"""Our figures under the names that a published table has for them, and the two beside each other."""
 
 import dataclasses
 from dataclasses import dataclass
 from typing import Any
-
-import polars as pl
 
 from eval_kit.papers import printed_table
 from eval_kit.protocols.grid_results import Protocols
@@ -35,10 +33,6 @@ CIKM_VARIANT_SYSTEMS = {"cikm2022-table8": "dr-advance", "cikm2022-table9": "dr-
 """These tables' names of the models of :data:`CIKM_VARIANTS`."""
 CIKM_MEASURES = {"R(rel=2)@100": "R@100"}
 """CIKM 2022's names of our measures, where they differ."""
-ARXIV_TRAINING = {"topic": "topics"}
-"""arXiv 2022's names of our shifts, where they differ (Table 5)."""
-ARXIV_MEASURES = {"R(rel=2)@1000": "R@1000"}
-"""arXiv 2022's names of our measures."""
 FIGURES = {"in": "avg_in", "out": "out", "loss": "rel_loss"}
 CIKM_FIGURES = {"in": "inter", "out": "extra", "loss": "delta"}
 
@@ -70,7 +64,7 @@ class OwnFigure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison(OwnFigure):
+class BesidePaper(OwnFigure):
     """One of our figures and the paper's, as printed, with its paper and table."""
 
     paper: float
@@ -112,17 +106,6 @@ def own_figures(protocols_found: Protocols) -> dict[printed_table.Key, OwnFigure
             for measure, value in values.items():
                 at = printed_table.Key(system, "", test_set, measure, "value")
                 figures[at] = OwnFigure(shift, part, system, measure, "value", value)
-    return figures
-
-
-def benchmark_figures(results: pl.DataFrame) -> dict[printed_table.Key, OwnFigure]:
-    """Means from :func:`eval_kit.papers.benchmarks.benchmarks` by the key that they have in arXiv 2022, Table 5."""
-    figures: dict[printed_table.Key, OwnFigure] = {}
-    for row in results.iter_rows(named=True):
-        training = ARXIV_TRAINING.get(row["training"], row["training"])
-        measure = ARXIV_MEASURES.get(row["measure"], row["measure"])
-        at = printed_table.Key(row["system"], training, row["test_set"], measure, "value")
-        figures[at] = OwnFigure(row["training"], row["test_set"], row["system"], measure, "value", row["value"])
     return figures
 
 

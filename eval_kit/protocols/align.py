@@ -7,10 +7,7 @@ ReSTTest, has two rows that differ in ``training`` and ``score`` alone.
 """
 
 import csv
-import io
 import math
-import re
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,10 +17,7 @@ import polars as pl
 from eval_kit import __version__, plots
 from eval_kit.errors import UserError
 from eval_kit.files.digests import file_sha256
-from eval_kit.files.faults import Faults
 from eval_kit.files.text import read_utf8
-from eval_kit.protocols.align_results import read_results
-from eval_kit.release.beir_suite import datasets
 from eval_kit.results import Picture, Result
 from eval_kit.stats.losses import RESAMPLES, correlations
 from eval_kit.svg import Point
@@ -32,11 +26,6 @@ from eval_kit.tables.table import Column, Table, Value, number_columns
 TRAININGS = ("interpolation", "extrapolation")
 KINDS = ("spearman", "kendall")
 COLUMNS = ("system", "training", "score")
-BOLD_FROM = 0.3
-"""The better of two correlations is bold from here: the paper leaves "very low" ones plain (its highest is 0.283)."""
-
-DOMAINS = {dataset.published_as: dataset.in_table_5 for dataset in datasets().values() if dataset.in_table_5}
-"""Table 5's names and domains, by the names that the reference tables give BEIR's datasets."""
 
 _TEXT, _FLOAT = pl.String(), pl.Float64()
 _MODELS = {"system": _TEXT, "training": _TEXT, "score": _FLOAT, "dataset": _TEXT, "value": _FLOAT}
@@ -45,12 +34,11 @@ _CORRELATIONS = {
     "n": pl.Int64(),
     **dict.fromkeys(("value", "low", "high", "p"), _FLOAT),
 }
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True, repr=False)
 class Alignment(Result):
-    """Correlations by dataset, training and kind, the models they are of (see :func:`align`), and their files."""
+    """Correlations by dataset, training and kind, the models they are of (see :func:`align`), and their file."""
 
     title = "Do interpolation and extrapolation tell how models do on BEIR?"
 
@@ -67,8 +55,19 @@ class Alignment(Result):
         return self.correlations
 
     def tables(self) -> list[Table]:
-        """Table 5."""
-        return [layout(self.correlations)]
+        """Table 5: Spearman and Kendall by dataset, each Inter. and Extra."""
+        columns = [Column("Datasets", wrap="anywhere"), Column("n", "number")]
+        for kind in KINDS:
+            columns += number_columns("Inter.", "Extra.", group=kind.capitalize(), wrap="never")
+        lines = []
+        for (dataset,), rows in self.correlations.group_by("dataset", maintain_order=True):
+            by_key = rows.rows_by_key(["kind", "training"], named=True, unique=True)
+            counts = dict.fromkeys(str(row["n"]) for row in by_key.values())
+            line: list[Value | str] = [str(dataset), "/".join(counts)]
+            for kind in KINDS:
+                line += [_cell(by_key.get((kind, training))) for training in TRAININGS]
+            lines.append(line)
+        return [Table(columns, [lines])]
 
     def notes(self) -> list[str]:
         """What the table counts."""
@@ -78,32 +77,28 @@ class Alignment(Result):
         """Figure 2, which the paper draws for TREC-COVID, for each dataset and training."""
         figures = []
         for (dataset, training), models in self.models.group_by("dataset", "training", maintain_order=True):
-            title = DOMAINS.get(str(dataset), (str(dataset), ""))[0]
             points = []
             for system, score, value in models.select("system", "score", "value").iter_rows():
-                points.append(Point(score, value, f"{system}: {score:.3f}, {title} {value:.3f}"))
-            heading = f"CIKM 2022, Figure 2: {title} against {training}"
+                points.append(Point(score, value, f"{system}: {score:.3f}, {dataset} {value:.3f}"))
+            heading = f"CIKM 2022, Figure 2: {dataset} against {training}"
             picture = plots.points({str(training): points}, f"{training} score", "nDCG@10", heading, connect=False)
             figures.append(Picture(picture))
         return figures
 
 
-def align_files(paths: Sequence[Path], seed: int = 0) -> Alignment:
+def align_file(path: Path, seed: int = 0) -> Alignment:
     """Correlate models' scores.
 
     Args:
-        paths: one file as :func:`read` takes it, or results as :func:`eval_kit.protocols.align_results.read_results`
-            does; both raise a UserError for what they refuse.
+        path: a file as :func:`read` takes it.
         seed: for the bootstrap.
+
+    Raises:
+        UserError: what :func:`read` refuses.
     """
-    is_table = len(paths) == 1 and paths[0].suffix.lower() != ".json"
-    models = read(paths[0]) if is_table else pl.DataFrame(read_results(paths), _MODELS, orient="row")
-    provenance = {
-        "kit_version": __version__,
-        "files": [{"file": str(path), "sha256": file_sha256(path)} for path in paths],
-        "resamples": RESAMPLES,
-        "seed": seed,
-    }
+    models = read(path)
+    file = {"file": str(path), "sha256": file_sha256(path)}
+    provenance = {"kit_version": __version__, "files": [file], "resamples": RESAMPLES, "seed": seed}
     return Alignment(models, align(models, seed=seed), provenance)
 
 
@@ -132,34 +127,6 @@ def align(models: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
     return pl.DataFrame(rows, _CORRELATIONS, orient="row")
 
 
-def layout(table: pl.DataFrame) -> Table:
-    """Table 5 of the rows of :func:`align`: Spearman and Kendall, each Inter. and Extra., the better one bold."""
-    columns = [Column("Datasets", wrap="anywhere"), Column("Domain"), Column("n", "number")]
-    for kind in ("Spearman", "Kendall"):
-        columns += number_columns("Inter.", "Extra.", group=kind, wrap="never")
-    lines = []
-    for dataset in table["dataset"].unique(maintain_order=True):
-        rows = table.filter(pl.col("dataset") == dataset).rows_by_key(["kind", "training"], named=True, unique=True)
-        name, domain = DOMAINS.get(dataset.removeprefix("beir."), (dataset, ""))
-        counts = dict.fromkeys(str(row["n"]) for row in rows.values())
-        line: list[Value | str] = [name, domain, "/".join(counts)]
-        for kind in KINDS:
-            line += _cells([rows.get((kind, training)) for training in TRAININGS])
-        lines.append(line)
-    return Table(columns, [lines])
-
-
-def _cells(rows: Sequence[dict[str, Any] | None]) -> Iterator[Value]:
-    values = [-math.inf if row is None or row["value"] is None else row["value"] for row in rows]
-    best = max(values) if max(values) >= BOLD_FROM and min(values) < max(values) else math.inf
-    for row, value in zip(rows, values, strict=True):
-        if row is None or value == -math.inf:
-            yield Value("-")
-        else:
-            interval = "" if row["low"] is None else f"[{row['low']:.2f}, {row['high']:.2f}]"
-            yield Value(f"{value:.3f}", below=interval, bold=value == best)
-
-
 def read(path: Path) -> pl.DataFrame:
     """Read models' scores: the header ``system,training,score`` and then one column for each dataset.
 
@@ -167,58 +134,38 @@ def read(path: Path) -> pl.DataFrame:
         As :func:`align` takes it.
 
     Raises:
-        UserError: ``file:line`` of the first faults, and how many more there are.
+        UserError: ``file:line`` of the first fault.
     """
-    if path.suffix.lower() != ".csv":
-        raise UserError(f"{path}: expected a .csv file of models' scores")
-    return pl.DataFrame(_read_csv(path, read_utf8(path)), _MODELS, orient="row")
-
-
-def _read_csv(path: Path, text: str) -> list[tuple[str, str, float, str, float]]:
-    faults = Faults(path)
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    reader = csv.reader(read_utf8(path).splitlines(), strict=True)
     rows: list[tuple[str, str, float, str, float]] = []
-    keys: set[tuple[str, str]] = set()
-    datasets: list[str] = []
+    models: set[tuple[str, str]] = set()
     try:
         header = next(reader, [])
-        datasets = header[len(COLUMNS) :]
-        if tuple(header[: len(COLUMNS)]) != COLUMNS or not all(datasets) or len(set(header)) < len(header):
-            faults.add(1, "expected the header system,training,score and one column for each dataset")
-        elif not datasets:
-            faults.add(1, "has no dataset column after system,training,score")
-        faults.raise_any()
-        for fields in reader:
-            what = _fault_of_fields(fields, len(header)) or _fault_of_model(fields[0], fields[1], keys)
-            if what:
-                faults.add(reader.line_num, what)
-                continue
-            score, *values = map(float, fields[2:])
-            rows += [(fields[0], fields[1], score, *pair) for pair in zip(datasets, values, strict=True)]
-    except csv.Error as error:
-        faults.add(reader.line_num, f"is not CSV: {error}")
-    if not rows and not faults.count:
-        faults.add(2, "no model follows the header")
-    faults.raise_any()
-    return rows
+        if tuple(header[:3]) != COLUMNS or len(header) < 4 or len(set(header)) < len(header):
+            raise ValueError("expected the header system,training,score and one column for each dataset")
+        for line in reader:
+            if len(line) != len(header):
+                raise ValueError(f"{len(line)} columns, the header has {len(header)}")
+            system, training, *numbers = line
+            if training not in TRAININGS:
+                raise ValueError(f"the training {training[:40]!r} is neither {' nor '.join(TRAININGS)}")
+            if (system, training) in models:
+                raise ValueError(f"{system} appears twice for {training}")
+            models.add((system, training))
+            score, *values = map(float, numbers)
+            if not all(map(math.isfinite, (score, *values))):
+                raise ValueError("a score is not finite")
+            for dataset, value in zip(header[3:], values, strict=True):
+                rows.append((system, training, score, dataset, value))
+    except (ValueError, csv.Error) as error:
+        raise UserError(f"{path}:{reader.line_num}: {error}") from None
+    if not rows:
+        raise UserError(f"{path}: holds no model")
+    return pl.DataFrame(rows, _MODELS, orient="row")
 
 
-def _fault_of_fields(fields: Sequence[str], columns: int) -> str:
-    if len(fields) != columns:
-        return f"{len(fields)} columns, the header has {columns}"
-    wrong = next(
-        (field for field in fields[2:] if not (_NUMBER.fullmatch(field) and math.isfinite(float(field)))), None
-    )
-    return "" if wrong is None else f"{wrong[:40]!r} is not a finite number"
-
-
-def _fault_of_model(system: str, training: str, keys: set[tuple[str, str]]) -> str:
-    """What is wrong with a model's name, which is noted as seen if nothing is."""
-    if not system.strip():
-        return "the system has no name"
-    if training not in TRAININGS:
-        return f"the training {training[:40]!r} is neither {' nor '.join(TRAININGS)}"
-    if (system, training) in keys:
-        return f"{system} appears twice for {training}"
-    keys.add((system, training))
-    return ""
+def _cell(row: dict[str, Any] | None) -> Value:
+    if row is None or row["value"] is None:
+        return Value("-")
+    interval = "" if row["low"] is None else f"[{row['low']:.2f}, {row['high']:.2f}]"
+    return Value(f"{row['value']:.3f}", below=interval)

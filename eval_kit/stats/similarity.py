@@ -4,7 +4,7 @@ Means over all pairs of two sets are taken as one product with a mean vector, si
 dot product with the mean: no work or memory ever grows with the product of two sizes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
@@ -44,29 +44,15 @@ def word_counts(texts: pl.Series) -> pl.DataFrame:
     return words.alias("word").value_counts().cast({"count": pl.Int64})
 
 
-def jaccard_of_counts(
-    parts: Iterable[tuple[pl.DataFrame, pl.DataFrame]], source_total: int, target_total: int
-) -> float:
-    """:func:`weighted_jaccard` of counted words.
-
-    Args:
-        parts: counts of ``source`` and ``target``, as from :func:`word_counts`, both of the same words; together, of
-            all words.
-        source_total: words of ``source`` in all.
-        target_total: words of ``target`` in all.
-    """
+def _jaccard(source: pl.DataFrame, target: pl.DataFrame) -> float:
+    """:func:`weighted_jaccard` of counted words, as from :func:`word_counts`."""
+    source_total, target_total = int(source["count"].sum()), int(target["count"].sum())
     if not (source_total and target_total):
         raise ValueError("texts without any word have no similarity")
-    least = 0  # Σ min, of shares times both totals: whole numbers, so that sums are exact
-    for source, target in parts:
-        both = source.join(target, on="word").cast({"count": pl.Int128, "count_right": pl.Int128})
-        smaller = pl.min_horizontal(pl.col("count") * target_total, pl.col("count_right") * source_total)
-        least += int(both.select(smaller.sum()).item())
+    both = source.join(target, on="word").cast({"count": pl.Int128, "count_right": pl.Int128})
+    smaller = pl.min_horizontal(pl.col("count") * target_total, pl.col("count_right") * source_total)
+    least = int(both.select(smaller.sum()).item())  # Σ min, of shares times both totals: whole numbers, exact
     return least / (2 * source_total * target_total - least)  # Σ max = Σ S + Σ T - Σ min
-
-
-def _jaccard(source: pl.DataFrame, target: pl.DataFrame) -> float:
-    return jaccard_of_counts([(source, target)], int(source["count"].sum()), int(target["count"].sum()))
 
 
 def mean_dot(queries: Matrix, training: Matrix) -> Floats:

@@ -77,11 +77,3 @@ def test_the_page_of_beir_has_the_measured_memory():
     text = page("docs/beir.md")
     for stage in measured("beir_memory"):
         assert f"{stage['peak_mb']:,.0f} MB" in text, stage
-
-
-def test_the_readme_claims_no_published_table_that_has_no_command():
-    listed = json.loads((ROOT / "eval_kit" / "papers" / "commands.json").read_text(encoding="utf-8"))
-    without = [entry for entry in listed if "own" not in entry]
-    said, of_tables = (" ".join(page(name).split()) for name in ("README.md", "docs/published-tables.md"))
-    assert without and "the command for each [published table](docs/published-tables.md) that has one" in said
-    assert f"{len(without)} of the {len(listed)} entries have none" in of_tables

@@ -25,8 +25,7 @@ CASES = [
     "score r.trec --json x.json --per-query x.json",
     "protocol r.trec --page rel/README.md",
     "similarity --json rel/manifest.json",
-    "align scores.json --json scores.json",
-    "similarity --collection d --json d/corpus.jsonl",
+    "align scores.csv --json scores.csv",
     "builder fidelity rel --against rel --json rel/manifest.json",
     "builder export rel --out rel",
 ]
@@ -38,7 +37,7 @@ def place(mini_release: Release, tmp_path_factory: pytest.TempPathFactory) -> It
     folder = tmp_path_factory.mktemp("place")
     shutil.copytree(mini_release.folder, folder / "rel")
     dataset = ("d/corpus.jsonl", "d/queries.jsonl", "d/qrels/test.tsv")
-    for name in ("r.trec", "b.trec", "scores.json", "old.json", *dataset):
+    for name in ("r.trec", "b.trec", "scores.csv", "old.json", *dataset):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("precious")
     (folder / "link.trec").symlink_to("r.trec")
@@ -68,4 +67,4 @@ def test_what_is_no_input_may_be_replaced(place: Path) -> None:
     with pytest.raises(UserError, match=r"^--per-query: name a file; only --json takes - for the screen$"):
         check_outputs({"runs": [Path("r.trec")], "per_query": Path("-")})
     with pytest.raises(UserError, match="already reads"):
-        check_outputs({"vectors": "scores.json", "out": Path("./scores.json")})
+        check_outputs({"vectors": "scores.csv", "out": Path("./scores.json")})

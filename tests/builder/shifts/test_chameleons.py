@@ -1,7 +1,8 @@
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
-from builder.shifts.chameleons import ChameleonParameters, assign
+from builder.shifts.chameleons import ChameleonParameters, assign, obstinate
 from builder.test_sets import CHAMELEON_SETS, OBSTINACY
 from eval_kit.errors import UserError
 from tests.planted_rankers import RANKERS, planted
@@ -45,3 +46,26 @@ def test_what_is_refused() -> None:
     ):
         with pytest.raises(UserError, match=sentence):
             assign(strange)
+
+
+def test_bottom_share_is_exact_and_ties_go_by_mean_then_by_id() -> None:
+    values = pl.DataFrame(
+        {
+            "query_id": ["9", "10", "2", "1", "3"],
+            "a": [0.0, 0.0, 0.0, 0.0, 1.0],
+            "b": [0.5, 0.1, 0.5, 0.5, 0.0],
+            "c": [0.5, 0.1, 0.5, 0.5, 0.0],
+        }
+    )
+    bottom = obstinate(values, 40)
+    assert bottom.select(pl.col("a", "b", "c").sum()).row(0) == (2, 2, 2)
+    # 10 has the lower mean; "1" is the lowest id among the equals
+    assert set(bottom["query_id"].filter(bottom["a"])) == {"10", "1"}
+    shuffled = obstinate(values[[4, 2, 0, 3, 1]], 40)
+    assert_frame_equal(bottom.sort("query_id"), shuffled.sort("query_id"))
+
+
+def test_rankers_may_have_any_name() -> None:
+    values, _ = planted()
+    renamed = values.rename({"ranker0": "mean", "ranker1": "row", "ranker2": "value"})
+    assert obstinate(renamed, 20).to_numpy().tolist() == obstinate(values, 20).to_numpy().tolist()

@@ -20,7 +20,6 @@ from eval_kit.markup import element
 from eval_kit.output import emit
 from eval_kit.pages.page import TEMPLATES, render, result_page
 from eval_kit.pages.report import Report, standings
-from eval_kit.protocols import chameleons
 from eval_kit.protocols.grid_results import Protocols, protocols
 from eval_kit.protocols.in_out import in_and_out_by_query, overall
 from eval_kit.protocols.similarity import nearness, queries_to_encode
@@ -168,19 +167,6 @@ def test_the_report_is_one_small_file_the_same_every_time_and_names_release_and_
     for run in grid.found.provenance["runs"]:
         assert run["sha256"] in text
         assert str(Path(run["file"]).parent) not in text  # nobody else's business where the runs lay
-
-
-def test_obstinate_queries_are_of_each_systems_mean_over_its_models(grid, report):
-    obstinate = chameleons.of_grid(grid.values, grid.release, grid.found.provenance)
-    assert set(obstinate.precision.columns) == {"query_id", "oracle", EVIL}
-    on_dev = grid.values.filter(pl.col("test_set") == "dev", pl.col("measure") == "AP", pl.col("system") == "oracle")
-    by_query = on_dev.group_by("query_id").agg(pl.len(), pl.col("value").mean())
-    assert set(by_query["len"]) == {5 + 2}, "the models of ReSTTest and of length search dev"
-    joined = obstinate.precision.join(by_query, on="query_id")
-    assert joined["oracle"].to_list() == pytest.approx(joined["value"].to_list())
-    page = report.read_text()
-    assert [page.count(f"Figure {number} of CIKM 2021") for number in (1, 2, 3, 4)] == [1] * 4
-    assert "(published)" not in page, "a mini release has sets of its own"
 
 
 def test_the_summary_is_the_loss_over_the_queries_of_all_clusters(grid, report):
