@@ -41,7 +41,7 @@ def commands(help: str) -> typer.Typer:
 
 
 def check_outputs(parameters: Mapping[str, Any]) -> None:
-    """Refuse an output that is an input, the file beside one, or in an input folder; that is named twice, or ``-``.
+    """Refuse an output that is an input, or in an input folder; that is named twice, or ``-``.
 
     In a folder that is read, only pages may be replaced, as no command reads them.
 
@@ -63,7 +63,7 @@ def check_outputs(parameters: Mapping[str, Any]) -> None:
     folders = set(map(os.path.realpath, filter(is_folder, inputs)))
     in_use = {folder for folder in folders if is_file(Path(folder, RELEASE))}
     for file in filter(is_file, inputs):
-        in_use |= {os.path.realpath(file), os.path.realpath(file.with_suffix(".tsv"))}
+        in_use.add(os.path.realpath(file))
     for output in outputs:
         real = os.path.realpath(output)
         replaces = is_file(output) and output.suffix != ".html"

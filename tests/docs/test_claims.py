@@ -76,4 +76,6 @@ def test_the_page_of_generalise_has_the_measured_figures():
 def test_the_page_of_beir_has_the_measured_memory():
     text = page("docs/beir.md")
     for stage in measured("beir_memory"):
+        if stage["stage"] == "words":  # the kit no longer counts the words of collections
+            continue
         assert f"{stage['peak_mb']:,.0f} MB" in text, stage

@@ -67,4 +67,4 @@ def test_what_is_no_input_may_be_replaced(place: Path) -> None:
     with pytest.raises(UserError, match=r"^--per-query: name a file; only --json takes - for the screen$"):
         check_outputs({"runs": [Path("r.trec")], "per_query": Path("-")})
     with pytest.raises(UserError, match="already reads"):
-        check_outputs({"vectors": "scores.csv", "out": Path("./scores.json")})
+        check_outputs({"vectors": "scores.csv", "out": Path("./scores.csv")})
