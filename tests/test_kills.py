@@ -1,4 +1,4 @@
-"""SIGKILL at random moments, three processes at once, full disks: what is left is whole, or what was there before.
+"""SIGKILL at random moments, three processes at once: what is left is whole, or what was there before.
 
 Searches, trainings and grids have tests of their own, which kill them where it matters.
 
@@ -22,12 +22,6 @@ pytestmark = pytest.mark.slow
 
 type Undisturbed = Callable[[str], tuple[dict[str, bytes], float]]
 
-LIMITED = """
-import resource, runpy, sys
-resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, 4_096))
-del sys.argv[0]
-runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-"""
 COMMANDS = {
     name: line.split()
     for name, line in {
@@ -122,14 +116,3 @@ def test_three_at_once_end_with_the_bytes_of_one(name: str, prepared: Path, undi
         done = process.wait()
         assert done.returncode == 0, done.stderr
     assert left(folder) == undisturbed(name)[0]
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_disk_that_fills_leaves_nothing_behind(name: str, prepared: Path, tmp_path: Path):
-    """As files that may not grow do: an error of the operating system in the middle of a write."""
-    folder = shutil.copytree(prepared, tmp_path / "full")
-    before = left(folder)
-    done = clients.run(["-c", LIMITED, *COMMANDS[name]], os.environ, folder)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
-    assert "File too large" in done.stdout + done.stderr  # Lucene logs what the sentence asks
-    assert left(folder) == before

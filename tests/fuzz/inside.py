@@ -1,14 +1,12 @@
 """A folder with a small release, and all else that commands read."""
 
-import json
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 from builder import release as releases
 from eval_kit.documents import Rule
-from tests.fuzz.strange import GRID, RUN
+from tests.fuzz.strange import RUN
 
 
 def small_draft():
@@ -37,7 +35,7 @@ def small_draft():
 
 
 def make(folder: Path) -> Path:
-    """A small release ``release``, a run ``run.trec`` that fits it, vectors, a grid and so on."""
+    """A small release ``release``, a run ``run.trec`` that fits it, and a BEIR folder."""
     releases.write(small_draft(), folder / "release")
     (folder / "run.trec").write_bytes(RUN)
     beir = folder / "beir"
@@ -46,10 +44,4 @@ def make(folder: Path) -> Path:
     (beir / "queries.jsonl").write_bytes(b'{"_id": "1", "text": "a"}\n{"_id": "2", "text": "b"}\n')
     (beir / "qrels" / "test.tsv").write_bytes(b"query-id\tcorpus-id\tscore\n1\t7\t1\n2\t8\t2\n")
     (folder / "beir.trec").write_bytes(RUN)
-    np.save(folder / "vectors.npy", np.eye(4, 3, dtype=np.float32))
-    (folder / "vectors.ids.txt").write_text("1\n2\n10\n30\n")
-    cell = folder / "grid" / "0000"
-    cell.mkdir(parents=True)
-    for name, content in GRID.items():
-        (cell / name).write_text(json.dumps(content))
     return folder

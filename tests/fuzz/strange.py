@@ -10,26 +10,15 @@ from hypothesis import strategies as st
 RUN = b"".join(
     b"%d Q0 %d %d %f t\n" % (query, passage, 1, 1 / passage) for query in (1, 2, 10, 30) for passage in (7, 8)
 )
-GRID = {
-    "cell.json": {"digest": "0" * 64, "cell": {"system": "bm25", "shift": "length", "held_out": "short", "seed": 0}},
-    "state.json": {
-        "state": "training",
-        "attempts": 1,
-        "seconds": {"training": 1.5},
-        "facts": {"training": {"first_loss": 0.5, "last_loss": 0.25}, "indexing": {"bytes": 5}},
-        "progress": {"step": 1, "steps": 2, "loss": 0.5},
-        "reason": None,
-    },
-}
 TOKENS = [
     *(b"", b"\n", b"\r\n", b"\t", b" ", b"\0", b"\x1b[31m", b"\xff", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\xff\xfe"),
     *(b"nan", b"inf", b"1e400", b"-1", b"0x1", b"99999999999999999999", "١".encode(), "\u202e".encode(), b"=1+1"),
-    *(b'"', b"'", b"{", b"[" * 200, b'"\\ud800"', b"\\", b"../..", b"a" * 10_000, b"\x1f\x8b", b"\x28\xb5\x2f\xfd"),
+    *(b'"', b"'", b"{", b"\\", b"../..", b"a" * 10_000, b"\x1f\x8b", b"\x28\xb5\x2f\xfd"),
     *(b"x^", b"PAR1", b"\x93NUMPY", b"<script>", b"$(id)", b"%s", b"\n" * 20_000),
 ]
 VALUES: list[Any] = [
     *(None, True, 0, -1, 1, 1.5, 377.0, 2**31, 2**63 - 1, 2**63, 2**70, -(2**63), 1e308, float("inf"), float("nan")),
-    *("", " ", "\0", "\x1b[31m", "\ud800", "\u202e", "\n", "a" * 100_000, "../../etc/passwd", "/dev/zero", "=1+1"),
+    *("", " ", "\0", "\x1b[31m", "\u202e", "\n", "a" * 100_000, "../../etc/passwd", "/dev/zero", "=1+1"),
     *([], {}, [[]], [{}], {"a": 1}, [None], ["a", "a"], "RR@10", "1.0.0\n", "<b>", "0" * 64),
 ]
 
@@ -60,13 +49,11 @@ def documents(draw: st.DrawFn, base: Any) -> bytes:
         holders = list(_holders(document))
         holder = holders[draw(st.integers(0, len(holders) - 1))]
         key = draw(st.sampled_from(sorted(holder) if isinstance(holder, dict) else range(len(holder))))
-        how = draw(st.sampled_from(["change", "change", "change", "remove", "double", "nest"]))
+        how = draw(st.sampled_from(["change", "change", "change", "remove", "double"]))
         if how == "remove":
             del holder[key]
         elif how == "double" and isinstance(holder, list):
             holder.append(holder[key])
-        elif how == "nest":
-            holder[key] = json.loads("[" * 100 + "]" * 100)
         else:
             holder[key] = copy.deepcopy(draw(st.sampled_from(VALUES)))
         if not list(_holders(document)):
