@@ -201,7 +201,7 @@ class _Job:
         rankings = bm25.search(todo.iter_rows(), index, self.parameters.depth, threads)
         positives = _positives(self.release)
         with counting("drawing negatives", "queries", queries.height) as advance:
-            advance(queries.height - todo.height, is_total=True)
+            advance(queries.height - todo.height)
             for start in starts[count:]:
                 ids = queries["query_id"][start : start + SHARD]
                 of_shard = positives.join(ids.to_frame(), on="query_id", how="semi").rows_by_key("query_id")

@@ -17,13 +17,10 @@ from eval_kit.errors import printable
 from eval_kit.files import atomic
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
     from rich.status import Status
 
 WIDTH_OF_A_FILE = 160
 COUNT_EVERY = 1_000
-PATIENCE = 2.0
-"""Seconds before the line appears."""
 SECONDS_A_LINE = 30.0
 """Between two progress lines in a log or a pipe, where no moving line can be drawn."""
 
@@ -73,56 +70,37 @@ def reading(run: Path) -> None:
 
 @contextmanager
 def counting(what: str, unit: str, total: int | None = None) -> Iterator[Callable[..., None]]:
-    """Show progress; yields the function that adds steps, ``is_total`` if an earlier call did them: they have no speed.
+    """Show progress; yields the function that adds steps.
 
-    A terminal shows a moving line after :data:`PATIENCE`; anything else gets a line every :data:`SECONDS_A_LINE`. Both
-    say how much is done, how fast, and the time left.
+    A terminal shows a moving line with the time left; a log gets a plain line every :data:`SECONDS_A_LINE`.
     """
-    start = last_line = time.monotonic()
-    new = done = 0
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     terminal = Console(stderr=True)
-    line: Progress | None = None
-
-    def advance(steps: int, is_total: bool = False) -> None:
-        nonlocal new, done, line, last_line
-        now = time.monotonic()
-        done += steps
-        new += 0 if is_total else steps
-        if now - start <= PATIENCE or not (terminal.is_terminal or now - last_line > SECONDS_A_LINE):
-            return
-        of_all = f" of {total:,}" if total else ""
-        speed = new / (now - start)
-        has_speed = new > steps  # the first step waits for a model to load, or for a whole batch
-        rate = f", {speed:,.0f} {unit}/s" if has_speed else ""
-        remaining_time = f", {_duration((total - done) / speed)} left" if total and has_speed and done < total else ""
-        state = f"{done:,}{of_all} {unit}{rate}{remaining_time}"
-        if not terminal.is_terminal:
-            last_line = now
-            print(f"{what}: {state}", file=sys.stderr, flush=True)
-            return
-        if line is None:
-            line = _moving_line(terminal, what, total)
-            line.start()
-        line.update(line.task_ids[0], completed=done, state=state)
-
-    try:
-        yield advance
-    finally:
-        if line is not None:
-            line.stop()
-
-
-def _moving_line(terminal: Console, what: str, total: int | None) -> "Progress":
-    from rich.progress import BarColumn, Progress, TextColumn
-
-    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}")
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        TimeRemainingColumn(),
+    )
     line = Progress(*columns, console=terminal, transient=True, redirect_stdout=False, redirect_stderr=False)
-    line.add_task(what, total=total, state="")
-    return line
+    task = line.add_task(what, total=total)
+    last_line = time.monotonic()
 
+    def advance(steps: int) -> None:
+        nonlocal last_line
+        line.advance(task, steps)
+        if not terminal.is_terminal and time.monotonic() - last_line > SECONDS_A_LINE:
+            last_line = time.monotonic()
+            of_all = f" of {total:,}" if total else ""
+            print(f"{what}: {line.tasks[0].completed:,.0f}{of_all} {unit}", file=sys.stderr, flush=True)
 
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    if not terminal.is_terminal:
+        yield advance
+        return
+    with line:
+        yield advance
 
 
 def with_count[Item](items: Iterable[Item], what: str, unit: str) -> Iterator[Item]:
@@ -131,4 +109,4 @@ def with_count[Item](items: Iterable[Item], what: str, unit: str) -> Iterator[It
     with counting(what, unit, total) as advance:
         for batch in itertools.batched(items, COUNT_EVERY):
             yield from batch
-            advance(len(batch), False)
+            advance(len(batch))

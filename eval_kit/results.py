@@ -26,7 +26,6 @@ from rich.console import Console
 from eval_kit.errors import UserError, printable
 from eval_kit.markup import element
 from eval_kit.tables import latex, markdown, terminal
-from eval_kit.tables.html import to_html
 from eval_kit.tables.table import Table
 
 REPR_WIDTH = 120
@@ -141,6 +140,8 @@ class Result(ABC):
 
     def _repr_html_(self) -> str:
         """The tables and notes for a notebook."""
+        from eval_kit.tables.html import to_html  # only notebooks need it
+
         tables = self.tables()
         parts: list[Markup] = []
         notes: list[str] = []

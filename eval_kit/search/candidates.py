@@ -55,7 +55,7 @@ def find(queries: pl.DataFrame, index: Path, settings: Settings) -> None:
             rest = pairs.join(rows, on=QUERY, how="anti", maintain_order="left")
             rankings = _search(rest, index, settings)
             with counting("finding BM25's candidates", "queries", pairs.height) as advance:
-                advance(pairs.height - rest.height, is_total=True)
+                advance(pairs.height - rest.height)
                 for number, part in enumerate(rest.iter_slices(SHARD), start=rows["file"].n_unique()):
                     hits = [(list(map(ID, top)), list(map(SCORE, top))) for _, top in islice(rankings, part.height)]
                     frame = part.hstack(pl.DataFrame(hits, HITS, orient="row"))

@@ -82,7 +82,7 @@ def write(
                     key = _key(identity, batch)
                     read.append((key, np.array([passage_id.encode() for passage_id, _ in batch])))
                     if not new and done[number : number + 1] == [key]:
-                        advance(len(batch), True)
+                        advance(len(batch))
                         continue
                     new.append(number)
                     yield [text for _, text in batch]
@@ -93,7 +93,7 @@ def write(
                 _refuse_nan(arrays, ids)
                 log.append(new[position], key, len(ids), time.monotonic() - start, arrays)
                 start = time.monotonic()
-                advance(len(ids), False)
+                advance(len(ids))
             return log.finish([ids for _, ids in read])
     except OSError as error:
         raise UserError(f"{folder}: the encoded passages cannot be kept: {error.strerror or error}") from error
