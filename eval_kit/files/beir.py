@@ -24,17 +24,6 @@ _QUERIES = {"query_id": pl.String(), "text": pl.String()}
 _QRELS = {"query_id": pl.String(), "passage_id": pl.String(), "relevance": pl.Int64()}
 
 
-def judged_queries(folder: Path, split: str = "test") -> pl.DataFrame:
-    """``query_id`` and ``text`` of the queries that a split judges, in the order of ``queries.jsonl``.
-
-    Raises:
-        UserError: a file that is missing or not in BEIR's format, with the lines.
-    """
-    queries = read_queries(folder / "queries.jsonl")
-    qrels = read_qrels(folder / "qrels" / f"{split}.tsv", set(queries["query_id"]))
-    return queries.filter(pl.col("query_id").is_in(qrels["query_id"].implode()))
-
-
 def read_corpus(path: Path) -> Iterator[tuple[str, str]]:
     """``(passage id, text)`` of a ``corpus.jsonl``: title and text, as BEIR joins them; see :func:`read_documents`."""
     for passage_id, title, text in read_documents(path):

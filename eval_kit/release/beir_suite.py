@@ -36,7 +36,6 @@ class BeirDataset:
         folders: of datasets within the dataset, whose mean is its figure; empty for most.
         passages: number of passages (Table 1).
         queries: number of queries of the split (Table 1).
-        relevant_per_query: mean number of relevant passages per query (Table 1); None where it is not printed.
         remarks: oddities.
         in_table_5: name and domain in CIKM 2022, Table 5; empty where the table lacks it.
     """
@@ -52,7 +51,6 @@ class BeirDataset:
     folders: list[str]
     passages: int
     queries: int
-    relevant_per_query: float | None
     remarks: list[str]
     in_table_5: list[str] = field(default_factory=list)
 
