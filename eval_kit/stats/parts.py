@@ -1,12 +1,10 @@
-"""Near and far parts of queries compared, with the parts as random draws, not the queries alone.
+"""Parts of the queries as random draws of kinds: what holds of kinds like these, and far parts beside near ones.
 
 Kinds of queries differ in how well a system and its pivot get along, whether or not the system was trained on them.
 Resampling queries cannot see that spread, so it finds a loss in a quarter of the parts that a model *was* trained on.
-Here a part's mean is its expected value, plus a draw of its kind (variance τ²), plus the draw of its queries (σ² / n):
-the random-effects model of meta-regression, with τ² by Paule and Mandel (1982) and the t-test of Knapp and Hartung
-(2003, Statistics in Medicine 22), which keeps its rate with few parts.
-
-Arrays have an element for each query: ``parts`` is the number of its part, ``near`` or ``far`` whether that is one.
+Here a part's mean is its expected value, plus a draw of its kind (variance τ²), plus the draw of its queries: the
+random-effects model of meta-analysis, with τ² by Paule and Mandel (1982) and the t-test of Knapp and Hartung (2003,
+Statistics in Medicine 22), which keeps its rate with few parts.
 """
 
 from collections.abc import Callable
@@ -28,103 +26,154 @@ _STEPS = 64
 
 
 @dataclass(frozen=True)
+class Heterogeneity:
+    """What parts that are random draws of kinds have in common, and how much they differ.
+
+    Attributes:
+        mean: expected of a part.
+        error: its standard error, with ``parts`` − 1 degrees of freedom.
+        spread: τ, the standard deviation of the kinds of parts.
+        q: Cochran's Q, chi-square with ``parts`` − 1 degrees of freedom if the parts differ by chance alone.
+        p: that of Q.
+        parts: how many.
+    """
+
+    mean: float
+    error: float
+    spread: float
+    q: float
+    p: float
+    parts: int
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of ``mean``, over parts."""
+        return self._around(self.error)
+
+    @property
+    def of_another(self) -> tuple[float, float]:
+        """The 95 % prediction interval of another part's expected value."""
+        return self._around(float(np.hypot(self.error, self.spread)))
+
+    def _around(self, error: float) -> tuple[float, float]:
+        reach = quantile_of_t(LEVEL, self.parts - 1) * error
+        return self.mean - reach, self.mean + reach
+
+
+@dataclass(frozen=True)
 class Contrast:
-    """Far parts less near parts.
+    """Far parts less near parts, each side with its own spread (Welch).
 
     Attributes:
         difference: of the expected part means; negative: less on the far parts.
-        low: lower end of the 95 % interval.
-        high: upper end.
         error: standard error of the difference.
-        p: of no difference, two-sided.
-        degrees: of freedom: parts − 2.
-        spread: τ, the standard deviation of the kinds of parts.
-        detectable: the least difference that this design finds in 80 % of cases.
+        degrees: of freedom, by Welch and Satterthwaite.
+        spread: τ, the standard deviation of the kinds of parts, of the near and of the far.
     """
 
     difference: float
-    low: float
-    high: float
     error: float
-    p: float
-    degrees: int
-    spread: float
-    detectable: float
+    degrees: float
+    spread: tuple[float, float]
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the difference, over parts."""
+        reach = quantile_of_t(LEVEL, self.degrees) * self.error
+        return self.difference - reach, self.difference + reach
+
+    @property
+    def p(self) -> float:
+        """Of no difference, two-sided."""
+        return p_values.of_t(self.difference / self.error, self.degrees)
 
     def p_worse_than(self, loss: float) -> float:
         """One-sided p-value of a difference below −``loss``: small where the far parts lose less than that."""
         return p_values.above_t((self.difference + loss) / self.error, self.degrees)
 
+    def detectable(self, tests: int) -> float:
+        """The least difference found in 80 % of cases, at the first step of Holm's correction of so many tests."""
+        found = quantile_of_t(1 - (1 - LEVEL) / tests, self.degrees) + quantile_of_t(2 * POWER - 1, self.degrees)
+        return found * self.error
 
-def adjusted_gain(gain: Floats, covariates: Floats, parts: Parts, near: Flags) -> Floats:
-    """The gain less what the covariates predict, by a ridge regression fitted on near parts.
 
-    The penalty is 1 on each standardised covariate: nothing with hundreds of queries, a brake with twenty. Each near
-    part is predicted from the other near parts alone, so that its figure is as out-of-sample as a far part's
-    (cross-fitting, Chernozhukov et al. 2018). ``covariates`` (n, k) are what makes queries easy, such as the pivots'
-    values.
+def heterogeneity(means: Floats, errors: Floats) -> Heterogeneity | None:
+    """What parts say of kinds like theirs; None with fewer than two, or where none of them varies.
+
+    Args:
+        means: (parts,) of each part's figure: a mean, a difference, a Rel Loss.
+        errors: (parts,) the standard error of each, over its queries.
     """
-    scale = covariates[near].std(axis=0)
-    standard = (covariates - covariates[near].mean(axis=0))[:, scale > 0] / scale[scale > 0]
-    design = np.column_stack([np.ones(len(gain)), standard])
-    ridge = np.diag([0.0, *np.ones(standard.shape[1])])
-    products, moments = design[near].T @ design[near] + ridge, design[near].T @ gain[near]
-    predictions = design @ _solve(products, moments)
-    for part in np.unique(parts[near]):
-        rows = parts == part
-        rest = _solve(products - design[rows].T @ design[rows], moments - design[rows].T @ gain[rows])
-        predictions[rows] = design[rows] @ rest
-    return gain - predictions
+    if len(means) < 2 or not errors.any():
+        return None
+    variances = np.maximum(errors**2, _least(means))
+    together = float(_misfit(means, variances))
+    mean, variance, spread = _of_kinds(means, variances)
+    chance = p_values.above_chi_square(together, len(means) - 1)
+    return Heterogeneity(mean, float(np.sqrt(variance)), spread, together, chance, len(means))
 
 
 def contrast(values: Floats, parts: Parts, far: Flags) -> Contrast | None:
-    """Far parts less near parts; None with fewer than :data:`FEWEST_PARTS` parts on a side, or if nothing varies."""
-    means, variances, of_far = _part_means(values, parts, far)
-    if min(of_far.sum(), (~of_far).sum()) < FEWEST_PARTS or not variances.any():
+    """Far parts less near parts; None with fewer than :data:`FEWEST_PARTS` parts on a side, or if nothing varies.
+
+    Args:
+        values: (n,) of each query.
+        parts: (n,) the number of its part.
+        far: (n,) whether that is far.
+    """
+    sides = []
+    for side in (~far, far):
+        _, index, sizes = np.unique(parts[side], return_inverse=True, return_counts=True)
+        if len(sizes) < FEWEST_PARTS:
+            return None
+        means = np.bincount(index, values[side]) / sizes
+        noise = within(values[side], values[side], index) / sizes
+        sides.append((*_of_kinds(means, np.maximum(noise, _least(means))), len(means) - 1))
+    (near, of_near, near_spread, near_degrees), (distant, of_far, far_spread, far_degrees) = sides
+    variance = of_near + of_far
+    if not variance:
         return None
-    design = np.column_stack([np.ones(len(means)), of_far])
-    spread = _between(means, variances, design)
-    coefficients, covariance = _weighted_regression(means, variances + spread, design)
-    degrees, error = len(means) - 2, float(np.sqrt(covariance[1, 1]))
-    difference, reach = float(coefficients[1]), quantile_of_t(LEVEL, degrees) * error
-    return Contrast(
-        difference=difference,
-        low=difference - reach,
-        high=difference + reach,
-        error=error,
-        p=p_values.of_t(difference / error, degrees),
-        degrees=degrees,
-        spread=float(np.sqrt(spread)),
-        detectable=reach + quantile_of_t(2 * POWER - 1, degrees) * error,
-    )
+    degrees = variance**2 / (of_near**2 / near_degrees + of_far**2 / far_degrees)
+    return Contrast(distant - near, float(np.sqrt(variance)), degrees, (near_spread, far_spread))
 
 
-def quantile_of_t(level: float, degrees: int) -> float:
+def within(a: Floats, b: Floats, index: NDArray[np.integer]) -> float:
+    """The covariance of queries of one part, pooled over parts; ``index`` (n,) numbers the parts from 0."""
+    sizes = np.bincount(index)
+    a_off, b_off = (each - (np.bincount(index, each) / sizes)[index] for each in (a, b))
+    return float(a_off @ b_off) / max(len(a) - len(sizes), 1)
+
+
+def between(means: Floats, variances: Floats) -> float:
+    """τ² by Paule and Mandel: the value at which the weighted residuals have their expected size."""
+    if _misfit(means, variances) <= len(means) - 1:
+        return 0.0
+    excess = lambda spread: _misfit(means, variances + spread) - (len(means) - 1)  # noqa: E731
+    return _root(excess, float(means.var()) * len(means) + 1e-12)
+
+
+def quantile_of_t(level: float, degrees: float) -> float:
     """The t that a share ``level`` of Student's distribution lies within, on both sides of 0."""
     return _root(lambda t: p_values.of_t(t, degrees) - (1 - level), 1e4)  # the widest, of 0.95 and one degree, is 12.7
 
 
-def _part_means(values: Floats, parts: Parts, far: Flags) -> tuple[Floats, Floats, Flags]:
-    """Mean of each part, its variance by the pooled variance of queries, and whether it is far."""
-    _, index, sizes = np.unique(parts, return_inverse=True, return_counts=True)
-    means = np.bincount(index, values) / sizes
-    residual = values - means[index]
-    variance = float(residual @ residual) / max(len(values) - len(means), 1)
-    return means, variance / sizes, np.bincount(index, far) > 0
+def _of_kinds(means: Floats, variances: Floats) -> tuple[float, float, float]:
+    """The expected mean, its variance by Knapp and Hartung, and τ."""
+    tau2 = between(means, variances)
+    weights = 1 / (variances + tau2)
+    variance = _misfit(means, variances + tau2) / (len(means) - 1) / weights.sum()
+    return float(weights @ means / weights.sum()), float(variance), float(np.sqrt(tau2))
 
 
-def _between(means: Floats, variances: Floats, design: Floats) -> float:
-    """τ² by Paule and Mandel: the value at which the weighted residuals have their expected size."""
+def _misfit(means: Floats, variances: Floats) -> float:
+    """The weighted squares of the parts' distances to their weighted mean: Cochran's Q, with their own variances."""
+    weights = 1 / variances
+    return float(weights @ (means - weights @ means / weights.sum()) ** 2)
 
-    def excess(spread: float) -> float:
-        coefficients, _ = _weighted_regression(means, variances + spread, design)
-        residual = means - design @ coefficients
-        size = float((residual**2 / (variances + spread)).sum())
-        return size - float(len(means) - design.shape[1])
 
-    if excess(0.0) <= 0:
-        return 0.0
-    return _root(excess, float(means.var()) * len(means) + 1e-12)
+def _least(means: Floats) -> float:
+    """A variance to divide by, where the queries of parts do not vary."""
+    return 1e-12 * float((means**2).mean()) + 1e-30
 
 
 def _root(falling: Callable[[float], float], high: float) -> float:
@@ -134,18 +183,3 @@ def _root(falling: Callable[[float], float], high: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if falling(middle) > 0 else (low, middle)
     return (low + high) / 2
-
-
-def _weighted_regression(means: Floats, variances: Floats, design: Floats) -> tuple[Floats, Floats]:
-    """Coefficients of the weighted regression, and their covariance after Knapp and Hartung."""
-    weights = 1 / variances
-    inverse = np.linalg.inv((design * weights[:, None]).T @ design)
-    coefficients = inverse @ (design.T @ (weights * means))
-    residual = means - design @ coefficients
-    size = float((residual**2 * weights).sum()) / (len(means) - design.shape[1])
-    return coefficients, inverse * size
-
-
-def _solve(products: Floats, moments: Floats) -> Floats:
-    solution: Floats = np.linalg.lstsq(products, moments, rcond=None)[0]
-    return solution
