@@ -19,18 +19,17 @@ from eval_kit.errors import UserError
 from eval_kit.files.digests import file_sha256
 from eval_kit.files.text import read_utf8
 from eval_kit.results import Picture, Result
-from eval_kit.stats.losses import RESAMPLES, correlations
+from eval_kit.stats.losses import RESAMPLES, spearman
 from eval_kit.svg import Point
 from eval_kit.tables.table import Column, Table, Value, number_columns
 
 TRAININGS = ("interpolation", "extrapolation")
-KINDS = ("spearman", "kendall")
 COLUMNS = ("system", "training", "score")
 
 _TEXT, _FLOAT = pl.String(), pl.Float64()
 _MODELS = {"system": _TEXT, "training": _TEXT, "score": _FLOAT, "dataset": _TEXT, "value": _FLOAT}
 _CORRELATIONS = {
-    **dict.fromkeys(("dataset", "training", "kind"), _TEXT),
+    **dict.fromkeys(("dataset", "training"), _TEXT),
     "n": pl.Int64(),
     **dict.fromkeys(("value", "low", "high", "p"), _FLOAT),
 }
@@ -38,7 +37,7 @@ _CORRELATIONS = {
 
 @dataclass(frozen=True, repr=False)
 class Alignment(Result):
-    """Correlations by dataset, training and kind, the models they are of (see :func:`align`), and their file."""
+    """Spearman's correlations by dataset and training, the models they are of (see :func:`align`), and their file."""
 
     title = "Do interpolation and extrapolation tell how models do on BEIR?"
 
@@ -55,18 +54,14 @@ class Alignment(Result):
         return self.correlations
 
     def tables(self) -> list[Table]:
-        """Table 5: Spearman and Kendall by dataset, each Inter. and Extra."""
+        """Table 5's Spearman by dataset, Inter. and Extra."""
         columns = [Column("Datasets", wrap="anywhere"), Column("n", "number")]
-        for kind in KINDS:
-            columns += number_columns("Inter.", "Extra.", group=kind.capitalize(), wrap="never")
+        columns += number_columns("Inter.", "Extra.", group="Spearman", wrap="never")
         lines = []
         for (dataset,), rows in self.correlations.group_by("dataset", maintain_order=True):
-            by_key = rows.rows_by_key(["kind", "training"], named=True, unique=True)
+            by_key = rows.rows_by_key("training", named=True, unique=True)
             counts = dict.fromkeys(str(row["n"]) for row in by_key.values())
-            line: list[Value | str] = [str(dataset), "/".join(counts)]
-            for kind in KINDS:
-                line += [_cell(by_key.get((kind, training))) for training in TRAININGS]
-            lines.append(line)
+            lines.append([str(dataset), "/".join(counts), *map(_cell, map(by_key.get, TRAININGS))])
         return [Table(columns, [lines])]
 
     def notes(self) -> list[str]:
@@ -103,7 +98,7 @@ def align_file(path: Path, seed: int = 0) -> Alignment:
 
 
 def align(models: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
-    """Spearman's and Kendall's correlation (tau-b) of the models' scores with each dataset's.
+    """Spearman's correlation of the models' scores with each dataset's.
 
     Args:
         models: ``system``, ``training`` (interpolation or extrapolation), ``score``, ``dataset``, ``value``; a row
@@ -111,7 +106,7 @@ def align(models: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
         seed: for the bootstrap over models.
 
     Returns:
-        ``dataset``, ``training``, ``kind``, ``n`` (models), ``value``, ``low``, ``high`` (95 %), ``p`` (against no
+        ``dataset``, ``training``, ``n`` (models), ``value``, ``low``, ``high`` (95 %), ``p`` (against no
         correlation); values are null for fewer than three models, or where all have the same score.
     """
     rows = []
@@ -121,9 +116,9 @@ def align(models: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
             if of_training.is_empty():
                 continue
             pair = of_training["score"].to_numpy(), of_training["value"].to_numpy()
-            for kind, correlation in correlations(*pair, kinds=KINDS, seed=seed).items():
-                value = correlation.estimate
-                rows.append((dataset, training, kind, value.n, value.value, value.low, value.high, correlation.p))
+            correlation = spearman(*pair, seed=seed)
+            value = correlation.estimate
+            rows.append((dataset, training, value.n, value.value, value.low, value.high, correlation.p))
     return pl.DataFrame(rows, _CORRELATIONS, orient="row")
 
 

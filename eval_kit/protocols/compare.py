@@ -20,7 +20,7 @@ from eval_kit.protocols.scoring import mean, named, score, with_measures
 from eval_kit.release import Release
 from eval_kit.results import Result, origin
 from eval_kit.runs import contamination
-from eval_kit.stats.losses import LEVEL, MARGIN, RESAMPLES, holm_corrected, paired_t_test, resampled_means
+from eval_kit.stats.losses import FEW, FEW_NOT_ZERO, MARGIN, RESAMPLES, holm_corrected, mean_intervals, paired_t_test
 from eval_kit.tables.table import Column, Table, Value, number_columns, significance, text_columns
 
 ROWS = (
@@ -28,7 +28,7 @@ ROWS = (
     | dict.fromkeys(("queries", "missing"), pl.Int64())
     | {"trained_on": contamination.COLUMN}
     | dict.fromkeys(("value", "difference", "low", "high", "p", "p_holm"), pl.Float64())
-    | dict.fromkeys(("p_equivalent", "p_equivalent_holm", "d"), pl.Float64())
+    | dict.fromkeys(("p_equivalent", "p_equivalent_holm"), pl.Float64())
 )
 TRACKS = {"2019": "dl19", "2020": "dl20"}
 """The test sets of the TREC DL years that runs may be named after."""
@@ -42,7 +42,7 @@ class Comparison(Result):
         rows: one for each system, test set and measure, as :data:`ROWS`. ``difference`` is the system's mean minus
             the baseline's, with its 95 % paired bootstrap interval (``low``, ``high``), ``p`` of the paired
             t-test, ``p_equivalent`` of equivalence, both also with ``_holm``, corrected over all systems and test sets
-            of a measure, and Cohen's ``d``; all null in the baseline's rows. ``trained_on`` is whether the system was
+            of a measure; all null in the baseline's rows. ``trained_on`` is whether the system was
             trained on queries of the test set.
         values: ``system``, ``test_set``, ``measure``, ``query_id``, ``value``, ``missing``, ``trained_on``.
         systems: in the order of the columns, the baseline first.
@@ -85,10 +85,12 @@ class Comparison(Result):
         """How the differences were tested, what they rest on, and what is missing or was left out."""
         notes = [
             f"Differences are from {self.systems[0]}, with 95 % paired bootstrap intervals over queries alone "
-            f"({self.provenance['resamples']:,} resamples, seed {self.provenance['seed']}): eval_kit generalise says "
+            f"({self.provenance['resamples']:,} resamples, seed {self.provenance['seed']}; by Student's t where there "
+            f"are fewer than {FEW} queries, or {FEW_NOT_ZERO} that differ): eval_kit generalise says "
             "whether they differ between kinds of queries. "
-            "° not significant: paired t-test, p ≥ 0.05 after Holm's correction over the systems and test sets of a "
-            f"measure. ≈ equivalent: within {MARGIN:.0%} of {self.systems[0]}, by two one-sided t-tests, p < 0.05 "
+            "° not significant over queries: two-sided paired t-test, p ≥ 0.05 after Holm's correction over the "
+            f"systems and test sets of a measure. ≈ equivalent: within {MARGIN:.0%} of {self.systems[0]}'s value, by "
+            "two one-sided t-tests, p < 0.05 "
             f"after the same correction. For {', '.join(LOWER_IS_BETTER)}, lower is better.",
             origin(self.provenance),
         ]
@@ -203,9 +205,10 @@ def _rows(
     measures = values.filter(pl.col("system") == base)["measure"].unique(maintain_order=True)
     pairs = list(product(measures, rest))
     differences = np.stack([columns[measure, name] - columns[measure, base] for measure, name in pairs], axis=1)
-    means = resampled_means(differences, resamples, seed)
-    ends = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0).T
-    intervals = dict(zip(pairs, ends.tolist() if len(differences) > 1 else [(None, None)] * len(pairs), strict=True))
+    ends = [(None, None)] * len(pairs)
+    if len(differences) > 1:
+        ends = mean_intervals(differences, resamples, seed).tolist()
+    intervals = dict(zip(pairs, ends, strict=True))
     rows = []
     for measure in measures:
         for name in systems:
@@ -216,7 +219,7 @@ def _rows(
                 test = paired_t_test(columns[measure, base], column)
                 low, high = intervals[measure, name]
                 row |= {"difference": float((column - columns[measure, base]).mean()), "low": low, "high": high}
-                row |= {"p": test.p, "p_equivalent": test.p_equivalent, "d": None if test.d is None else -test.d}
+                row |= {"p": test.p, "p_equivalent": test.p_equivalent}
             rows.append(row)
     return rows
 

@@ -10,13 +10,17 @@ from eval_kit import plots
 from eval_kit.measures.definitions import parse
 from eval_kit.results import Picture
 from eval_kit.stats import crossed
-from eval_kit.stats.losses import correlations, holm_corrected
+from eval_kit.stats.losses import MARGIN, holm_corrected, spearman
 from eval_kit.tables.table import Column, Table, Value, interval, loss, number_columns, significance
 
 NAME = "crossed"
-NOTE = (
+NOTES = (
     "crossed hold-outs: each query is In for the one model that saw its cluster without it, and Out for those that did "
-    "not see its cluster; SE and SD are of Rel Loss, and count clusters and trainings as random draws"
+    "not see its cluster; over clusters, their queries and trainings, by Student's t",
+    "° not significant: two-sided, p ≥ 0.05 after Holm's correction over the systems of a measure (over queries alone, "
+    "and over the clusters too, by cluster); "
+    f"≈ equivalent: a loss or gain of {MARGIN:.0%} or more is excluded, one-sided, p < 0.05 after the same correction",
+    "SD clusters is without the noise of queries and trainings; ρ is Spearman's, and given size its partial one",
 )
 COLUMNS = {"inside": "avg_in", "low": "rel_loss_low", "high": "rel_loss_high"}
 
@@ -49,10 +53,10 @@ def losses(comparison: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         parts.append(by_cluster.select(*(pl.lit(value).alias(name) for name, value in names.items()), pl.all()))
     losses_of = ("rel_loss", "rel_loss_low", "rel_loss_high", "error_queries", "error_trainings", "spread")
     numbers = dict.fromkeys(("p", "p_equivalent", *losses_of), pl.Float64)
-    # columns that other shifts have: no interval of In alone, and no effect size
+    # columns that other shifts have: no interval of In alone
     nothing = (f"{name}_{end}" for name in ("avg_in", "out") for end in ("low", "high"))
     table = pl.DataFrame(whole, schema_overrides=numbers).with_columns(
-        *(pl.lit(None, pl.Float64).alias(name) for name in ("d", *nothing)), delta=-pl.col("rel_loss")
+        *(pl.lit(None, pl.Float64).alias(name) for name in nothing), delta=-pl.col("rel_loss")
     )
     by_cluster = pl.concat(parts).rename({"part": "cluster"})
     return holm_corrected(table, ["measure"]), holm_corrected(by_cluster, ["measure"])
@@ -79,17 +83,19 @@ def tables(whole: pl.DataFrame, parts: pl.DataFrame) -> Iterator[Table]:
         lines: list[list[Value | str]] = []
         for row in of_measure.iter_rows(named=True):
             of_system = by_cluster.filter(pl.col("system") == row["system"]).drop_nulls("rel_loss")
-            rho = correlations(of_system["jaccard"], of_system["rel_loss"], kinds=["spearman"])["spearman"].estimate
+            pair = of_system["jaccard"], of_system["rel_loss"]
+            correlations = spearman(*pair), spearman(*pair, given=of_system["queries"])
             low, high = row["rel_loss_low"], row["rel_loss_high"]
             mark = significance(row) if row["rel_loss"] is not None else ""
             rel_loss = Value(loss(row["rel_loss"]), mark=mark)
             line: list[Value | str] = [row["system"], show(row["avg_in"]), show(row["out"]), rel_loss]
             line.append(f"{loss(low)} to {loss(high)}")
             line += map(loss, (row["error_queries"], row["error_trainings"], row["spread"]))
-            line.append("-" if rho.value is None else f"{rho.value:.2f} ({rho.low:.2f} to {rho.high:.2f})")
+            for rho in (each.estimate for each in correlations):
+                line.append("-" if rho.value is None else f"{rho.value:.2f} ({rho.low:.2f} to {rho.high:.2f})")
             lines.append([*line, f"{row['clusters']} × {row['models'] * row['seeds']}", f"{row['queries']:,}"])
-        numbers = ("In", "Out", "Rel Loss", "95 % interval", "SE queries", "SE trainings", "SD clusters")
-        names = (*numbers, "ρ with Jaccard", "clusters × models", "n")
+        numbers = ("In", "Out", "Rel Loss", "95 % interval", "SE clusters", "SE trainings", "SD clusters")
+        names = (*numbers, "ρ with Jaccard", "given size", "clusters × models", "n")
         yield Table([Column("Models", "heading"), *number_columns(*names)], [lines], str(measure))
     main = whole["measure"][0]
     yield _by_cluster(parts.filter(pl.col("measure") == main), f"{main} Rel Loss by cluster")

@@ -1,10 +1,9 @@
 """What a shift costs a model that is trained already: gains over a pivot on far and near queries.
 
 A trained model has no counterpart that saw the far queries, so its level there says nothing: far queries may be harder,
-or easier (MS MARCO's are). Instead its *gain* over a pivot, such as BM25, on the same queries is compared between near
-and far parts, less what the pivot's own success and the length of query and passages predict. Parts count as random,
-since kinds of queries differ in how well a system and its pivot get along; with a handful of parts that spread cannot
-be told, and the verdict is "cannot tell".
+or easier (MS MARCO's are). Instead it is compared with a pivot, such as BM25, on the same queries, by two estimates that
+must agree (:mod:`eval_kit.stats.far`). Parts count as random, since kinds of queries differ in how well a system and its
+pivot get along; with a handful of parts that spread cannot be told, and the verdict is "cannot tell".
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,6 +28,7 @@ from eval_kit.runs.reader import read_pieces
 from eval_kit.search.passages import has_passages, passages
 from eval_kit.shifts import MAIN_SPLITS, SHIFTS, main_split
 from eval_kit.stats import distance, parts
+from eval_kit.stats.far import cost_of_far
 from eval_kit.stats.losses import MARGIN, holm
 from eval_kit.tables.table import Column, Table, Value, number_columns
 
@@ -37,6 +37,8 @@ DISTANCE = "distance"
 QUERIES_A_PART, MOST_PARTS = 3, 60  # a part has a variance, and fifty parts do (docs/generalise.md)
 ALPHA = 0.05
 """Family-wise error rate of the verdicts."""
+LEAST_APART = 0.6
+"""Chance that a far query is farther from training than a near one, below which "does not" says nothing of a shift."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,10 +46,12 @@ class Generalisation(Result):
     """Verdicts and what they rest on.
 
     Attributes:
-        contrasts: one row for each ``shift``, ``system`` and ``measure``: ``far`` (its parts), ``near_level``,
-            ``far_level`` (the system's), ``near_pivot``, ``far_pivot``, ``raw`` (difference of the levels), ``gain``
-            (difference of the gains), ``adjusted`` with ``low`` and ``high``, ``p``, ``p_holm``, ``spread``,
-            ``detectable``, ``near_parts``, ``far_parts``, ``queries``, ``verdict``.
+        contrasts: one row for each ``shift``, ``system`` and ``measure``: ``far`` (its parts), ``queries``,
+            ``near_parts``, ``far_parts``; ``near_level``, ``far_level`` (the system's), ``near_pivot``, ``far_pivot``;
+            ``near_distance``, ``far_distance`` (means, to training); ``gain`` and ``adjusted``
+            (:class:`eval_kit.stats.far.FarCost`), each with ``_low`` and ``_high``, ``low`` and ``high`` of both;
+            ``slope``, ``slope_error``, ``r``, ``near_spread``, ``far_spread`` (τ of the adjusted); ``p``, ``p_holm``,
+            ``p_does_not``, ``p_does_not_holm``, ``detectable``; ``verdict``, and ``why`` it cannot tell.
         distances: from :func:`eval_kit.stats.distance.to_training`; None without training queries.
         provenance: of the scores, with the seed and the pivots.
     """
@@ -68,48 +72,59 @@ class Generalisation(Result):
         return super().as_json() | {"distances": distances}
 
     def tables(self) -> list[Table]:
-        """One row for each shift and system: levels beside the pivot's, the adjusted difference, the verdict."""
-        columns = [Column("shift"), Column("system", wrap="anywhere"), Column("measure", wrap="never")]
-        for group in ("system", "pivot"):
+        """One row for each shift and system: levels beside the pivot's, both estimates, the verdict."""
+        columns = [Column("shift"), Column("system", wrap="anywhere")]
+        for group in ("system", "pivot", "distance"):
             columns += number_columns("near", "far", group=group)
-        columns += [Column("adjusted difference", "number"), Column("95 % interval", "number", beside_last=True)]
-        columns += [*number_columns("p", "parts", "would find"), Column("verdict", wrap="never")]
+        columns += [*number_columns("parts", "gain", "adjusted"), Column("95 % of both", "number", beside_last=True)]
+        columns += [*number_columns("p", "p (Holm)", "would find"), Column("verdict", wrap="never")]
         lines: list[list[Value | str]] = []
         for row in self.contrasts.iter_rows(named=True):
             show = parse(row["measure"]).show
-            line: list[Value | str] = [row["shift"], row["system"], row["measure"]]
+            line: list[Value | str] = [row["shift"], row["system"]]
             for level in ("near_level", "far_level", "near_pivot", "far_pivot"):
                 line.append("-" if row[level] is None else show(row[level]))
-            difference, interval, p, detectable = "-", "-", "-", "-"
-            if row["adjusted"] is not None:
-                difference, interval = f"{row['adjusted']:+.4f}", f"[{row['low']:+.4f}, {row['high']:+.4f}]"
-                p, detectable = f"{row['p_holm']:.3f}", f"{row['detectable']:.4f}"
-            line += [difference, interval, p, f"{row['near_parts']} + {row['far_parts']}", detectable]
+            line += [_number(row[f"{side}_distance"], ".3f") for side in ("near", "far")]
+            line.append(f"{row['near_parts']} + {row['far_parts']}")
+            line += [_number(row["gain"], "+.4f"), _number(row["adjusted"], "+.4f")]
+            line.append("-" if row["low"] is None else f"[{row['low']:+.4f}, {row['high']:+.4f}]")
+            line += [_number(row["p"], ".3f"), _number(row["p_holm"], ".3f"), _number(row["detectable"], ".4f")]
             lines.append([*line, Value(row["verdict"], bold=row["verdict"] == DEGRADES)])
-        return [Table(columns, [lines])]
+        return [Table(columns, [lines], ", ".join(self.contrasts["measure"].unique()))]
 
     def notes(self) -> list[str]:
         """What the columns mean, and what no verdict may be read as."""
         pivots = ", ".join(self.provenance["pivots"])
+        reasons = self.contrasts.filter(pl.col("why") != "").select("shift", "system", "why")
         return [
-            f"The difference, far less near, is of the gain over {pivots} on the same queries, less what its success "
-            "and the length of query and relevant passages predict (fitted on near parts).",
-            "Interval and p count parts as random (Paule and Mandel; Knapp and Hartung); p after Holm's "
-            "correction over all rows. 'would find': the least loss found in 80 % of cases.",
-            f"degrades: a loss beyond chance; does not: a loss below {MARGIN:.0%} of the near level beyond "
-            f"chance; cannot tell: neither, or fewer than {parts.FEWEST_PARTS} parts on a side.",
+            f"gain: of the value less that of {pivots}, far less near; adjusted: of the value less what {pivots} and "
+            "the length of query and relevant passages predict for parts like the near ones.",
+            "Over parts, each side with its own spread (Paule and Mandel; Knapp and Hartung; Welch); p is the greater "
+            "of both estimates', two-sided, and after Holm's correction over the rows that can be tested; would find: "
+            "the least loss that both find in 80 % of cases at its first step.",
+            f"degrades: by both estimates a loss beyond chance (two-sided); does not: by both less than {MARGIN:.0%} of "
+            "the near level beyond chance (one-sided), each p (Holm) < 0.05; cannot tell: neither.",
             "Levels on near and far queries differ with the queries' difficulty too: do not compare them "
             "without the pivot's.",
+            *(f"{shift}, {system}: {why}" for shift, system, why in reasons.iter_rows()),
         ]
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
 
 
 @dataclass(frozen=True)
 class Division:
-    """A way to divide queries: ``query_id`` and ``part`` (text), and the names of the far parts."""
+    """A way to divide queries: ``query_id`` and ``part`` (text), and the names of the far parts.
+
+    ``why`` no word may be given over kinds of query, or empty.
+    """
 
     shift: str
     of_queries: pl.DataFrame
     far: Sequence[str]
+    why: str = ""
 
 
 def generalise(
@@ -152,8 +167,8 @@ def generalise(
     if trained_on is not None:
         distances = distance.to_training(release.queries(test_set), trained_on, vectors)
     divisions = _divisions(release, of_test_set, distances, parts_of, far, seed)
-    result = contrasts(runs, release, pivots, of_test_set, divisions, allow_missing)
-    return replace(result, distances=distances, provenance=result.provenance | {"seed": seed, "vectors": vectors})
+    result = contrasts(runs, release, pivots, of_test_set, divisions, allow_missing, distances)
+    return replace(result, provenance=result.provenance | {"seed": seed, "vectors": vectors})
 
 
 def contrasts(
@@ -163,8 +178,11 @@ def contrasts(
     of_test_set: TestSet,
     divisions: Sequence[Division],
     allow_missing: bool = False,
+    distances: pl.DataFrame | None = None,
 ) -> Generalisation:
     """Compare gains over the pivots by each of the divisions of a test set's queries; as :func:`generalise`.
+
+    ``distances`` are those of the queries to training, from :func:`eval_kit.stats.distance.to_training`.
 
     Raises:
         UserError: no pivot, or a run that cannot be used.
@@ -182,10 +200,10 @@ def contrasts(
     for division in divisions:
         for run, measure in product(runs, measures):
             of_system = values.filter(pl.col("run") == run_name(run), pl.col("measure") == measure)
-            row = _contrast(of_system, covariates, division)
+            row = _contrast(of_system, covariates, division, distances)
             rows.append({"shift": division.shift, "system": run_name(run), "measure": measure} | row)
     provenance = {**scores.provenance, "pivots": pivot_names, "margin": MARGIN}
-    return Generalisation(_with_verdicts(pl.DataFrame(rows, infer_schema_length=None).fill_nan(None)), None, provenance)
+    return Generalisation(_with_verdicts(rows), distances, provenance)
 
 
 def small_division(shift: str, sides: Mapping[str, pl.DataFrame], far: str, seed: int) -> Division:
@@ -234,20 +252,33 @@ def _divisions(
             raise UserError(f"{what}; give each its part")
         if not far and distances is not None:
             far = _farther_half(of_queries, distances)
-        divisions.append(Division("parts", of_queries, far))
+        divisions.append(_of_kinds("parts", of_queries, far, texts, seed))
     members = test_set.queries.implode()
     for name, shift in SHIFTS.items():
         if distances is None or not shift.label or name not in release.configs:
             continue
-        tables = []
-        for split in release.configs[name]:
-            if split != "train":
-                tables.append(release.table(name, split).select("query_id", part=pl.col(shift.label).cast(pl.String)))
-        frame = pl.concat(tables)
+        splits = [split for split in release.configs[name] if split != "train"] or ["train"]  # crossed has but this
+        part = pl.col(shift.label).cast(pl.String)
+        frame = pl.concat(release.table(name, split).select("query_id", part=part) for split in splits)
         inside = frame.filter(pl.col("query_id").is_in(members)).unique("query_id", maintain_order=True)
         if inside["part"].n_unique() > 1:
-            divisions.append(Division(name, inside, _farther_half(inside, distances)))
+            divisions.append(_of_kinds(name, inside, _farther_half(inside, distances), texts, seed))
     return divisions
+
+
+def _of_kinds(shift: str, of_queries: pl.DataFrame, far: Sequence[str], texts: pl.DataFrame, seed: int) -> Division:
+    """These parts; of too few kinds on a side, small pieces of them, which say nothing of other kinds."""
+    is_far = pl.col("part").is_in(list(far))
+    counts = {}
+    for name, side in (("near", ~is_far), ("far", is_far)):
+        counts[name] = of_queries.filter(side)["part"].n_unique()
+    if min(counts.values()) >= parts.FEWEST_PARTS or not all(counts.values()):
+        return Division(shift, of_queries, far)
+    in_sides = texts.join(of_queries, on="query_id", maintain_order="left").with_columns(is_far=is_far)
+    names = {"near": False, ", ".join(far): True}
+    sides = {name: in_sides.filter(is_far=flag).select("query_id", "text") for name, flag in names.items()}
+    why = f"of these queries, in small parts: {counts['near']} + {counts['far']} kinds of query say nothing of others"
+    return replace(small_division(shift, sides, ", ".join(far), seed), why=why)
 
 
 def _farther_half(of_queries: pl.DataFrame, distances: pl.DataFrame) -> list[str]:
@@ -301,8 +332,16 @@ def _success(run: Path, relevant: pl.DataFrame, name: str) -> pl.DataFrame:
     return pl.concat(pieces).group_by("query_id").agg(top, step).join(ranks, on="query_id", how="left")
 
 
-def _contrast(values: pl.DataFrame, covariates: pl.DataFrame, division: Division) -> dict[str, Any]:
-    """One row: the levels, the differences, and the contrast of the adjusted gains where there is one."""
+_TESTS = (
+    *(f"{name}{end}" for name in ("gain", "adjusted") for end in ("", "_low", "_high")),
+    *("low", "high", "slope", "slope_error", "r", "near_spread", "far_spread", "p", "p_does_not"),
+)
+
+
+def _contrast(
+    values: pl.DataFrame, covariates: pl.DataFrame, division: Division, distances: pl.DataFrame | None
+) -> dict[str, Any]:
+    """One row: the levels, the distances, and both estimates where there are any."""
     rows = division.of_queries.join(values.select("query_id", "value"), on="query_id").join(covariates, on="query_id")
     numbers = rows["part"].rank("dense").to_numpy().astype(np.int64) - 1
     is_far = rows["part"].is_in(list(division.far)).to_numpy()
@@ -311,36 +350,55 @@ def _contrast(values: pl.DataFrame, covariates: pl.DataFrame, division: Division
     near_parts, far_parts = len(np.unique(numbers[~is_far])), len(np.unique(numbers[is_far]))
     row: dict[str, Any] = {"far": ", ".join(sorted(division.far)), "queries": rows.height}
     row |= {"near_parts": near_parts, "far_parts": far_parts}
-    row |= {"near_level": _mean(level, ~is_far), "far_level": _mean(level, is_far)}
-    row |= {"near_pivot": _mean(pivot, ~is_far), "far_pivot": _mean(pivot, is_far)}
-    row["raw"] = row["far_level"] - row["near_level"]
-    row["gain"] = row["raw"] - (row["far_pivot"] - row["near_pivot"])
-    contrast = None
-    if min(near_parts, far_parts) >= parts.FEWEST_PARTS:
-        gain = parts.adjusted_gain(level - pivot, features, numbers, ~is_far)
-        contrast = parts.contrast(gain, numbers, is_far)
-    if contrast is None:
-        empty = ("adjusted", "low", "high", "p", "p_does_not", "spread", "detectable")
-        return row | dict.fromkeys(empty)
-    row |= {"adjusted": contrast.difference, "low": contrast.low, "high": contrast.high, "p": contrast.p}
-    row |= {"p_does_not": contrast.p_worse_than(MARGIN * row["near_level"])}
-    return row | {"spread": contrast.spread, "detectable": contrast.detectable}
+    columns = {"level": level, "pivot": pivot, "distance": np.full(len(level), np.nan)}
+    apart = 1.0
+    if distances is not None:
+        columns["distance"] = rows.join(distances, on="query_id", maintain_order="left")["distance"].to_numpy()
+        apart = _chance_of_farther(columns["distance"], is_far)
+    for name, column in columns.items():
+        row |= {f"near_{name}": _mean(column, ~is_far), f"far_{name}": _mean(column, is_far)}
+    row |= dict.fromkeys((*_TESTS, "p_holm", "p_does_not_holm")) | {"cost": None, "why": division.why, "is_apart": apart >= LEAST_APART}
+    cost = cost_of_far(level, pivot, features, numbers, is_far)
+    if cost is None:
+        few = min(near_parts, far_parts) < parts.FEWEST_PARTS
+        return row | {"why": f"fewer than {parts.FEWEST_PARTS} parts on a side" if few else "nothing varies"}
+    for name, each in (("gain", cost.plain), ("adjusted", cost.adjusted)):
+        row |= {name: each.difference, f"{name}_low": each.interval[0], f"{name}_high": each.interval[1]}
+    row |= dict(zip(("low", "high"), cost.interval, strict=True))
+    row |= {"slope": cost.slope, "slope_error": cost.slope_error, "r": cost.r}
+    row |= dict(zip(("near_spread", "far_spread"), cost.adjusted.spread, strict=True))
+    if why := division.why or cost.refusal:
+        return row | {"why": why}
+    return row | {"cost": cost, "p": cost.p, "p_does_not": cost.p_worse_than(MARGIN * row["near_level"])}
 
 
 def _mean(values: NDArray[np.float64], rows: NDArray[np.bool_]) -> float:
     return float(values[rows].mean()) if rows.any() else float("nan")
 
 
-def _with_verdicts(table: pl.DataFrame) -> pl.DataFrame:
-    """The table with ``p_holm`` over all its rows and the ``verdict`` of each."""
-    p_holm = holm(table["p"].to_list())
-    p_does_not_holm = holm(table["p_does_not"].to_list())
-    verdicts = []
-    for row, p, p_does_not in zip(table.iter_rows(named=True), p_holm, p_does_not_holm, strict=True):
-        if p is not None and p < ALPHA and row["adjusted"] < 0:
-            verdicts.append(DEGRADES)
-        elif p_does_not is not None and p_does_not < ALPHA:
-            verdicts.append(DOES_NOT)
-        else:
-            verdicts.append(CANNOT_TELL)
-    return table.with_columns(p_holm=pl.Series(p_holm, dtype=pl.Float64), verdict=pl.Series(verdicts, dtype=pl.String))
+def _chance_of_farther(distance: NDArray[np.float64], is_far: NDArray[np.bool_]) -> float:
+    """The chance that a far query is farther from training than a near one, where there are both."""
+    near, distant = np.sort(distance[~is_far]), distance[is_far]
+    if not len(near) or not len(distant):
+        return 1.0
+    below = np.searchsorted(near, distant) + np.searchsorted(near, distant, side="right")
+    return float(below.mean() / 2 / len(near))
+
+
+def _with_verdicts(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    """The rows that can be tested corrected together, with ``detectable`` and the ``verdict`` of each."""
+    tested = [row for row in rows if row["cost"]]
+    for name in ("p", "p_does_not"):
+        for row, p in zip(tested, holm([row[name] for row in tested]), strict=True):
+            row[f"{name}_holm"] = p
+    for row in rows:
+        cost, is_apart = row.pop("cost"), row.pop("is_apart")
+        row["detectable"] = cost and cost.detectable(len(tested))
+        row["verdict"] = CANNOT_TELL
+        if cost and row["p_holm"] < ALPHA and row["adjusted"] < 0:
+            row["verdict"] = DEGRADES
+        elif cost and row["p_does_not_holm"] < ALPHA:
+            row["verdict"] = DOES_NOT if is_apart else CANNOT_TELL
+            row["why"] = "" if is_apart else "far queries are hardly farther from training than near ones"
+    numbers = dict.fromkeys((*_TESTS, "p_holm", "p_does_not_holm", "detectable"), pl.Float64)
+    return pl.DataFrame(rows, schema_overrides=numbers, infer_schema_length=None).fill_nan(None)

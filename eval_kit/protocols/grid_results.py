@@ -18,13 +18,19 @@ from eval_kit.results import Picture, Result
 from eval_kit.runs import contamination
 from eval_kit.runs.names import RunName, cells_of, grid, run_name
 from eval_kit.shifts import SHIFTS, Shift
-from eval_kit.stats.losses import MARGIN
+from eval_kit.stats.losses import FEW_NOT_ZERO, MARGIN
 from eval_kit.stats.similarity import by_cluster
 from eval_kit.tables.table import Table
 
 SIGNIFICANCE = (
-    "° not significant: paired t-test, p ≥ 0.05 after Holm's correction over the systems and parts of a measure",
+    "° not significant over queries, and over trainings where there are several seeds: two-sided paired t-test, "
+    "p ≥ 0.05 after Holm's correction over the systems and parts of a measure; what one training differs by from the "
+    "next is not in it",
     f"≈ equivalent: Out within {MARGIN:.0%} of In, by two one-sided t-tests, p < 0.05 after the same correction",
+)
+OVER_PARTS = (
+    "over parts: parts are random draws of kinds (τ: their standard deviation; Q: of no difference but by their "
+    "queries); over queries: of these parts alone"
 )
 
 
@@ -34,7 +40,7 @@ class Protocols(Result):
 
     ``values`` are the grid runs' per-query values, with ``system``, ``shift``, ``held_out`` and ``seed``; ``crossed``
     are the losses of each cluster of crossed hold-outs, if there are any. ``overall`` has the losses over all parts
-    of each shift of clusters (:func:`eval_kit.protocols.in_out.overall`).
+    of each shift of clusters (:func:`eval_kit.protocols.in_out.overall`), ``differences`` those between systems.
     """
 
     title = "What held-out parts cost"
@@ -46,6 +52,7 @@ class Protocols(Result):
     clusters: dict[str, list[str]]
     provenance: dict[str, Any]
     overall: dict[str, pl.DataFrame]
+    differences: dict[str, pl.DataFrame]
     crossed: pl.DataFrame | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -53,6 +60,7 @@ class Protocols(Result):
         return {
             "protocols": _rows(self.results),
             "overall": _rows(self.overall),
+            "differences": _rows(self.differences),
             "matrices": _rows(self.matrices),
             "untrained": self.untrained,
             "provenance": self.provenance,
@@ -83,9 +91,22 @@ class Protocols(Result):
 
     def notes(self) -> list[str]:
         """What the marks mean; which systems were trained on queries that they are scored on, or may have been."""
-        of_crossed = [crossed.NOTE] if crossed.NAME in self.results else []
-        of_training = contamination.notes(self.to_polars().select("system", "trained_on").iter_rows())
-        return [*SIGNIFICANCE, *of_crossed, *of_training]
+        notes = [*SIGNIFICANCE] if self.results.keys() - {crossed.NAME} else []
+        notes += [OVER_PARTS] if self.overall.keys() - {crossed.NAME} else []
+        notes += crossed.NOTES if crossed.NAME in self.results else []
+        if few := self._on_few():
+            notes.append(f"fewer than {FEW_NOT_ZERO} queries that are not 0, so intervals are too short: {few}")
+        return [*notes, *contamination.notes(self.to_polars().select("system", "trained_on").iter_rows())]
+
+    def _on_few(self) -> str:
+        """The losses that rest on too few queries for a bootstrap."""
+        names = {}
+        for shift, frame in self.results.items():
+            if "not_zero" in frame.columns:
+                for row in frame.filter(pl.col("not_zero") < FEW_NOT_ZERO).iter_rows(named=True):
+                    part = row.get("cluster") or row.get("size") or ""
+                    names[f"{row['system']}, {shift} {part}".strip()] = None
+        return "; ".join(names)
 
     def of_shift(self, shift: str, on_page: bool = False) -> Iterator[tuple[str, Table]]:
         """The papers' tables of a shift, each with its measure; on a page with more marks, the main measure first."""
@@ -106,6 +127,8 @@ class Protocols(Result):
             yield measure, papers.with_direction(table, measure) if on_page else table
         if not on_page:  # it begins with them
             yield "", papers.overall(self.overall[shift])
+            if self.differences[shift].height:
+                yield "", papers.differences(self.differences[shift])
 
     def matrices_of(self, shift: str) -> list[Table]:
         """Every model of each system on every test set of a shift of clusters, by the main measure."""
@@ -162,6 +185,7 @@ def protocols(
     matrices: dict[str, pl.DataFrame] = {}
     clusters: dict[str, list[str]] = {}
     overall: dict[str, pl.DataFrame] = {}
+    differences: dict[str, pl.DataFrame] = {}
     of_clusters: pl.DataFrame | None = None
     for shift in dict.fromkeys(map(attrgetter("shift"), cells.values())):
         of_shift = values.filter(pl.col("shift") == shift)
@@ -175,13 +199,14 @@ def protocols(
         else:
             losses = in_out.losses(of_shift, SHIFTS[shift], release, seed)
         if SHIFTS[shift].has_clusters:
-            overall[shift] = in_out.overall(of_shift, shift, release, in_out.main_measure(losses), seed)
+            measure = in_out.main_measure(losses)
+            overall[shift] = in_out.overall(of_shift, shift, release, measure, seed)
+            differences[shift] = in_out.differences(of_shift, shift, release, measure)
         trained_on = _trained_on(scores, cells, SHIFTS[shift], release)
         results[shift] = losses.join(trained_on, on=trained_on.columns[:-1], how="left", maintain_order="left")
     provenance = {**scores.provenance, "seed": seed}
-    return Protocols(
-        values, results, matrices, _means_of_untrained(scores, untrained), clusters, provenance, overall, of_clusters
-    )
+    means = _means_of_untrained(scores, untrained)
+    return Protocols(values, results, matrices, means, clusters, provenance, overall, differences, of_clusters)
 
 
 def _trained_on(scores: Scores, cells: dict[Path, RunName], shift: Shift, release: Release) -> pl.DataFrame:

@@ -5,21 +5,34 @@ Functions take per-query values of grid runs, one row per value: ``system``, ``h
 """
 
 from collections.abc import Iterator
+from itertools import combinations
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
 from eval_kit.release import Release
 from eval_kit.shifts import SHIFTS, Shift
-from eval_kit.stats.losses import Floats, holm_corrected, paired_t_test, relative_losses
+from eval_kit.stats.losses import (
+    Floats,
+    difference_of_losses,
+    error_of_loss,
+    holm_corrected,
+    paired_t_test,
+    relative_losses,
+)
+from eval_kit.stats.parts import heterogeneity
 
 _PAIR = ("system", "measure", "part", "seed", "query_id")
 _MEANS = {
     "inside": pl.col("value").filter(~pl.col("is_out")).mean(),
     "out": pl.col("value").filter(pl.col("is_out")).mean(),
 }
+
+
+_OF_PARTS = ("of_parts", "of_parts_low", "of_parts_high", "spread", "q", "p_q")
 
 
 def matrix(values: pl.DataFrame) -> pl.DataFrame:
@@ -51,8 +64,8 @@ def losses(values: pl.DataFrame, shift: Shift, release: Release, seed: int = 0) 
         measure: ``avg_in``, ``out``, ``rel_loss`` (null where In is 0), each with ``_low`` and ``_high`` (95 % paired
         bootstrap over queries, and over seeds where there are several); ``p`` of the paired t-test and
         ``p_equivalent`` of equivalence (:func:`eval_kit.stats.losses.paired_t_test`), both with ``_holm``, corrected
-        over the parts and systems of a measure; ``d`` (Cohen's d_z), ``queries``, ``seeds``. Clusters add
-        ``models_in``; the others ``delta`` = Extra. / Inter. − 1.
+        over the parts and systems of a measure; ``queries``, how many of them have an In or Out that is
+        ``not_zero``, ``seeds``. Clusters add ``models_in``; the others ``delta`` = Extra. / Inter. − 1.
 
     Raises:
         UserError: a run that does not cover the test queries.
@@ -69,7 +82,7 @@ def losses(values: pl.DataFrame, shift: Shift, release: Release, seed: int = 0) 
         for (system, _), group in in_part.group_by("system", "measure", maintain_order=True):
             _check_coverage(group, f"{system}.{shift.name}", shift, release)
         names = {shift.group: part} if shift.group else {}
-        rows += [names | row for row in _loss_rows(in_part, seed)]
+        rows += [names | row for row, _ in _with_pairs(in_part, seed)]
     if not rows:
         raise UserError(f"no run covers a test set of the {shift.name} shift")
     table = pl.DataFrame(rows)
@@ -85,10 +98,44 @@ def overall(values: pl.DataFrame, shift: str, release: Release, measure: str, se
     So ReSTTest sums up its buckets (CIKM 2022 §4.1.3); ECIR 2023 prints clusters alone.
 
     Returns:
-        One row a system, with the columns of :func:`losses`; corrected over the systems.
+        One row a system, with the columns of :func:`losses`, corrected over the systems; and with parts as random
+        (:class:`eval_kit.stats.parts.Heterogeneity`, null with fewer than two that have a loss): ``parts``,
+        ``of_parts`` (the Rel Loss expected of a part) with ``_low`` and ``_high``, ``spread``, ``q``, ``p_q``.
     """
     comparison = SHIFTS[shift].roles(values, release).filter(pl.col("measure") == measure)
-    return holm_corrected(pl.DataFrame(list(_loss_rows(comparison, seed))), ["measure"])
+    rows = []
+    for row, pairs in _with_pairs(comparison, seed):
+        losses, errors = [], []
+        for _, part in pairs.group_by("part", maintain_order=True):
+            inside, out = in_and_out(part)
+            if (error := error_of_loss(inside, out)) is not None:
+                losses.append(1 - out.mean() / inside.mean())
+                errors.append(error)
+        kinds = heterogeneity(np.array(losses), np.array(errors))
+        low, high = kinds.interval if kinds else (None, None)
+        row |= {"parts": len(losses), "of_parts": kinds and kinds.mean, "of_parts_low": low, "of_parts_high": high}
+        rows.append(row | {"spread": kinds and kinds.spread, "q": kinds and kinds.q, "p_q": kinds and kinds.p})
+    return holm_corrected(pl.DataFrame(rows, schema_overrides=dict.fromkeys(_OF_PARTS, pl.Float64)), ["measure"])
+
+
+def differences(values: pl.DataFrame, shift: str, release: Release, measure: str) -> pl.DataFrame:
+    """Whether systems lose different shares of a shift, over the queries of all of its parts.
+
+    Returns:
+        One row for each two systems: ``system``, ``other``, ``measure``, ``difference`` (the first's Rel Loss less the
+        other's) with ``low`` and ``high`` (95 %), ``p`` and ``p_holm``, over all pairs
+        (:func:`eval_kit.stats.losses.difference_of_losses`); null where seeds differ in number or an In is 0.
+    """
+    comparison = SHIFTS[shift].roles(values, release).filter(pl.col("measure") == measure)
+    pairs = {row["system"]: in_and_out(group) for row, group in _with_pairs(comparison)}
+    rows = []
+    for (system, first), (other, second) in combinations(pairs.items(), 2):
+        found = difference_of_losses(first, second)
+        figures = (None,) * 4 if found is None else (found.value, found.low, found.high, found.p)
+        rows.append((system, other, measure, *figures))
+    names = dict.fromkeys(("system", "other", "measure"), pl.String)
+    numbers = dict.fromkeys(("difference", "low", "high", "p"), pl.Float64)
+    return holm_corrected(pl.DataFrame(rows, {**names, **numbers}, orient="row"), ["measure"])
 
 
 def in_and_out_by_query(values: pl.DataFrame, shift: str, release: Release) -> pl.DataFrame:
@@ -136,16 +183,23 @@ def _check_coverage(group: pl.DataFrame, grid: str, shift: Shift, release: Relea
             raise UserError(f"{grid}.{held_out}: does not cover {', '.join(group['test_set'].unique().sort())}")
 
 
-def _loss_rows(comparison: pl.DataFrame, seed: int) -> Iterator[dict[str, Any]]:
-    """A row for each system and measure, over all queries; ``comparison`` is from :meth:`Shift.roles`."""
+def _with_pairs(comparison: pl.DataFrame, seed: int = 0) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
+    """A row for each system and measure, over all queries, and its In and Out by part, seed and query.
+
+    ``comparison`` is from :meth:`Shift.roles`.
+    """
     means = comparison.group_by(_PAIR, maintain_order=True).agg(**_MEANS)
-    pairs = {}
+    groups, pairs = {}, {}
     for (system, measure), group in means.group_by("system", "measure", maintain_order=True):
+        groups[str(system), str(measure)] = group
         pairs[str(system), str(measure)] = in_and_out(group)
     for (system, measure), loss in relative_losses(pairs, seed=seed).items():
-        test = paired_t_test(*pairs[system, measure])
+        inside, out = pairs[system, measure]
+        test = paired_t_test(inside, out)
         row: dict[str, Any] = {"system": system, "measure": measure}
         for name, estimate in (("avg_in", loss.inside), ("out", loss.out), ("rel_loss", loss.rel_loss)):
             row |= estimate.columns(name)
-        row |= {"p": test.p, "p_equivalent": test.p_equivalent, "d": test.d}
-        yield row | {"queries": test.n, "seeds": loss.rel_loss.seeds}
+        row |= {"p": test.p, "p_equivalent": test.p_equivalent}
+        not_zero = int((inside.any(axis=0) | out.any(axis=0)).sum())
+        row |= {"queries": test.n, "not_zero": not_zero, "seeds": loss.rel_loss.seeds}
+        yield row, groups[system, measure]

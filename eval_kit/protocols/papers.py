@@ -59,17 +59,35 @@ def ms_shift(
 
 
 def overall(results: pl.DataFrame) -> Table:
-    """In, Out and Rel Loss of each system over all parts of a shift (:func:`eval_kit.protocols.in_out.overall`)."""
+    """In, Out and Rel Loss of each system over all parts of a shift (:func:`eval_kit.protocols.in_out.overall`).
+
+    What is expected of a part leads where the parts of a system differ beyond their queries (Q, p < 0.05).
+    """
     show = parse(results["measure"][0]).show_as_ecir_2023
     lines: list[list[Value | str]] = []
+    parts_lead = bool((results["p_q"] < 0.05).any())
     for row in results.iter_rows(named=True):
-        rel_loss = Value(loss(row["rel_loss"]), mark=_mark(row))
-        ends = (row["rel_loss_low"], row["rel_loss_high"])
-        interval_of_loss = "" if None in ends else " to ".join(map(loss, ends))
-        figures = (show(row["avg_in"]), show(row["out"]), rel_loss, interval_of_loss, f"{row['queries']:,}")
-        lines.append([row["system"], *figures])
-    columns = [Column("Models", "heading"), *number_columns("In", "Out", "Rel Loss", "95 % interval", "n")]
+        pooled = [Value(loss(row["rel_loss"]), mark=_mark(row)), _ends(row["rel_loss_low"], row["rel_loss_high"])]
+        of_parts = [loss(row["of_parts"]), _ends(row["of_parts_low"], row["of_parts_high"])]
+        both = [*of_parts, *pooled] if parts_lead else [*pooled, *of_parts]
+        chance = "-" if row["q"] is None else f"{row['q']:.1f} ({_p(row['p_q'])})"
+        figures = [show(row["avg_in"]), show(row["out"]), *both, loss(row["spread"]), chance]
+        lines.append([row["system"], *figures, str(row["parts"]), f"{row['queries']:,}"])
+    columns = [Column("Models", "heading"), *number_columns("In", "Out")]
+    for group in ("over parts", "over queries") if parts_lead else ("over queries", "over parts"):
+        columns += number_columns("Rel Loss", "95 %", group=group)
+    columns += number_columns("τ", "Q (p)", "parts", "n")
     return Table(columns, [lines], f"{results['measure'][0]} over all parts")
+
+
+def differences(results: pl.DataFrame) -> Table:
+    """Each two systems' Rel Losses, the first less the other's (:func:`eval_kit.protocols.in_out.differences`)."""
+    lines: list[list[Value | str]] = []
+    for row in results.iter_rows(named=True):
+        figures = (loss(row["difference"]), _ends(row["low"], row["high"]), _p(row["p"]), _p(row["p_holm"]))
+        lines.append([row["system"], row["other"], *figures])
+    columns = [*text_columns("Models", "less"), *number_columns("Rel Loss", "95 % interval", "p", "p (Holm)")]
+    return Table(columns, [lines], f"{results['measure'][0]}: differences of losses, over queries")
 
 
 def inter_extra(results: pl.DataFrame, marks: bool = False) -> Table:
@@ -113,7 +131,7 @@ def matrix(values: pl.DataFrame, test_sets: Sequence[str], measure: str, system:
 def every_loss(results: Mapping[str, pl.DataFrame]) -> Table:
     """All losses of all shifts, systems and measures with their statistics, one row each, sortable."""
     words = ("shift", "part", "system", "measure")
-    numbers = ("Rel Loss", "low", "high", "In", "Out", "p (Holm)", "d", "n")
+    numbers = ("Rel Loss", "low", "high", "In", "Out", "p (Holm)", "n")
     lines = []
     for shift, frame in results.items():
         for row in frame.iter_rows(named=True):
@@ -161,7 +179,6 @@ def _statistics(shift: str, row: Mapping[str, Any]) -> list[Value | str]:
         Value(show(row["avg_in"]), sort=row["avg_in"]),
         Value(show(row["out"]), sort=row["out"]),
         Value(_p(row["p_holm"]), sort=row["p_holm"]),
-        Value("-" if row["d"] is None else f"{row['d']:.2f}", sort=row["d"]),
         Value(f"{row['queries']:,}", sort=float(row["queries"])),
     ]
 
@@ -192,6 +209,10 @@ def _delta(row: Mapping[str, Any], marks: bool) -> Value:
 
 def _mark(row: Mapping[str, Any]) -> str:
     return "" if row["rel_loss"] is None else significance(row)
+
+
+def _ends(low: float | None, high: float | None) -> str:
+    return "-" if low is None or high is None else f"{loss(low)} to {loss(high)}"
 
 
 def _best(losses: pl.DataFrame, lower_is_better: bool) -> dict[tuple[str, str], float]:

@@ -16,7 +16,7 @@ from eval_kit.results import Picture, Result
 from eval_kit.runs.names import run_name
 from eval_kit.shifts import CLUSTERED, SHIFTS
 from eval_kit.stats import vectors as vector_sources
-from eval_kit.stats.losses import KINDS, Correlation, Estimate, correlations
+from eval_kit.stats.losses import Correlation, Estimate, spearman
 from eval_kit.stats.similarity import by_cluster, cluster_splits, mean_dot, test_and_training
 from eval_kit.stats.vectors import Vectors, read
 from eval_kit.tables.table import Column, Table, number_columns
@@ -28,14 +28,15 @@ class Figure3:
 
     Attributes:
         measure: of the losses.
-        points: ``system``, ``shift``, ``cluster``, ``rel_loss``, ``low`` and ``high`` (of the loss), ``jaccard``, and
-            ``queries``, the splits that the Jaccard was taken of.
-        correlations: system → kind → correlation of Jaccard and loss over all clusters.
+        points: ``system``, ``shift``, ``cluster``, ``rel_loss``, ``low`` and ``high`` (of the loss), ``jaccard``,
+            ``queries`` (the splits that the Jaccard was taken of) and ``size``, how many they are.
+        correlations: system → Spearman's correlation of Jaccard and loss over all clusters, and the one given the
+            clusters' sizes, which Jaccard goes with.
     """
 
     measure: str
     points: pl.DataFrame
-    correlations: dict[str, dict[str, Correlation]]
+    correlations: dict[str, tuple[Correlation, Correlation]]
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -44,10 +45,11 @@ class Figure3:
     def table(self) -> Table:
         """One row per system: how its losses correlate with the similarity."""
         rows = []
-        for system, kinds in self.correlations.items():
-            estimates = [kinds[kind].estimate for kind in KINDS]
-            rows.append([system, *map(_interval, estimates), str(estimates[0].n)])
-        columns = [Column("System"), *number_columns(*map(str.capitalize, KINDS), "n")]
+        for system, (correlation, given_size) in self.correlations.items():
+            chance = "-" if correlation.p is None else f"{correlation.p:.3f}"
+            estimates = _interval(correlation.estimate), chance, _interval(given_size.estimate)
+            rows.append([system, *estimates, str(correlation.estimate.n)])
+        columns = [Column("System"), *number_columns("Spearman", "p", "given size", "n")]
         shifts = " and ".join(self.points["shift"].unique(maintain_order=True))
         title = f"Correlation of {self.measure} Rel Loss and Jaccard over the clusters of {shifts}"
         return Table(columns, [rows], f"{title}, with 95% bootstrap intervals")
@@ -175,12 +177,12 @@ def figure_3(grid: Protocols, release: Release) -> Figure3 | None:
         names = ("system", pl.lit(shift).alias("shift"), "cluster")
         rows = grid.results[shift].filter(pl.col("measure") == measure)
         losses.append(rows.select(*names, "rel_loss", low="rel_loss_low", high="rel_loss_high"))
-    jaccard = whole_clusters(release, shifts).select("shift", "cluster", "jaccard", "queries")
+    jaccard = whole_clusters(release, shifts).select("shift", "cluster", "jaccard", "queries", size="n")
     points = pl.concat(losses).join(jaccard, on=["shift", "cluster"], maintain_order="left")
     by_system = {}
     for (system,), group in points.drop_nulls("rel_loss").group_by("system", maintain_order=True):
-        seed = grid.provenance["seed"]
-        by_system[str(system)] = correlations(group["jaccard"], group["rel_loss"], seed=seed)
+        pair, seed = (group["jaccard"], group["rel_loss"]), grid.provenance["seed"]
+        by_system[str(system)] = spearman(*pair, seed=seed), spearman(*pair, given=group["size"], seed=seed)
     return Figure3(measure, points, by_system)
 
 

@@ -221,7 +221,7 @@ def changes(
           change RC, with ``rel_loss_low`` and ``rel_loss_high`` (95 % paired bootstrap over queries, and over
           replicas where there are several); each null where clean is 0;
         - ``p`` of the paired t-test over queries, ``p_holm`` corrected over the methods and systems of a test set and
-          measure, ``d`` (Cohen's d_z);
+          measure;
         - ``helped``, ``unhurt``, ``hurt``: shares of the queries (of every replica) that got better, stayed equal, got
           worse; ``robustness_index`` = helped − hurt (Collins-Thompson, CIKM 2009);
         - ``effect_ratio`` = (system − pivot, varied) / (system − pivot, clean) and ``delta_ri``, the relative
@@ -310,7 +310,7 @@ def _rows(variant: pl.DataFrame, pivot: str | None, seed: int) -> Iterator[dict[
         row |= {"clean": clean, "varied": after_mean, "change": after_mean - clean}
         row["worst"] = float(of_replicas.max() if lower_is_better else of_replicas.min())
         row |= losses.rel_loss.columns("rel_loss")
-        row |= {"p": test.p, "d": test.d} | robustness(before, after, lower_is_better)
+        row |= {"p": test.p} | robustness(before, after, lower_is_better)
         if pivot is None or pivot == system or (pivot, measure) not in pairs:
             yield row | {"effect_ratio": None, "delta_ri": None}
         else:

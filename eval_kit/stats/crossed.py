@@ -131,7 +131,7 @@ def _errors(cells: pl.DataFrame, inside: float, out: float, to_in: float, to_out
 
 def _by_part(values: pl.DataFrame, cells: pl.DataFrame) -> tuple[pl.DataFrame, list[float]]:
     """The loss of each cluster as it is: only its queries and the trainings are random; and the losses' errors."""
-    training = cells.filter("is_out").select(pl.col("value").var().over("part").mean()).item() or 0.0
+    training = _between_trainings(values.filter("is_out"), cells.filter("is_out"))
     queries = values.group_by("part", "query_id", maintain_order=True).agg(
         avg_in=pl.col("value").filter(~pl.col("is_out")).mean(), out=pl.col("value").filter("is_out").mean()
     )
@@ -158,6 +158,17 @@ def _by_part(values: pl.DataFrame, cells: pl.DataFrame) -> tuple[pl.DataFrame, l
         rows.append(figures)
     numbers = dict.fromkeys(("avg_in", "out", "rel_loss", "rel_loss_low", "rel_loss_high", "p"), pl.Float64)
     return pl.DataFrame(rows, {"part": pl.String, "queries": pl.Int64, **numbers}), errors
+
+
+def _between_trainings(values: pl.DataFrame, cells: pl.DataFrame) -> float:
+    """The variance of trainings' values on the queries of a part, without that of the queries themselves."""
+    by_query = values.group_by("part", "query_id", maintain_order=True).agg(pl.col("value").var())
+    of_parts = by_query.group_by("part", maintain_order=True).agg(cell=pl.col("value").mean(), n=pl.len())
+    of_means = cells.group_by("part", maintain_order=True).agg(pl.col("value").var())
+    both = of_parts.join(of_means, on="part").filter(pl.col("n") > 1)
+    # cell: trainings, and how each gets along with a query; of means, the second counts 1 / n
+    own = ((pl.col("n") * pl.col("value") - pl.col("cell")) / (pl.col("n") - 1)).mean()
+    return max(both.select(own).item() or 0.0, 0.0)
 
 
 def _error_of_part(row: Mapping[str, Any], training: float, to_in: float, to_out: float) -> float:

@@ -15,15 +15,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from eval_kit.stats.parts import Contrast, Flags, Floats, Parts, between, contrast, within
+from eval_kit.stats.parts import LEVEL, Contrast, Flags, Floats, Parts, between, contrast, within
 
-LEAST_R = 0.4
+LEAST_R = 0.25
 """Correlation of a model's values with what the pivot predicts of them, below which the pivot says too little."""
 FARTHEST = 2.0
 """Standard deviations of near parts, beyond which far is not like anything near."""
 _SLOPES = np.linspace(-2.0, 6.0, 401)
-_SLOPE, _DOUBT, _TAILS = 1.25, 0.5, 3
-"""Before near parts are seen, their slope is 1.25 ± 0.5, by Student's t with three degrees of freedom."""
+_SLOPE, _DOUBT, _TAILS = 1.25, 0.8, 3
+"""Before near parts are seen, their slope is 1.25 ± 0.8, by Student's t with three degrees of freedom."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def cost_of_far(values: Floats, pivot: Floats, covariates: Floats, parts: Parts,
     refusal = ""
     if r < LEAST_R:
         refusal = f"the pivot says too little of what is hard for this model (r = {r:.2f} over near queries)"
-    elif abs(apart.difference) > FARTHEST * apart.spread[0] and apart.p < 1 - 0.95:
+    elif abs(apart.difference) > FARTHEST * apart.spread[0] and apart.p < 1 - LEVEL:
         harder = "harder" if apart.difference < 0 else "easier"
         refusal = f"far queries are {harder} than near parts differ by, so that near ones do not show what to expect"
     return FarCost(plain, adjusted, slope, doubt, r, refusal)

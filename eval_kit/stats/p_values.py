@@ -6,8 +6,6 @@ from itertools import count, permutations
 import numpy as np
 from numpy.typing import NDArray
 
-_EXACT_KENDALL = 33
-"""Pairs up to which Kendall's tau has its exact distribution, if none are tied, as in scipy."""
 _EXACT_SPEARMAN = 9
 """Pairs up to which Spearman's coefficient is compared with that of every order (9! = 362,880)."""
 
@@ -48,43 +46,21 @@ def above_chi_square(x: float, degrees: int) -> float:
 def of_rho(x: NDArray[np.float64], y: NDArray[np.float64], rho: float) -> float:
     """The p-value of Spearman's coefficient of n ≥ 3 pairs, given their ranks, both (n,).
 
-    Up to nine pairs it is the share of all orders of y whose coefficient is at least as far from 0; above, by its t
-    with n − 2 degrees of freedom, which finds twice too much with five.
+    Up to nine pairs it is the share of all orders of y whose coefficient is at least as far from 0; above, by its t,
+    which finds twice too much with five.
     """
     n = len(x)
     if n <= _EXACT_SPEARMAN:
         centred = y - y.mean()
         products = np.array(list(permutations(centred))) @ (x - x.mean())
         return float((np.abs(products) >= abs(centred @ (x - x.mean())) - 1e-9).mean())
-    rest = (1 + rho) * (1 - rho)
-    return of_t(rho * math.sqrt((n - 2) / rest), n - 2) if rest > 0 else 0.0
+    return of_r(rho, n - 2)
 
 
-def of_tau(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
-    """The p-value of Kendall's tau-b of n ≥ 3 pairs, both (n,) (Kendall 1970), exact or normal as in scipy."""
-    n = len(x)
-    agreement = float((np.sign(x[:, None] - x) * np.sign(y[:, None] - y)).sum()) / 2
-    pairs, triples, weight = [], [], 0.0
-    for side in (x, y):
-        ties = np.unique(side, return_counts=True)[1].astype(np.float64)
-        pairs.append(float((ties * (ties - 1)).sum()))
-        triples.append(float((ties * (ties - 1) * (ties - 2)).sum()))
-        weight += float((ties * (ties - 1) * (2 * ties + 5)).sum())
-    fewer = round((n * (n - 1) / 2 - abs(agreement)) / 2)
-    if not any(pairs) and (n <= _EXACT_KENDALL or fewer <= 1):
-        return _chance_of_inversions(n, fewer)
-    ordered_pairs = n * (n - 1)
-    variance = (ordered_pairs * (2 * n + 5) - weight) / 18
-    variance += pairs[0] * pairs[1] / (2 * ordered_pairs) + triples[0] * triples[1] / (9 * ordered_pairs * (n - 2))
-    return math.erfc(abs(agreement) / math.sqrt(2 * variance))
-
-
-def _chance_of_inversions(n: int, most: int) -> float:
-    """The chance that a random order of n has at most ``most`` inversions, or at most as many pairs in order."""
-    chances = np.ones(1)
-    for size in range(2, n + 1):
-        chances = np.convolve(chances, np.full(min(size, most + 1), 1 / size))[: most + 1]
-    return min(1.0, 2 * float(chances.sum()))
+def of_r(r: float, degrees: int) -> float:
+    """The p-value of a correlation, by its t with these degrees of freedom: n − 2, or n − 3 of a partial one."""
+    rest = (1 + r) * (1 - r)
+    return of_t(r * math.sqrt(degrees / rest), degrees) if rest > 0 else 0.0
 
 
 def _gamma_ratio(a: float) -> float:
