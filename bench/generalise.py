@@ -1,9 +1,10 @@
 """``python -m bench.generalise``: the verdicts of ``eval_kit generalise`` where the truth is known by construction.
 
-Each query's relevant passage has a rank, exp(difficulty + luck), for the model and for the pivot; values are RR@10. Parts
-differ in difficulty, and kinds in how the model gets along. Half of the parts are far, and may be harder or easier for
-both; a loss moves the model's ranks on far queries alone. Beside the rule in use stands the one before it, whose slope
-over queries takes off too little of a difference in difficulty. Figures go to ``bench/results/generalise.json``.
+Each query's relevant passage has a rank, exp(difficulty + luck), for the model and for the pivot; values are RR@10.
+Parts differ in difficulty, and kinds in how the model gets along. Half of the parts are far, and may be harder or
+easier for both; a loss moves the model's ranks on far queries alone. Beside the rule in use stands the one before it,
+whose slope over queries takes off too little of a difference in difficulty. Figures go to
+``bench/results/generalise.json``.
 """
 
 import argparse
@@ -47,7 +48,9 @@ def main() -> None:
                 shift = _shift_for(share, NULLS[name])
                 rows.append({"queries": size, "loss": loss, "setting": name} | judged(NULLS[name], size, shift, draws))
                 print(json.dumps(rows[-1]), flush=True)
-        RESULTS.write_text(json.dumps(json.loads(RESULTS.read_text()) | {"draws": draws, "rule": rows}, indent=1) + "\n")
+        RESULTS.write_text(
+            json.dumps(json.loads(RESULTS.read_text()) | {"draws": draws, "rule": rows}, indent=1) + "\n"
+        )
 
 
 def judged(setting: dict[str, Any], size: int, shift: float, draws: int) -> dict[str, Any]:
@@ -56,7 +59,9 @@ def judged(setting: dict[str, Any], size: int, shift: float, draws: int) -> dict
     truth, harder = (values - without)[far].mean(), without[far].mean() - values[~far].mean()
     counts = dict.fromkeys(("degrades", "does_not", "refused", "holds", "adjusted_holds", "before", "before_holds"), 0)
     for number in range(draws):
-        values, _, pivot, covariates, parts, far = drawn(np.random.default_rng([size, number]), size, PARTS, shift, **setting)
+        values, _, pivot, covariates, parts, far = drawn(
+            np.random.default_rng([size, number]), size, PARTS, shift, **setting
+        )
         cost = cost_of_far(values, pivot, covariates, parts, far)
         gain = values - pivot
         before = contrast(gain - predicted(gain, covariates, parts, ~far), parts, far)
@@ -95,7 +100,7 @@ def drawn(
     one_kind: bool = False,
     rerank: bool = False,
 ) -> tuple[Floats, Floats, Floats, Floats, NDArray[np.int64], NDArray[np.bool_]]:
-    """The model's values, those it would have without a loss, the pivot's, the covariates, the parts, and what is far."""
+    """The model's values, those without a loss, the pivot's, the covariates, the parts, and whether they are far."""
     is_far = np.arange(number) < number * far_parts // PARTS
     part = random.permutation(np.arange(size) % number)
     far = is_far[part]

@@ -1,9 +1,9 @@
 """What a shift costs a model that is trained already: gains over a pivot on far and near queries.
 
 A trained model has no counterpart that saw the far queries, so its level there says nothing: far queries may be harder,
-or easier (MS MARCO's are). Instead it is compared with a pivot, such as BM25, on the same queries, by two estimates that
-must agree (:mod:`eval_kit.stats.far`). Parts count as random, since kinds of queries differ in how well a system and its
-pivot get along; with a handful of parts that spread cannot be told, and the verdict is "cannot tell".
+or easier (MS MARCO's are). Instead it is compared with a pivot, such as BM25, on the same queries, by two estimates
+that must agree (:mod:`eval_kit.stats.far`). Parts count as random, since kinds of queries differ in how well a system
+and its pivot get along; with a handful of parts that spread cannot be told, and the verdict is "cannot tell".
 """
 
 from collections.abc import Mapping, Sequence
@@ -102,8 +102,8 @@ class Generalisation(Result):
             "Over parts, each side with its own spread (Paule and Mandel; Knapp and Hartung; Welch); p is the greater "
             "of both estimates', two-sided, and after Holm's correction over the rows that can be tested; would find: "
             "the least loss that both find in 80 % of cases at its first step.",
-            f"degrades: by both estimates a loss beyond chance (two-sided); does not: by both less than {MARGIN:.0%} of "
-            "the near level beyond chance (one-sided), each p (Holm) < 0.05; cannot tell: neither.",
+            "degrades: by both estimates a loss beyond chance (two-sided); does not: by both less than "
+            f"{MARGIN:.0%} of the near level beyond chance (one-sided), each p (Holm) < 0.05; cannot tell: neither.",
             "Levels on near and far queries differ with the queries' difficulty too: do not compare them "
             "without the pivot's.",
             *(f"{shift}, {system}: {why}" for shift, system, why in reasons.iter_rows()),
@@ -357,7 +357,11 @@ def _contrast(
         apart = _chance_of_farther(columns["distance"], is_far)
     for name, column in columns.items():
         row |= {f"near_{name}": _mean(column, ~is_far), f"far_{name}": _mean(column, is_far)}
-    row |= dict.fromkeys((*_TESTS, "p_holm", "p_does_not_holm")) | {"cost": None, "why": division.why, "is_apart": apart >= LEAST_APART}
+    row |= dict.fromkeys((*_TESTS, "p_holm", "p_does_not_holm")) | {
+        "cost": None,
+        "why": division.why,
+        "is_apart": apart >= LEAST_APART,
+    }
     cost = cost_of_far(level, pivot, features, numbers, is_far)
     if cost is None:
         few = min(near_parts, far_parts) < parts.FEWEST_PARTS

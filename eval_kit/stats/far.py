@@ -4,7 +4,8 @@ Far queries may be harder, or easier, for everybody. The gain over a pivot, such
 both alike (``plain``), but kinds of queries differ in how a model and its pivot get along. What the pivot's value *of a
 query* predicts takes off more, but that value is difficulty plus luck, so its slope over queries is too small for the
 difference of *parts* (regression dilution; Lord's paradox). The slope over the near parts says how much too small: it
-is estimated without the noise of their means, and its doubt widens the interval where far is unlike near (``adjusted``).
+is estimated without the noise of their means, and its doubt widens the interval where far is unlike near
+(``adjusted``).
 
 Each may be biased alone: ``plain`` where model and pivot do not share difficulty alike, ``adjusted`` where parts differ
 for the pivot alone. A word needs both, so it is wrong more often than at its rate only if both are (intersection-union

@@ -380,7 +380,7 @@ def _linearised(inside: ArrayLike, out: ArrayLike) -> Floats | None:
 
 
 def _t(differences: Floats, scale: float) -> tuple[float, float] | None:
-    """Student's t of the mean of (seeds, n) values of this scale, and its degrees of freedom; None if they are alike."""
+    """Student's t of the mean of (seeds, n) values of this scale, and its degrees of freedom; None if all are equal."""
     error, degrees = _error(differences)
     n = differences.shape[1]
     return (float(differences.mean(axis=0).mean()) / error, degrees) if error * n**0.5 > _ROUNDING * scale else None

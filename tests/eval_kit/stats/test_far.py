@@ -1,0 +1,54 @@
+"""What far queries cost: beside a regression computed anew, and where the truth is known (``bench/generalise.py``)."""
+
+import numpy as np
+import pytest
+
+from bench.generalise import NULLS, drawn, judged
+from eval_kit.stats import far
+
+
+def test_the_prediction_of_a_near_part_comes_from_the_others_alone():
+    random = np.random.default_rng(5)
+    part = np.repeat(np.arange(12), 30)
+    near = part < 8
+    covariates = random.normal(size=(360, 3))
+    values = covariates @ [0.3, -0.2, 0.0] + random.normal(0, 0.1, 360)
+    ours = far.predicted(values, covariates, part, near)
+    scaled = (covariates - covariates[near].mean(axis=0)) / covariates[near].std(axis=0)
+    mean = values[near].mean()
+    for each in range(12):
+        fit = near & (part != each)
+        weights = np.linalg.solve(scaled[fit].T @ scaled[fit] + np.eye(3), scaled[fit].T @ (values[fit] - mean))
+        rows = part == each
+        assert ours[rows] == pytest.approx(mean + scaled[rows] @ weights, abs=1e-9)
+
+
+def test_the_slope_of_parts_is_that_of_what_makes_them_hard_and_not_of_the_pivots_luck():
+    """Value and pivot are one difficulty, each with its own luck: a query's pivot value tells half, a part's all."""
+    random = np.random.default_rng(7)
+    part = np.repeat(np.arange(60), 400)
+    difficulty = random.normal(0, 0.2, 60)[part] + random.normal(0, 0.4, len(part))
+    pivot = difficulty + random.normal(0, 0.5, len(part))
+    values = difficulty + random.normal(0, 0.1, len(part))
+    cost = far.cost_of_far(values, pivot, pivot[:, None], part, part >= 30)
+    assert cost is not None and not cost.refusal
+    reliability = 0.2 / (0.2 + 0.25)  # of a query's pivot value, over all near queries
+    assert cost.slope == pytest.approx(1 / reliability, abs=0.2) and cost.slope_error < 0.8
+
+
+def test_difficulty_alone_is_no_loss_and_a_loss_is_found():
+    """Forty draws: what the page has of four hundred."""
+    harder = judged(NULLS["harder by .10"], 1_000, 0.0, 40)
+    assert harder["degrades"] <= 0.1 < 0.25 <= harder["before"] and harder["holds"] >= 0.9
+    lost = judged(NULLS["as hard"], 2_000, 0.5, 40)
+    assert lost["degrades"] >= 0.8 and lost["does_not"] == 0
+
+
+def test_no_word_where_the_pivot_says_nothing_or_far_is_unlike_anything_near():
+    random = np.random.default_rng(9)
+    values, _, pivot, covariates, part, is_far = drawn(random, 2_000, 60, harder=1.5)
+    unlike = far.cost_of_far(values, pivot, covariates, part, is_far)
+    nothing = far.cost_of_far(random.permutation(values), pivot, covariates, part, is_far)
+    assert unlike is not None and "near" in unlike.refusal
+    assert nothing is not None and "pivot" in nothing.refusal
+    assert far.cost_of_far(values, pivot, covariates, part % 10, part % 10 < 5) is None
