@@ -11,7 +11,8 @@ import pytrec_eval
 from eval_kit import generalise
 from eval_kit.errors import UserError
 from eval_kit.release import Release
-from eval_kit.stats import parts
+from eval_kit.stats.far import cost_of_far
+from eval_kit.stats.losses import holm
 from tests.beir_folders import beir_folder
 
 PARTS = 14
@@ -60,15 +61,17 @@ def test_real_runs_are_as_recomputed_from_their_files(runs: list[Path], publishe
         rows.append([words, words**2, np.log(1 + len(grades[query])), value, top, step, *success])
     numbers = np.array([int(part[query]) for query in queries["query_id"]])
     is_far = numbers >= 7
-    gain = level - base
-    adjusted = parts.adjusted_gain(gain, np.array(rows), numbers, ~is_far)
-    expected = parts.contrast(adjusted, numbers, is_far)
+    expected = cost_of_far(level, base, np.array(rows), numbers, is_far)
     assert expected is not None
     assert row["far_level"] == pytest.approx(level[is_far].mean(), abs=1e-9)
     assert row["near_pivot"] == pytest.approx(base[~is_far].mean(), abs=1e-9)
-    assert row["gain"] == pytest.approx(gain[is_far].mean() - gain[~is_far].mean(), abs=1e-9)
-    assert (row["adjusted"], row["low"]) == pytest.approx((expected.difference, expected.low), abs=1e-9)
-    assert row["p"] == pytest.approx(expected.p, rel=1e-6)
+    assert (row["gain"], row["adjusted"]) == pytest.approx(
+        (expected.plain.difference, expected.adjusted.difference), abs=1e-9
+    )
+    assert (row["low"], row["high"]) == pytest.approx(expected.interval, abs=1e-8)
+    tested = None if expected.refusal else pytest.approx(expected.p, rel=1e-6)
+    assert (row["p"], row["p_holm"]) == (tested, tested)  # one row: nothing to correct
+    assert row["detectable"] is None or row["detectable"] == pytest.approx(expected.detectable(1), rel=1e-6)
 
 
 def test_five_buckets_and_43_queries_cannot_tell(runs: list[Path], published_release: Release) -> None:
@@ -79,9 +82,16 @@ def test_five_buckets_and_43_queries_cannot_tell(runs: list[Path], published_rel
     frame = result.to_polars()
     assert set(frame["shift"]) == {"distance", "resttest"}
     assert set(frame["verdict"]) == {"cannot tell"}
-    assert frame.filter(pl.col("shift") == "resttest")["adjusted"].null_count() == 2
-    assert frame.filter(pl.col("shift") == "distance")["detectable"].min() > 0.1  # type: ignore[operator]
-    assert "cannot tell" in repr(result) and "do not compare" in result.notes()[-1]
+    buckets = frame.filter(pl.col("shift") == "resttest")
+    assert buckets["p_holm"].null_count() == 2 and buckets["low"].null_count() == 0
+    assert all("of these queries" in why for why in buckets["why"])
+    of_distance = frame.filter(pl.col("shift") == "distance")
+    assert (of_distance["far_distance"] > of_distance["near_distance"]).all()
+    tested = of_distance.drop_nulls("p")
+    assert tested.height and tested["detectable"].min() > 0.1  # type: ignore[operator]
+    # the rows of buckets cannot be tested, so they are in no family
+    assert tested["p_holm"].to_list() == holm(tested["p"].to_list())
+    assert "cannot tell" in repr(result) and any("resttest" in note for note in result.notes())
 
 
 def in_two_parts(release: Release) -> dict[str, str]:
@@ -110,7 +120,7 @@ def test_what_cannot_be_compared_is_one_sentence_and_what_is_far_is_never_guesse
 def test_a_side_without_parts_has_no_level(runs: list[Path], published_release: Release) -> None:
     result = generalise(*runs, published_release, "dl19", parts=in_two_parts(published_release), far=["0", "1"])
     row = json.loads(json.dumps(result.as_json(), allow_nan=False))["rows"][0]
-    assert (row["near_level"], row["near_pivot"], row["raw"], row["gain"]) == (None, None, None, None)
+    assert (row["near_level"], row["near_pivot"], row["gain"], row["low"]) == (None, None, None, None)
     assert row["far_level"] > 0 and row["verdict"] == "cannot tell" and "cannot tell" in result.to_markdown()
 
 
