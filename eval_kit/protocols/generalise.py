@@ -365,7 +365,8 @@ def _contrast(
     cost = cost_of_far(level, pivot, features, numbers, is_far)
     if cost is None:
         few = min(near_parts, far_parts) < parts.FEWEST_PARTS
-        return row | {"why": f"fewer than {parts.FEWEST_PARTS} parts on a side" if few else "nothing varies"}
+        too_few = f"fewer than {parts.FEWEST_PARTS} parts on a side"
+        return row | {"why": division.why or (too_few if few else "nothing varies")}
     for name, each in (("gain", cost.plain), ("adjusted", cost.adjusted)):
         row |= {name: each.difference, f"{name}_low": each.interval[0], f"{name}_high": each.interval[1]}
     row |= dict(zip(("low", "high"), cost.interval, strict=True))

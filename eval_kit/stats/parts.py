@@ -22,7 +22,7 @@ type Parts = NDArray[np.int64]
 LEVEL, POWER = 0.95, 0.8
 FEWEST_PARTS = 6
 """Near parts, and far parts, below which their spread cannot be told from chance."""
-_STEPS = 64
+_STEPS, _ROUNDING = 64, 1e-9
 
 
 @dataclass(frozen=True)
@@ -145,11 +145,16 @@ def within(a: Floats, b: Floats, index: NDArray[np.integer]) -> float:
 
 
 def between(means: Floats, variances: Floats) -> float:
-    """τ² by Paule and Mandel: the value at which the weighted residuals have their expected size."""
-    if _misfit(means, variances) <= len(means) - 1:
-        return 0.0
-    excess = lambda spread: _misfit(means, variances + spread) - (len(means) - 1)  # noqa: E731
-    return _root(excess, float(means.var()) * len(means) + 1e-12)
+    """τ² by Paule and Mandel, at which the weighted residuals have their expected size: by Newton's method from 0."""
+    spread = 0.0
+    for _ in range(_STEPS):
+        weights = 1 / (variances + spread)
+        residual = weights * (means - weights @ means / weights.sum())
+        excess = float(residual @ (residual / weights)) - (len(means) - 1)
+        if excess <= _ROUNDING:
+            break
+        spread += excess / float(residual @ residual)
+    return spread
 
 
 def quantile_of_t(level: float, degrees: float) -> float:

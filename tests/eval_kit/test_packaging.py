@@ -95,7 +95,7 @@ def test_the_command_line_imports_nothing_heavy_and_scoring_needs_core_dependenc
         "for name in ('torch', 'transformers', 'datasets', 'ir_datasets', 'pyserini', 'faiss', 'scipy', 'builder'):\n"
         "    sys.modules[name] = None\n"
         "import eval_kit.protocols.scoring, eval_kit.release\n"
-        "from eval_kit.stats.losses import correlations, paired_t_test\n"
-        "paired_t_test([1, 2, 4], [1, 1, 1]), correlations([1, 2, 4], [3, 1, 2], resamples=10)\n"
+        "from eval_kit.stats.losses import paired_t_test, spearman\n"
+        "paired_t_test([1, 2, 4], [1, 1, 1]), spearman([1, 2, 4], [3, 1, 2], resamples=10)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

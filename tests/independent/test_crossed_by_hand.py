@@ -17,7 +17,7 @@ from builder.rebuilt import draft
 from builder.shifts.crossed import CrossedParameters, assign, cells
 from builder.sources import mini
 from builder.verify import verify
-from eval_kit import score
+from eval_kit import generalise, score
 from eval_kit.errors import UserError
 from eval_kit.protocols import crossed as protocol
 from eval_kit.release import Release, open_release
@@ -133,6 +133,9 @@ def test_the_figures_are_those_of_the_run_files(release: Release, tmp_path: Path
             of_in = sum(inside[query] for query in own) / len(own)
             of_out = sum(sum(outs[query]) / 4 for query in own) / len(own)
             assert row["rel_loss"] == pytest.approx(1 - of_out / of_in, abs=1e-9)
+    trained_on = release.table("crossed", "train").filter(pl.col("m1") == "train")
+    verdict = generalise(runs[0], runs[0], release, "crossed.m1", trained_on=trained_on["text"].to_list()).to_polars()
+    assert verdict.filter(shift="crossed").select(pl.col("near_parts") + pl.col("far_parts")).item() == len(clusters)
     shown = (tmp_path / "page.html").read_text()
     assert "RR@10 Rel Loss by cluster" in shown and "Rel Loss of RR@10 on each cluster against" in shown
 

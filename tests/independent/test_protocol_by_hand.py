@@ -8,6 +8,7 @@ import random
 from collections import defaultdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 import scipy.stats
 
@@ -92,7 +93,7 @@ def test_a_random_grid(mini_release: Release, tmp_path: Path, shift: str) -> Non
         for held_out in PARTS[shift]
     }
     rows = [("all", parts)] if shift == "resttest" else [(part, {part: own}) for part, own in parts.items()]
-    expected, p_values = {}, {}
+    expected, p_values, columns = {}, {}, {}
     for system in SYSTEMS:
         for name, of_row in rows:
             inside, out = [], []
@@ -108,6 +109,7 @@ def test_a_random_grid(mini_release: Release, tmp_path: Path, shift: str) -> Non
             means = sum(inside) / len(out), sum(out) / len(out)
             expected[system, name] = [*means, 1 - means[1] / means[0], len(out)]
             p_values[system, name] = float(scipy.stats.ttest_rel(inside, out).pvalue)
+            columns[system, name] = np.array([inside, out])
     corrected = holm(p_values)
 
     results = protocols([tmp_path / f"{system}.{shift}.{held_out}.trec" for system, held_out in runs], mini_release)
@@ -126,3 +128,34 @@ def test_a_random_grid(mini_release: Release, tmp_path: Path, shift: str) -> Non
             assert row["models_in"] == len(PARTS[shift]) - 1
         else:
             assert row["delta"] == -row["rel_loss"]
+    if shift in results.overall:
+        of_parts = {system: [columns[system, part] for part in parts] for system in SYSTEMS}
+        assert_parts_are_random(results.overall[shift].rows_by_key("system", named=True, unique=True), of_parts)
+        [row] = results.differences[shift].to_dicts()
+        terms = linearised(np.hstack(of_parts["alpha"])) - linearised(np.hstack(of_parts["beta"]))
+        expected_p = scipy.stats.ttest_1samp(terms, 0).pvalue
+        found = row["difference"], row["p"], row["p_holm"]
+        assert found == pytest.approx((terms.mean(), expected_p, expected_p), abs=1e-7)
+
+
+def linearised(pair: np.ndarray) -> np.ndarray:
+    """A column whose mean is Rel Loss, and whose mean's error is that of Rel Loss."""
+    (inside, out), ratio = pair, pair[1].mean() / pair[0].mean()
+    return 1 - ratio + (ratio * inside - out) / inside.mean()
+
+
+def assert_parts_are_random(rows: dict[str, dict], of_parts: dict[str, list[np.ndarray]]) -> None:
+    """Rel Losses of parts by DerSimonian and Laird's Q, and the interval that takes parts as draws."""
+    for system, pairs in of_parts.items():
+        row, terms = rows[system], list(map(linearised, pairs))
+        means = np.array(list(map(np.mean, terms)))
+        variances = np.array(list(map(scipy.stats.sem, terms))) ** 2
+        q = ((means - np.average(means, weights=1 / variances)) ** 2 / variances).sum()
+        assert (row["parts"], row["q"]) == (len(pairs), pytest.approx(q))
+        assert row["p_q"] == pytest.approx(scipy.stats.chi2.sf(q, len(pairs) - 1))
+        weights = 1 / (variances + row["spread"] ** 2)
+        mean = np.average(means, weights=weights)
+        size = (weights * (means - mean) ** 2).sum() / (len(means) - 1)
+        assert size == pytest.approx(1) if row["spread"] else size <= 1
+        reach = scipy.stats.t.ppf(0.975, len(means) - 1) * np.sqrt(size / weights.sum())
+        assert (row["of_parts"], row["of_parts_high"]) == pytest.approx((mean, mean + reach))

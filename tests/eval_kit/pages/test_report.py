@@ -28,7 +28,7 @@ from eval_kit.release import Release
 from eval_kit.runs import writer as run_files
 from eval_kit.runs.names import grid_and_worded
 from eval_kit.stats.intervals import edges
-from eval_kit.stats.losses import correlations, relative_loss
+from eval_kit.stats.losses import relative_loss, spearman
 from eval_kit.stats.similarity import by_cluster
 from eval_kit.stats.vectors import Vectors
 from eval_kit.svg import MARKERS, loss_bar, span, swatch
@@ -306,7 +306,7 @@ def test_the_figures_of_similarity(grid, report):
         points.append(losses.join(by_cluster(grid.release, shift, splits=("test", "train")), on="cluster"))
     both = pl.concat(points, how="diagonal")
     assert both.height == 8
-    found = correlations(both["jaccard"], both["rel_loss"], seed=0)["pearson"].estimate
+    found = spearman(both["jaccard"], both["rel_loss"], seed=0).estimate
     text = unescape(re.sub(r"<[^>]+>", " ", report.read_text())).replace("\u2212", "-")
     assert f"{found.value:+.3f} ({found.low:+.3f} to {found.high:+.3f})" in text
     assert 'aria-label="Figure 3' in report.read_text()

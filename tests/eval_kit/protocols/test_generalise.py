@@ -83,8 +83,7 @@ def test_five_buckets_and_43_queries_cannot_tell(runs: list[Path], published_rel
     assert set(frame["shift"]) == {"distance", "resttest"}
     assert set(frame["verdict"]) == {"cannot tell"}
     buckets = frame.filter(pl.col("shift") == "resttest")
-    assert buckets["p_holm"].null_count() == 2 and buckets["low"].null_count() == 0
-    assert all("of these queries" in why for why in buckets["why"])
+    assert buckets["p_holm"].null_count() == 2 and all("of these queries" in why for why in buckets["why"])
     of_distance = frame.filter(pl.col("shift") == "distance")
     assert (of_distance["far_distance"] > of_distance["near_distance"]).all()
     tested = of_distance.drop_nulls("p")
@@ -96,6 +95,16 @@ def test_five_buckets_and_43_queries_cannot_tell(runs: list[Path], published_rel
 
 def in_two_parts(release: Release) -> dict[str, str]:
     return {query: str(number % 2) for number, query in enumerate(release.queries("dl19")["query_id"])}
+
+
+def test_two_kinds_of_query_have_figures_of_these_queries_and_no_word(
+    runs: list[Path], published_release: Release
+) -> None:
+    result = generalise(*runs, published_release, "dl19", parts=in_two_parts(published_release), far=["1"])
+    [row] = result.to_polars().to_dicts()
+    assert (row["near_parts"], row["far_parts"]) == (7, 7) and row["low"] < row["adjusted"] < row["high"]
+    assert (row["p"], row["detectable"], row["verdict"]) == (None, None, "cannot tell")
+    assert "of these queries" in row["why"] and any(row["why"] in note for note in result.notes())
 
 
 def test_what_cannot_be_compared_is_one_sentence_and_what_is_far_is_never_guessed(
