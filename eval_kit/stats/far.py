@@ -18,7 +18,7 @@ import numpy as np
 
 from eval_kit.stats.parts import LEVEL, Contrast, Flags, Floats, Parts, between, contrast, within
 
-LEAST_R = 0.25
+LEAST_R = 0.38
 """Correlation of a model's values with what the pivot predicts of them, below which the pivot says too little."""
 FARTHEST = 2.0
 """Standard deviations of near parts, beyond which far is not like anything near."""

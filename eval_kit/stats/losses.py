@@ -325,7 +325,7 @@ def spearman(
     everything = np.arange(n, dtype=np.int32)[None]
     value = float(_spearman(sides, everything)[0])
     if given is None:
-        p = p_values.of_rho(*(_ranks(side, everything)[0] for side in sides), value)
+        p = p_values.of_rho(_ranks(sides[0], everything)[0], _ranks(sides[1], everything)[0], value)
     else:
         p = p_values.of_r(value, n - 3)
     return Correlation(_estimate(value, np.concatenate(samples), n), p)

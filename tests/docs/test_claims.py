@@ -5,7 +5,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+from eval_kit.stats.losses import spearman
+from eval_kit.stats.parts import heterogeneity
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,23 +58,41 @@ def test_the_page_of_the_audit_has_the_measured_thresholds():
 
 
 def test_the_page_of_generalise_has_the_measured_figures():
+    """Each row of its tables has both sizes, of this rule and of the one before."""
     text, figures = page("docs/generalise.md"), measured("generalise")
-    names = {"level, raw": "raw", "gain over BM25": "less BM25", "gain, adjusted, pivot LSA": "adjusted, LSA"}
-    names |= {"**gain, adjusted, pivot BM25**": "adjusted, BM25", "gain, adjusted, both pivots": "adjusted, both"}
-    for label, name in names.items():
-        row = figures[name]
-        shares = [f"{100 * row[share]:.1f} %" for share in ("alarms", "alarms_by_queries", "finds")]
-        cells = [f"{row['rmse']:.3f}", f"{row['r']:.2f}", f"{row['spread']:.3f}", *shares]
-        assert " | ".join([label, *cells]) in text
-    by_size: dict[int, list[str]] = {}
-    for row in figures["power"]:
-        by_size.setdefault(row["queries"], []).append(f"{100 * row['finds']:.{0 if row['loss'] else 1}f} %")
-    for size, (*shares,) in by_size.items():
-        pairs = [f"{without} / {with_spread}" for without, with_spread in zip(shares[::2], shares[1::2], strict=True)]
-        assert " | ".join([f"| {size:,}", *pairs]) in text
-    thinned, shuffled = figures["thinned"], figures["shuffled"]
-    assert f"−{-thinned['truth']:.3f} on average are found in {100 * thinned['finds']:.1f} %" in text
-    assert f"{shuffled['alarms'] * shuffled['draws']:.0f} of 1,000 contrasts" in text
+    sizes: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in figures["rule"]:
+        sizes.setdefault((row["loss"], row["setting"]), []).append(row)
+    for (loss, setting), rows in sizes.items():
+        label = f"| {setting} |" if loss == "none" else f"| {loss}, {setting} |"
+        names = ("degrades", "before", "does_not", "refused", "holds", "adjusted_holds", "before_holds")
+        cells = [" / ".join(f"{100 * row[name]:.1f}" for row in rows) for name in names]
+        assert f"{label} {' | '.join(cells)} |" in text
+    assert f"draws {figures['draws']} test sets a cell" in text
+    squad = figures["squad"]
+    for kind in ("loss", "none"):
+        row = squad[kind]
+        shares = [f"{100 * row[name]:.0f} %" for name in ("degrades", "does_not", "refused", "holds")]
+        assert f"| {' | '.join(shares)} | {row['rmse']:.3f} |" in text
+
+
+def test_the_page_of_results_takes_parts_as_draws():
+    """Over parts, of these queries, tau and Q: of each shift and system, from the losses of its parts."""
+    text, squad = page("docs/results.md").replace("−", "-"), measured("squad")
+    for whole in squad["pooled"]:
+        parts = [row for row in squad["leave_one_out"][whole["shift"]] if row["system"] == whole["system"]]
+        losses = np.array([row["rel_loss"] for row in parts])
+        errors = np.array([row["rel_loss_high"] - row["rel_loss_low"] for row in parts]) / (2 * 1.96)
+        kinds = heterogeneity(losses, errors)
+        assert kinds is not None
+        pooled = whole["rel_loss"], whole["rel_loss_low"], whole["rel_loss_high"]
+        both = (kinds.mean, *kinds.interval), pooled
+        cells = ["{:.1f} % ({:.1f} to {:.1f})".format(*(100 * figure for figure in row)) for row in both]
+        assert f"| {' | '.join(cells)} | {100 * kinds.spread:.1f} | {kinds.q:.1f}, " in text
+    pair = [row["jaccard"] for row in squad["by_cluster"]], [row["rel_loss"] for row in squad["by_cluster"]]
+    for given in (None, [row["queries"] for row in squad["by_cluster"]]):
+        rho = spearman(*pair, given=given).estimate
+        assert f"{rho.value:.2f} ({rho.low:.2f} to {rho.high:.2f})" in " ".join(text.split())
 
 
 def test_the_page_of_beir_has_the_measured_memory():

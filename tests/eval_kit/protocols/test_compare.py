@@ -89,7 +89,10 @@ def test_figures_are_those_of_scipy_and_of_a_plain_bootstrap(mini_release, runs)
         assert row["difference"] == pytest.approx((mine - base).mean())
         assert row["p"] == pytest.approx(scipy_stats.ttest_rel(mine, base).pvalue)
         resampled = [(mine - base)[draw].mean() for some in draws(len(mine), 400, 5) for draw in some]
-        assert (row["low"], row["high"]) == pytest.approx(tuple(np.quantile(resampled, [0.025, 0.975])))
+        interval = np.quantile(resampled, [0.025, 0.975])
+        if len(mine) < 50 or np.count_nonzero(mine - base) < 20:
+            interval = scipy_stats.ttest_rel(mine, base).confidence_interval()
+        assert (row["low"], row["high"]) == pytest.approx(tuple(interval))
     raw = {key: row["p"] for key, row in rows.items() if key[1] != "one"}
     highest = 0.0
     for place, key in enumerate(sorted(raw, key=raw.__getitem__)):

@@ -71,9 +71,9 @@ def test_twenty_minis(tmp_path: Path) -> None:
             losses.append((inside - row["far_level"]) / inside)
             estimates.append(row["adjusted"])
             corrected = holm(of_cluster["p"].to_list())[CLUSTERS.index(cluster)]
-            degrades.append(corrected < 0.05 and row["adjusted"] < 0)
+            degrades.append(corrected is not None and corrected < 0.05 and row["adjusted"] < 0)
             [control] = frame.filter(shift=f"{cluster} control", system=cluster).iter_rows(named=True)
-            controls.append(control["p"] < 0.05 and control["adjusted"] < 0)
+            controls.append(control["p"] is not None and control["p"] < 0.05 and control["adjusted"] < 0)
     by_cluster = np.array(estimates).reshape(SEEDS, -1)
     true = np.array(losses).reshape(SEEDS, -1)
     share = np.array(degrades).reshape(SEEDS, -1).mean(axis=0)
