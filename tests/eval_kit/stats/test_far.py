@@ -1,10 +1,10 @@
-"""What far queries cost: beside a regression computed anew, and where the truth is known (``bench/generalise.py``)."""
+"""What far queries cost: beside a regression computed anew, and where the truth is known (``tests/generalise_rates.py``)."""
 
 import numpy as np
 import pytest
 
-from bench.generalise import NULLS, drawn, judged
 from eval_kit.stats import far
+from tests.generalise_rates import NULLS, drawn, judged
 
 
 def test_the_prediction_of_a_near_part_comes_from_the_others_alone():

@@ -1,4 +1,4 @@
-"""``python -m bench.generalise``: the verdicts of ``eval_kit generalise`` where the truth is known by construction.
+"""``python -m tests.generalise_rates``: the verdicts of ``eval_kit generalise`` where the truth is known by construction.
 
 Each query's relevant passage has a rank, exp(difficulty + luck), for the model and for the pivot; values are RR@10.
 Parts differ in difficulty, and kinds in how the model gets along. Half of the parts are far, and may be harder or
@@ -20,7 +20,7 @@ from eval_kit.stats.far import cost_of_far, predicted
 from eval_kit.stats.losses import MARGIN
 from eval_kit.stats.parts import Contrast, contrast
 
-RESULTS = Path(__file__).parent / "results" / "generalise.json"
+RESULTS = Path(__file__).parents[1] / "bench/results/generalise.json"
 PARTS, KINDS, LUCK, SPREAD_OF_PARTS, SPREAD = 60, 0.1, 1.0, 0.5, 1.5
 HARDER = {"as hard": 0.0, "harder by .05": 0.25, "harder by .10": 0.5, "harder by .18": 1.0}
 HARDER |= {"easier by .05": -0.25, "easier by .10": -0.5, "easier by .18": -1.0}
