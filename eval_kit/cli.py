@@ -355,7 +355,7 @@ def align(
     ],
     seed: options.Seed = 0,
 ) -> "Result":
-    """Correlate interpolation and extrapolation with BEIR scores. By Spearman and Kendall, as in CIKM 2022, Table 5."""
+    """Correlate interpolation and extrapolation with BEIR scores. By Spearman, as in CIKM 2022, Table 5."""
     from eval_kit.protocols.align import align_file
 
     return align_file(scores, seed)

@@ -1,4 +1,4 @@
-"""``python -m tests.generalise_rates``: the verdicts of ``eval_kit generalise`` where the truth is known by construction.
+"""``python -m tests.generalise_rates``: the verdicts of ``eval_kit generalise`` where the truth is known by design.
 
 Each query's relevant passage has a rank, exp(difficulty + luck), for the model and for the pivot; values are RR@10.
 Parts differ in difficulty, and kinds in how the model gets along. Half of the parts are far, and may be harder or

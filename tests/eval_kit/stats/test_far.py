@@ -1,4 +1,4 @@
-"""What far queries cost: beside a regression computed anew, and where the truth is known (``tests/generalise_rates.py``)."""
+"""What far queries cost: a regression computed anew, and cases whose truth is known (``tests/generalise_rates.py``)."""
 
 import numpy as np
 import pytest
