@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from builder.sources.parts import read_parts
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -22,7 +23,6 @@ from builder.parameters import for_mini
 from builder.shifts import length, wh
 from builder.shifts.given import part_names
 from builder.sources import log, mini
-from builder.sources.parts import read_parts
 from builder.verify import verify
 from eval_kit import languages
 from eval_kit.errors import UserError

@@ -1,0 +1,191 @@
+"""Divisions of queries: which part each query is in, whatever says so.
+
+A query may be in several parts, or in none. A division comes from a shift or another label of the release, a field of
+a BEIR folder's queries, a file, or Python; or it is computed from the texts, or from training queries.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from eval_kit.errors import UserError
+from eval_kit.files.parts import SCHEMA, field_of_queries, read_parts, scalar_fields
+from eval_kit.question_words import ENGLISH, TERMS
+from eval_kit.release import Release
+from eval_kit.release.beir_folder import QUERIES_FILE
+from eval_kit.stats import distance, leaks
+from eval_kit.words import SPACELESS
+
+FEW, FEWEST = 30, 10
+"""Queries of a part below which its figures are marked, and below which a screen folds it into :data:`OTHERS`."""
+OTHERS = "others"
+NO_PART = "(no part)"
+WORDS, QUESTION_WORD, DISTANCE, LEAKED = "words", "question-word", "distance", "leaked"
+_CROSS = " × "
+_WORD_COUNTS = ((3, "1-3"), (5, "4-5"), (8, "6-8"), (12, "9-12"))
+_MORE_WORDS = "13+"
+_QUESTION_WORDS = {ENGLISH: ("what", "how", "who", "whom", "whose", "when", "where", "which", "why")}
+_NOT_LABELS = ("query_id", "text", "query-id", "corpus-id", "score", "passage_ids")
+_CHAMELEONS = re.compile(r"level_(\d+)")
+
+type Parts = Mapping[Any, Any] | Any
+
+
+@dataclass(frozen=True)
+class Division:
+    """Which part each query is in.
+
+    Attributes:
+        name: as it was asked for, such as ``metadata.article``; of a file, the file's name.
+        parts: ``query_id`` and ``part``, both text; parts in the order in which tables show them.
+        source: where it comes from, for the record.
+    """
+
+    name: str
+    parts: pl.DataFrame
+    source: str
+
+    def of(self, queries: pl.Series) -> pl.DataFrame:
+        """``query_id`` and ``part`` of these queries: a row for each part, in the division's order of parts."""
+        return self.parts.join(queries.to_frame("query_id"), on="query_id", how="semi", maintain_order="left")
+
+
+def divide(by: str | Parts, release: Release, queries: pl.DataFrame, training: pl.DataFrame | None = None) -> Division:
+    """Divide the queries of a test set.
+
+    Args:
+        by: a file of ids and parts (:func:`eval_kit.files.parts.read_parts`); a field of a BEIR folder's queries, such
+            as ``metadata.article``; a label of the release (``topic``, ``wh``, ``length``, ``bucket``,
+            ``chameleons50``, ``intent`` …); ``words``, ``question-word``; ``distance`` or ``leaked`` from training
+            queries; two of these with ``×`` or ``*`` between them; in Python also a dictionary or a table of ids and
+            parts.
+        release: the one that is scored.
+        queries: ``query_id`` and ``text`` of the test set.
+        training: ``query_id`` and ``text`` of training queries, for ``distance`` and ``leaked``.
+
+    Raises:
+        UserError: no such division, one that no query of the test set is in, or training queries that are lacking.
+    """
+    if isinstance(by, str):
+        division = _named(by, release, queries, training)
+    else:
+        division = Division("parts", _of_python(by), "given in Python")
+    inside = division.of(queries["query_id"])
+    if inside.is_empty():
+        raise UserError(f"--by {division.name}: not one of the {queries.height:,} queries of the test set is in a part")
+    order = sorted(inside["part"].unique(), key=_natural)
+    ranked = inside.with_columns(rank=pl.col("part").replace_strict(order, range(len(order)), return_dtype=pl.Int64))
+    parts = ranked.sort("rank", maintain_order=True).select(*SCHEMA)
+    return Division(division.name, parts, division.source)
+
+
+def _named(by: str, release: Release, queries: pl.DataFrame, training: pl.DataFrame | None) -> Division:
+    if Path(by).is_file():
+        return Division(Path(by).name, read_parts(Path(by)), by)
+    first, cross, second = by.replace("×", "*").partition("*")
+    if cross:
+        sides = [_named(side.strip(), release, queries, training) for side in (first, second)]
+        return _crossed(*sides)
+    if by == WORDS:
+        return Division(by, _words(queries), "the number of words between blanks")
+    if by == QUESTION_WORD:
+        return Division(by, _question_words(queries), "the first question word of the text")
+    if by in (DISTANCE, LEAKED):
+        if training is None:
+            raise UserError(f"--by {by}: say what the model was trained on: --trained-on")
+        parts = _distances(queries, training) if by == DISTANCE else _leaks(queries, training)
+        return Division(by, parts, f"{training.height:,} training queries")
+    labels = dict(_labels(release))
+    ids = queries["query_id"].implode()
+    for config, split, column in labels.get(by, []):
+        table = release.table(config, split).filter(pl.col("query_id").is_in(ids))
+        if table.height:
+            parts = [release.table(*place[:2]) for place in labels[by] if place[::2] == (config, column)]
+            label = pl.col(column).cast(pl.String).alias("part")
+            return Division(
+                by,
+                pl.concat([part.select("query_id", label) for part in parts]).unique(maintain_order=True).drop_nulls(),
+                f"{config}, column {column}",
+            )
+    of_queries = release.folder / QUERIES_FILE
+    if release.in_beir_format and (parts := field_of_queries(of_queries, by)).height:
+        return Division(by, parts, f"{QUERIES_FILE}, field {by}")
+    fields = scalar_fields(of_queries) if release.in_beir_format else list(labels)
+    there_are = ", ".join([*fields, WORDS, QUESTION_WORD, DISTANCE, LEAKED])
+    raise UserError(f"--by {by}: is no file and no division of these queries; there are {there_are}")
+
+
+def _labels(release: Release) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
+    """Names of the release's labels, each with config, split and column of the tables that hold it."""
+    places: dict[str, list[tuple[str, str, str]]] = {}
+    for table in release.manifest.tables:
+        for column in table.columns:
+            if column.name in _NOT_LABELS or table.config == "qrels" or not (column.labels or column.type == "string"):
+                continue
+            level = _CHAMELEONS.fullmatch(column.name)
+            name = f"{table.config}{level[1]}" if level else column.name
+            name = table.config if name == "cluster" else name
+            places.setdefault(name, []).append((table.config, table.split, column.name))
+    yield from places.items()
+
+
+def _crossed(first: Division, second: Division) -> Division:
+    both = first.parts.join(second.parts, on="query_id", suffix="_of_second")
+    parts = both.select("query_id", part=pl.concat_str("part", "part_of_second", separator=_CROSS))
+    return Division(f"{first.name}×{second.name}", parts, f"{first.source}; {second.source}")
+
+
+def _words(queries: pl.DataFrame) -> pl.DataFrame:
+    count = pl.col("text").str.strip_chars().str.split(" ").list.len()
+    part = pl.lit(_MORE_WORDS)
+    for most, name in reversed(_WORD_COUNTS):
+        part = pl.when(count <= most).then(pl.lit(name)).otherwise(part)
+    return queries.drop_nulls("text").select("query_id", part=part)
+
+
+def _question_words(queries: pl.DataFrame) -> pl.DataFrame:
+    """The question word that stands first in each text, in the language whose words most of the texts have."""
+    best = None
+    for language, terms in TERMS.items():
+        known = [*_QUESTION_WORDS.get(language, ()), *(term for group in terms.values() for term in group)]
+        patterns = [word if re.search(SPACELESS, word) else rf"\b{re.escape(word)}\b" for word in dict.fromkeys(known)]
+        lower = pl.col("text").str.to_lowercase().str.normalize("NFC")
+        found = queries.drop_nulls("text").select("query_id", part=lower.str.extract(f"({'|'.join(patterns)})"))
+        if best is None or found["part"].count() > best["part"].count():
+            best = found
+    assert best is not None
+    return best.with_columns(pl.col("part").fill_null("(none)"))
+
+
+def _distances(queries: pl.DataFrame, training: pl.DataFrame) -> pl.DataFrame:
+    known = queries.drop_nulls("text")
+    measured = distance.to_training(known, training)
+    is_far = pl.col("distance") > pl.col("distance").median()
+    return measured.select("query_id", part=pl.when(is_far).then(pl.lit("far")).otherwise(pl.lit("near")))
+
+
+def _leaks(queries: pl.DataFrame, training: pl.DataFrame) -> pl.DataFrame:
+    test, train = leaks.with_normal(queries.drop_nulls("text")), leaks.with_normal(training)
+    flags = leaks.with_near(leaks.with_same(test, train), train, leaks.NEAR, "comparing queries")
+    is_leaked = pl.any_horizontal("equal", "normalised", "near")
+    return flags.select("query_id", part=pl.when(is_leaked).then(pl.lit("leaked")).otherwise(pl.lit("clean")))
+
+
+def _of_python(by: Parts) -> pl.DataFrame:
+    if isinstance(by, Mapping):
+        rows = [(str(query), str(part)) for query, part in by.items() if part is not None]
+        return pl.DataFrame(rows, SCHEMA, orient="row")
+    frame = by if isinstance(by, pl.DataFrame) else pl.DataFrame(by.to_dict("list") if hasattr(by, "to_dict") else by)
+    if len(frame.columns) != 2:
+        raise UserError(f"by: expected a table of query id and part, not the columns {', '.join(frame.columns)}")
+    return frame.select(pl.all().cast(pl.String)).rename(dict(zip(frame.columns, SCHEMA, strict=True))).drop_nulls()
+
+
+def _natural(part: str) -> list[tuple[bool, int, str]]:
+    """A key that sorts ``b2`` before ``b10`` and ``1-3`` before ``13+``."""
+    pieces = re.split(r"(\d+)", part)
+    return [(piece.isdecimal(), int(piece) if piece.isdecimal() else 0, piece) for piece in pieces if piece]
