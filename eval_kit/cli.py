@@ -14,6 +14,8 @@ from eval_kit.options import argument, emitting, option
 from eval_kit.program import commands
 
 if TYPE_CHECKING:
+    from polars import DataFrame
+
     from eval_kit.release import Release
     from eval_kit.results import Result
 
@@ -47,6 +49,13 @@ def _release_of(source: str | None, revision: str | None = None) -> "Release":
     return open_release(source, revision)
 
 
+def _training(source: Path | None) -> "DataFrame | None":
+    """The training queries of --trained-on."""
+    from eval_kit.runs.training import read
+
+    return None if source is None else read(source).queries
+
+
 def _reading() -> AbstractContextManager[None]:
     """Show on a terminal that runs are being read."""
     from eval_kit.console import status
@@ -71,6 +80,8 @@ def score(
         Path | None, option("Also score leaked and clean queries apart: what 'clean --json' wrote.", "FILE")
     ] = None,
     per_query: Annotated[Path | None, option("Write each query's values to this file, tab-separated.", "FILE")] = None,
+    by: options.By = None,
+    trained_on: options.TrainedOn = None,
     allow_missing: options.AllowMissing = False,
     dataset: options.Datasets = None,
     bm25: Annotated[list[Path] | None, option("With --dataset: BM25's runs, in the same order.", "RUN")] = None,
@@ -98,11 +109,19 @@ def score(
         all_test_sets = twins(clean, opened_release)
     test_sets = with_measures(all_test_sets, measure or [])
     with _reading():
+        if by == ["chameleons"]:
+            from eval_kit.protocols import chameleons
+
+            return chameleons.results(runs, opened_release, allow_missing)
         scores = score_runs(runs, opened_release, allow_missing, test_sets, only=test_set or ())
     if clean is not None:
         scores = with_effects(scores, opened_release, test_sets, allow_missing)
     if per_query is not None:
         atomic.write_text(per_query, scores.per_query().write_csv(separator="\t"))
+    if by:
+        from eval_kit.protocols.by_part import scores_by_part
+
+        return scores_by_part(scores, by, opened_release, _training(trained_on))
     return scores
 
 
@@ -279,23 +298,6 @@ def clean(
 
 
 @_computing
-def slices(
-    runs: Annotated[list[Path], argument("Runs of dev-small, or of DL-HARD.", "RUN")],
-    by: options.By = None,
-    release: options.Release = None,
-    allow_missing: options.AllowMissing = False,
-) -> "Result":
-    """Slice dev-small and DL-HARD by query property. Several --by give a cross-table."""
-    from eval_kit.protocols import chameleons
-    from eval_kit.protocols.slices import slices as slices_of
-
-    with _reading():
-        if by == ["chameleons"]:
-            return chameleons.results(runs, _release_of(release), allow_missing)
-        return slices_of(runs, _release_of(release), by or ["length"], allow_missing)
-
-
-@_computing
 def variations(
     runs: Annotated[
         list[Path],
@@ -333,6 +335,17 @@ def compare(
     release: options.Release = None,
     measure: options.Measures = None,
     test_set: options.TestSets = None,
+    by: options.By = None,
+    trained_on: options.TrainedOn = None,
+    no_worse_than: Annotated[
+        float | None,
+        option(
+            "Gate: exit with 0 if every system is shown to lose less than this to the baseline, by the first measure, "
+            "1 if one is shown to lose, 3 if neither is shown; with --by, in each part.",
+            "LOSS",
+            min=0,
+        ),
+    ] = None,
     seed: options.Seed = 0,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
@@ -344,7 +357,16 @@ def compare(
     opened_release = _release_of(release)
     with _reading():
         return compare_systems(
-            runs, opened_release, baseline, measure or [], test_set or [], seed=seed, allow_missing=allow_missing
+            runs,
+            opened_release,
+            baseline,
+            measure or [],
+            test_set or [],
+            seed=seed,
+            allow_missing=allow_missing,
+            by=by or [],
+            training=_training(trained_on),
+            margin=no_worse_than,
         )
 
 

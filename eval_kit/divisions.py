@@ -54,6 +54,11 @@ class Division:
         return self.parts.join(queries.to_frame("query_id"), on="query_id", how="semi", maintain_order="left")
 
 
+def whole(name: str, queries: pl.Series) -> Division:
+    """All queries of a test set as one part."""
+    return Division("all queries", pl.DataFrame({"query_id": queries, "part": [name] * len(queries)}, SCHEMA), name)
+
+
 def divide(by: str | Parts, release: Release, queries: pl.DataFrame, training: pl.DataFrame | None = None) -> Division:
     """Divide the queries of a test set.
 

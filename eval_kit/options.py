@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eval_kit.errors import EXIT_USER_ERROR
 from eval_kit.output import Format, emit
 
 if TYPE_CHECKING:
@@ -87,10 +86,15 @@ Train = Annotated[
 By = Annotated[
     list[str] | None,
     option(
-        "For dev-small: length, bucket, chameleons10 to chameleons50; for DL-HARD: intent, "
-        "answer_type, topic, fold. Repeat for a cross-table. chameleons alone: "
-        "Table 4 of CIKM 2021."
+        "Also show each part of this division of the queries: a FILE of ids and parts (TSV or CSV), a field such as "
+        "metadata.article, a label of the release (topic, length, bucket, chameleons50, intent …), words, "
+        "question-word, distance or leaked (both with --trained-on), or two of them: A×B. Repeatable.",
+        "DIVISION",
     ),
+]
+TrainedOn = Annotated[
+    Path | None,
+    option("Training queries that --by distance and --by leaked compare with: what 'clean --train' takes.", "FILE"),
 ]
 Rankers = Annotated[
     list[str] | None,
@@ -113,8 +117,8 @@ def emitting(compute: "Callable[..., Result]") -> Callable[..., None]:
     ) -> None:
         result = compute(**values)
         emit(result, format=format, json=json_file, page=page)
-        if result.failed:
-            raise typer.Exit(EXIT_USER_ERROR)
+        if result.exit_status:
+            raise typer.Exit(result.exit_status)
 
     *outputs, _ = inspect.signature(command).parameters.values()
     parameters = [*inspect.signature(compute).parameters.values(), *outputs]

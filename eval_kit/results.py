@@ -10,7 +10,7 @@ these follow all the forms in which people and programs want it, in Python::
 
 and on the command line, where :func:`eval_kit.output.emit` alone writes results. A new kind of result is a frozen
 dataclass made with ``repr=False`` that derives from :class:`Result`, has a field or property ``provenance``, sets
-``title`` and defines :meth:`~Result.to_polars` and :meth:`~Result.tables`; see :mod:`eval_kit.protocols.slices`.
+``title`` and defines :meth:`~Result.to_polars` and :meth:`~Result.tables`; see :mod:`eval_kit.protocols.compare`.
 """
 
 import io
@@ -78,9 +78,9 @@ class Result(ABC):
         return []
 
     @property
-    def failed(self) -> bool:
-        """Whether the command's exit status says that something is wrong."""
-        return False
+    def exit_status(self) -> int:
+        """What the command exits with: 0, unless it answers a question that a script asked."""
+        return 0
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values: the rows, the notes and the provenance."""

@@ -5,7 +5,7 @@ per-query values are compared; means alone are not enough.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import chain, product
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from eval_kit.divisions import Parts, whole
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import LOWER_IS_BETTER, Measure, parse
+from eval_kit.protocols import by_part
 from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.scoring import mean, named, score, with_measures
 from eval_kit.release import Release
 from eval_kit.results import Result, origin
 from eval_kit.runs import contamination
+from eval_kit.stats.differences import CANNOT_TELL, NOT_WORSE, WORSE
 from eval_kit.stats.losses import FEW, FEW_NOT_ZERO, MARGIN, RESAMPLES, holm_corrected, mean_intervals, paired_t_test
 from eval_kit.tables.table import Column, Table, Value, number_columns, significance, text_columns
 
@@ -48,6 +51,10 @@ class Comparison(Result):
         systems: in the order of the columns, the baseline first.
         left_out: systems and test sets that the baseline does not cover: ``system: test set``.
         provenance: of the scores, with ``resamples`` and ``seed``.
+        parts, over_parts: as :data:`eval_kit.protocols.by_part.DIFFERENCES` and ``OVER_PARTS``; without divisions and
+            without a margin, empty.
+        margin: the loss that a gate is about, by each test set's first measure; None without a gate.
+        remarks: of queries in no part.
     """
 
     title = "Comparison of systems"
@@ -57,6 +64,23 @@ class Comparison(Result):
     systems: list[str]
     left_out: list[str]
     provenance: dict[str, Any]
+    parts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=by_part.DIFFERENCES))
+    over_parts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=by_part.OVER_PARTS))
+    margin: float | None = None
+    remarks: Sequence[str] = ()
+
+    @property
+    def verdict(self) -> str:
+        """What the gate says: worse, not worse or cannot tell; empty without a margin."""
+        words = by_part.verdicts(self.parts)
+        if self.margin is None:
+            return ""
+        return WORSE if WORSE in words else NOT_WORSE if words == {NOT_WORSE} else CANNOT_TELL
+
+    @property
+    def exit_status(self) -> int:
+        """Of a gate: 0 not worse, 1 worse, 3 cannot tell."""
+        return {WORSE: 1, CANNOT_TELL: 3}.get(self.verdict, 0)
 
     def to_polars(self) -> pl.DataFrame:
         """The table: ``rows``."""
@@ -79,11 +103,14 @@ class Comparison(Result):
             for system in others:
                 line += _value_and_difference(by_system.get(system), measure)
             lines.append(line)
-        return [Table(columns, [lines])]
+        return [Table(columns, [lines]), *by_part.tables_of_differences(self.parts, self.over_parts)]
 
     def notes(self) -> list[str]:
         """How the differences were tested, what they rest on, and what is missing or was left out."""
-        notes = [
+        notes = [self._gate()] if self.margin is not None else []
+        notes += by_part.notes_of(self.over_parts) if self.parts.height else []
+        notes += [
+            *self.remarks,
             f"Differences are from {self.systems[0]}, with 95 % paired bootstrap intervals over queries alone "
             f"({self.provenance['resamples']:,} resamples, seed {self.provenance['seed']}; by Student's t where there "
             f"are fewer than {FEW} queries, or {FEW_NOT_ZERO} that differ): eval_kit generalise says "
@@ -104,6 +131,18 @@ class Comparison(Result):
             notes.append(f"Not compared, as covered by one side only: {'; '.join(self.left_out)}")
         return notes
 
+    def _gate(self) -> str:
+        """The gate's word, and what it rests on."""
+        tested = self.parts.filter(pl.col("verdict").is_not_null())
+        least = tested["detectable"].drop_nulls()
+        shown = f"; a loss of {least.max():.4f} would be found in 80 % of cases" if len(least) else ""
+        where = " in every part" if self.parts["by"].n_unique() and self.parts["part"].n_unique() > 1 else ""
+        return (
+            f"Gate: {self.verdict}. Not worse: shown to lose less than {self.margin:g} to {self.systems[0]}{where} "
+            "(one-sided t-test over queries); worse: shown to lose (two-sided); p < 0.05 after Holm's correction"
+            f"{shown}."
+        )
+
     def per_query(self) -> pl.DataFrame:
         """What the table rests on: ``values``."""
         return self.values
@@ -114,6 +153,10 @@ class Comparison(Result):
             "comparison": self.rows.to_dicts(),
             "systems": self.systems,
             "left_out": self.left_out,
+            "parts": self.parts.to_dicts(),
+            "over_parts": self.over_parts.to_dicts(),
+            "gate": None if self.margin is None else {"margin": self.margin, "verdict": self.verdict},
+            "notes": self.notes(),
             "provenance": self.provenance,
         }
 
@@ -127,6 +170,9 @@ def compare(
     resamples: int = RESAMPLES,
     seed: int = 0,
     allow_missing: bool = False,
+    by: Sequence[str | Parts] = (),
+    training: pl.DataFrame | None = None,
+    margin: float | None = None,
 ) -> Comparison:
     """Score runs and compare systems with a baseline.
 
@@ -142,6 +188,9 @@ def compare(
         resamples: of the bootstrap over queries; all systems share the same resamples.
         seed: for the bootstrap.
         allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
+        by: divisions of the queries, as :func:`eval_kit.divisions.divide` takes them, to compare in each part.
+        training: training queries, for the divisions ``distance`` and ``leaked``.
+        margin: of a gate: whether each system loses less than this, by each test set's first measure.
 
     Raises:
         UserError: fewer than two systems; a run, measure or test set that cannot be used; nothing that two systems
@@ -171,7 +220,21 @@ def compare(
         raise UserError(f"{base} shares no test set with {' or '.join(names[1:])}; nothing can be compared")
     tests = pl.DataFrame(rows, ROWS).with_columns(is_baseline=pl.col("difference").is_null())
     table = holm_corrected(tests, ["measure", "is_baseline"]).select(list(ROWS))
-    return Comparison(table, values, names, left_out, {**scores.provenance, "resamples": resamples, "seed": seed})
+    provenance = {**scores.provenance, "resamples": resamples, "seed": seed}
+    comparison = Comparison(table, values, names, left_out, provenance, margin=margin)
+    if not by and margin is None:
+        return comparison
+    compared = table["test_set"].unique(maintain_order=True).to_list()
+    if by:
+        divisions = by_part.divisions(by, release, compared, training)
+    else:
+        divisions = {name: [whole(name, test_sets[name].queries)] for name in compared}
+    if margin is not None:
+        first = {name: test_sets[name].measures[0] for name in compared}
+        values = values.filter(pl.col("measure") == pl.col("test_set").replace_strict(first, default=None))
+    parts, over = by_part.compared(values, names, divisions, margin)
+    remarks = list(by_part.without_part(divisions, release))
+    return replace(comparison, parts=parts, over_parts=over, remarks=remarks)
 
 
 def _systems(scores: Scores) -> dict[str, str]:

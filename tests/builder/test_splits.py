@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from builder.sources.parts import read_parts
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -26,6 +25,7 @@ from builder.sources import log, mini
 from builder.verify import verify
 from eval_kit import languages
 from eval_kit.errors import UserError
+from eval_kit.files.parts import read_parts
 from eval_kit.pages.page import result_page
 from eval_kit.release import Release, open_release
 from eval_kit.shifts import SHIFTS

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from eval_kit.protocols.slices import Slices
 from markdown_it import MarkdownIt
 from rich.console import Console
 from scipy import stats as scipy_stats
@@ -17,7 +18,6 @@ from scipy import stats as scipy_stats
 from eval_kit.errors import UserError
 from eval_kit.protocols.compare import ROWS, compare
 from eval_kit.protocols.scoring import score
-from eval_kit.protocols.slices import Slices
 from eval_kit.release import Release, open_release
 from eval_kit.stats.losses import draws
 from eval_kit.tables.latex import to_latex

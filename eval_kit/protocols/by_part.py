@@ -1,0 +1,332 @@
+"""Figures by part of a division: means of runs, and paired differences between systems, over queries and over kinds."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from eval_kit.divisions import FEW, FEWEST, OTHERS, Division, Parts, divide
+from eval_kit.errors import UserError
+from eval_kit.measures.definitions import parse
+from eval_kit.protocols.scores import Scores
+from eval_kit.release import Release
+from eval_kit.stats.differences import Difference, differences, verdict
+from eval_kit.stats.losses import holm
+from eval_kit.stats.parts import FEWEST_PARTS, heterogeneity
+from eval_kit.tables.table import Column, Row, Table, Value, number_columns, text_columns
+
+MEANS = dict.fromkeys(("test_set", "by", "part", "run", "measure"), pl.String()) | {
+    "queries": pl.Int64(), "value": pl.Float64()
+}  # fmt: skip
+THESE, KINDS = "these queries", "queries of such kinds"
+DIFFERENCES = (
+    dict.fromkeys(("test_set", "measure", "system", "by", "part"), pl.String())
+    | {"queries": pl.Int64()}
+    | dict.fromkeys(("baseline", "value", "difference", "low", "high", "p", "p_holm"), pl.Float64())
+    | dict.fromkeys(("p_rest", "p_rest_holm", "pooled", "detectable", "p_loses", "p_loses_holm"), pl.Float64())
+    | {"verdict": pl.String()}
+)
+"""Of a part: its queries, both means, the difference with its 95 % interval and p over its queries (also after Holm's
+correction over parts, systems and test sets); ``p_rest`` of no difference to the other parts; ``pooled``, drawn towards
+the mean of the parts, for pictures alone; the loss found in 80 % of cases; with a margin, the p of losing that much
+and the verdict."""
+OVER_PARTS = (
+    dict.fromkeys(("test_set", "measure", "system", "by", "claim"), pl.String())
+    | dict.fromkeys(("parts", "queries"), pl.Int64())
+    | dict.fromkeys(("difference", "low", "high", "spread", "another_low", "another_high", "p_parts"), pl.Float64())
+)
+"""Over all parts, by what is random: :data:`THESE`, or :data:`KINDS` with τ (``spread``), the 95 % interval of another
+part (``another_low``, ``another_high``) and the p of parts that differ by chance alone."""
+
+
+def divisions(
+    by: Sequence[str | Parts], release: Release, test_sets: Sequence[str], training: pl.DataFrame | None = None
+) -> dict[str, list[Division]]:
+    """The divisions of each test set that has queries in one: by test set.
+
+    Raises:
+        UserError: a division that no test set has.
+    """
+    found: dict[str, list[Division]] = {}
+    for each in by:
+        faults, before = [], sum(map(len, found.values()))
+        for name in test_sets:
+            try:
+                found.setdefault(name, []).append(divide(each, release, release.queries(name), training))
+            except UserError as fault:
+                faults.append(fault)
+        if sum(map(len, found.values())) == before:
+            raise faults[0]
+    return found
+
+
+def means(values: pl.DataFrame, of_test_sets: Mapping[str, Sequence[Division]]) -> pl.DataFrame:
+    """The mean of each run in each part.
+
+    Args:
+        values: ``run``, ``test_set``, ``measure``, ``query_id``, ``value``.
+        of_test_sets: from :func:`divisions`.
+
+    Returns:
+        As :data:`MEANS`, in the order of test sets, divisions, parts, runs and measures.
+    """
+    frames = [pl.DataFrame(schema=MEANS)]
+    for test_set, of_test_set in of_test_sets.items():
+        rows = values.filter(pl.col("test_set") == test_set)
+        for division in of_test_set:
+            order = division.parts["part"].unique(maintain_order=True).to_frame()
+            keys = ("run", "measure")
+            grouped = division.parts.join(rows, on="query_id", maintain_order="right").group_by(
+                "part", *keys, maintain_order=True
+            )
+            of_parts = grouped.agg(pl.len().cast(pl.Int64).alias("queries"), pl.col("value").mean())
+            of_parts = order.join(of_parts, on="part", maintain_order="left")
+            named = of_parts.with_columns(test_set=pl.lit(test_set), by=pl.lit(division.name))
+            frames.append(named.select(*MEANS))
+    return pl.concat(frames)
+
+
+@dataclass(frozen=True, repr=False)
+class ScoresByPart(Scores):
+    """Scores, and the means of each part.
+
+    Attributes:
+        parts: as :data:`MEANS`.
+        remarks: of queries in no part.
+    """
+
+    parts: pl.DataFrame
+    remarks: Sequence[str]
+
+    def tables(self) -> list[Table]:
+        """The means over all queries, then those of each part."""
+        return super().tables() + tables_of_means(self.parts)
+
+    def notes(self) -> list[str]:
+        """As of the scores; and what is small or in no part."""
+        return [*super().notes(), f"\u00b7 fewer than {FEW} queries", *self.remarks]
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of scores.schema.json, with the means of parts as ``parts``."""
+        return super().as_json() | {"parts": self.parts.to_dicts()}
+
+
+def scores_by_part(
+    scores: Scores, by: Sequence[str | Parts], release: Release, training: pl.DataFrame | None = None
+) -> ScoresByPart:
+    """The means of each part, besides those over all queries.
+
+    Args:
+        scores: from :func:`eval_kit.protocols.scoring.score`.
+        by: as :func:`eval_kit.divisions.divide` takes them.
+        release: the one that was scored on.
+        training: for the divisions ``distance`` and ``leaked``.
+
+    Raises:
+        UserError: a division that no test set has.
+    """
+    covered = list(dict.fromkeys(mean.test_set for mean in scores.means if mean.test_set in release.test_sets))
+    of_test_sets = divisions(by, release, covered, training)
+    of_parts = means(scores.per_query(), of_test_sets)
+    return ScoresByPart(scores.means, scores.provenance, of_parts, list(without_part(of_test_sets, release)))
+
+
+def without_part(of_test_sets: Mapping[str, Sequence[Division]], release: Release) -> Iterator[str]:
+    """A line for each division that leaves queries of a test set out."""
+    for test_set, of_test_set in of_test_sets.items():
+        queries = release.test_sets[test_set].queries
+        for division in of_test_set:
+            left_out = len(queries) - division.parts["query_id"].n_unique()
+            if left_out:
+                yield f"{left_out:,} of the {len(queries):,} queries of {test_set} are in no part of {division.name}"
+
+
+def tables_of_means(of_parts: pl.DataFrame) -> list[Table]:
+    """A table for each test set and division: rows are parts and runs, columns measures."""
+    tables = []
+    for (test_set, by), group in of_parts.group_by("test_set", "by", maintain_order=True):
+        measures = group["measure"].unique(maintain_order=True).to_list()
+        columns = [*text_columns(str(by), "run"), *number_columns("n", *measures)]
+        small = group.filter(pl.col("queries") < FEWEST)
+        blocks: list[list[Row]] = []
+        for (part,), rows in group.filter(pl.col("queries") >= FEWEST).group_by("part", maintain_order=True):
+            blocks.append(list(_lines(str(part), rows, measures)))
+        if small.height:
+            weighted = (pl.col("value") * pl.col("queries")).sum() / pl.col("queries").sum()
+            together = small.group_by("run", "measure", maintain_order=True).agg(
+                value=weighted, queries=pl.col("queries").sum()
+            )
+            blocks.append(list(_lines(f"{OTHERS} ({small['part'].n_unique()} parts)", together, measures)))
+        tables.append(Table(columns, blocks, f"{test_set} by {by}"))
+    return tables
+
+
+def _lines(part: str, rows: pl.DataFrame, measures: Sequence[str]) -> Iterator[Row]:
+    for number, ((run,), group) in enumerate(rows.group_by("run", maintain_order=True)):
+        values = dict(group.select("measure", "value").iter_rows())
+        shown = [parse(name).show(values[name]) if name in values else "" for name in measures]
+        yield ["" if number else part, str(run), _count(group["queries"][0]), *shown]
+
+
+def _count(queries: int) -> Value:
+    return Value(f"{queries:,}", mark="·" if queries < FEW else "")
+
+
+def compared(
+    values: pl.DataFrame,
+    systems: Sequence[str],
+    of_test_sets: Mapping[str, Sequence[Division]],
+    margin: float | None = None,
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Differences of systems from the first, in each part, and over all parts.
+
+    Args:
+        values: ``system``, ``test_set``, ``measure``, ``query_id``, ``value``.
+        systems: the baseline first.
+        of_test_sets: from :func:`divisions`.
+        margin: the loss that a verdict is about, in the measure's unit.
+
+    Returns:
+        As :data:`DIFFERENCES` and as :data:`OVER_PARTS`.
+    """
+    rows: list[dict[str, Any]] = []
+    over: list[dict[str, Any]] = []
+    base, *others = systems
+    for (test_set, measure), group in values.group_by("test_set", "measure", maintain_order=True):
+        worse = -1 if parse(str(measure)).kind.lower_is_better else 1
+        columns = {str(name): each for (name,), each in group.group_by("system", maintain_order=True)}
+        for division, system in ((d, s) for d in of_test_sets.get(str(test_set), ()) for s in others):
+            if base not in columns or system not in columns:
+                continue
+            both = (
+                columns[base]
+                .select("query_id", baseline="value")
+                .join(columns[system].select("query_id", "value"), on="query_id")
+            )
+            keys = {"test_set": test_set, "measure": measure, "system": system, "by": division.name}
+            of_parts, of_all = _in_parts(division.parts.join(both, on="query_id", maintain_order="left"), worse, margin)
+            rows += [keys | row for row in of_parts]
+            over += [keys | row for row in of_all]
+    frame = pl.DataFrame(rows, DIFFERENCES, infer_schema_length=None)
+    return _corrected(frame, margin), pl.DataFrame(over, OVER_PARTS, infer_schema_length=None)
+
+
+def _in_parts(
+    members: pl.DataFrame, sign: int, margin: float | None
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rows of one system, test set, measure and division; ``members`` has part, query_id, baseline, value."""
+    names = members["part"].unique(maintain_order=True)
+    index = members["part"].replace_strict(names, range(len(names)), return_dtype=pl.Int64).to_numpy()
+    change = (members["value"] - members["baseline"]).to_numpy()
+    of_parts, to_rest = differences(change, index, len(names))
+    levels = members.group_by("part", maintain_order=True).agg(pl.col("baseline", "value").mean())
+    tested = [each for each in of_parts if each.n >= FEWEST and each.error]
+    kinds = None
+    if len(tested) >= FEWEST_PARTS:
+        kinds = heterogeneity(np.array([each.mean for each in tested]), np.array([each.error for each in tested]))
+    rows = []
+    for part, of_part, rest, (_, baseline, value) in zip(names, of_parts, to_rest, levels.iter_rows(), strict=True):
+        low, high = of_part.interval or (None, None)
+        enough = of_part.n >= FEWEST
+        row = {"part": part, "queries": of_part.n, "baseline": baseline, "value": value}
+        row |= {"difference": of_part.mean, "low": low, "high": high}
+        row |= {"p": of_part.p if enough else None, "p_rest": rest if enough else None}
+        if kinds is not None and of_part.error is not None:
+            share = kinds.spread**2 / (kinds.spread**2 + of_part.error**2) if of_part.error or kinds.spread else 1.0
+            row["pooled"] = kinds.mean + share * (of_part.mean - kinds.mean)
+        row["detectable"] = of_part.detectable(max(len(tested), 1)) if enough else None
+        if margin is not None and enough:
+            row["p_loses"] = Difference(of_part.n, sign * of_part.mean, of_part.error).p_loses(margin)
+        rows.append(row)
+    once = members.unique("query_id", keep="first", maintain_order=True)
+    [together], _ = differences((once["value"] - once["baseline"]).to_numpy(), np.zeros(once.height, np.int64), 1)
+    low, high = together.interval or (None, None)
+    counts = {"parts": len(names), "queries": once.height}
+    over = [{"claim": THESE, **counts, "difference": together.mean, "low": low, "high": high}]
+    if kinds is not None:
+        low, high = kinds.interval
+        another = dict(zip(("another_low", "another_high"), kinds.of_another, strict=True))
+        of_kinds = {"claim": KINDS, "parts": kinds.parts, "queries": once.height, "difference": kinds.mean}
+        over.append(of_kinds | {"low": low, "high": high, "spread": kinds.spread, "p_parts": kinds.p, **another})
+    return rows, over
+
+
+def _corrected(rows: pl.DataFrame, margin: float | None) -> pl.DataFrame:
+    """With Holm's correction over the parts, systems and test sets of a measure and division; and with verdicts."""
+    frames = []
+    for _, group in rows.group_by("measure", "by", maintain_order=True):
+        for name in ("p", "p_rest", "p_loses"):
+            group = group.with_columns(pl.Series(f"{name}_holm", holm(group[name].to_list()), pl.Float64))
+        if margin is not None:
+            sign = -1 if parse(group["measure"][0]).kind.lower_is_better else 1
+            words = [verdict(row["p_holm"], row["p_loses_holm"], sign * row["difference"]) for row in group.to_dicts()]
+            group = group.with_columns(pl.Series("verdict", words))
+        frames.append(group)
+    return pl.concat(frames) if frames else rows
+
+
+def tables_of_differences(rows: pl.DataFrame, over: pl.DataFrame) -> list[Table]:
+    """A table for each test set, measure and division: a row a part and system, then the lines over all parts."""
+    tables = []
+    with_verdict = rows["verdict"].count() > 0
+    for key, group in rows.group_by("test_set", "measure", "by", maintain_order=True):
+        test_set, name, by = map(str, key)
+        show = parse(name).show
+        columns = [*text_columns(by, "system"), *number_columns("n", "baseline", "value")]
+        columns += [Column("Δ [95 % interval]", "number"), Column("p (Holm)", "number"), Column("≠ rest", "number")]
+        columns += [Column("verdict", wrap="never")] if with_verdict else []
+        lines: list[Row] = []
+        for row in group.filter(pl.col("queries") >= FEWEST).iter_rows(named=True):
+            line = [row["part"], row["system"], _count(row["queries"]), show(row["baseline"]), show(row["value"])]
+            line += [_interval(row, show), _p(row["p_holm"]), _p(row["p_rest_holm"])]
+            lines.append([*line, row["verdict"]] if with_verdict else line)
+        for (system,), small in group.filter(pl.col("queries") < FEWEST).group_by("system", maintain_order=True):
+            n = small["queries"].sum()
+            folded = {each: (small[each] * small["queries"]).sum() / n for each in ("baseline", "value", "difference")}
+            line = [f"{OTHERS} ({small.height} parts)", str(system), _count(n), show(folded["baseline"])]
+            line += [show(folded["value"]), show(folded["difference"], with_sign=True), "", ""]
+            lines.append([*line, ""] if with_verdict else line)
+        of_all = over.filter(test_set=pl.lit(test_set), measure=pl.lit(name), by=pl.lit(by))
+        summary: list[Row] = []
+        for row in of_all.iter_rows(named=True):
+            line = [row["claim"], row["system"], _count(row["queries"]), "", "", _interval(row, show), "", ""]
+            summary.append([*line, ""] if with_verdict else line)
+        blocks = [lines, summary] if summary else [lines]
+        tables.append(Table(columns, list(filter(None, blocks)), f"{test_set}, {name}, by {by}"))
+    return tables
+
+
+def notes_of(over: pl.DataFrame) -> list[str]:
+    """What the lines over all parts claim, and how much parts differ."""
+    notes = [
+        f"· fewer than {FEW} queries. Intervals and p over a part's queries, by Student's t; p after Holm's correction "
+        "over parts, systems and test sets; ≠ rest: p of no difference to the other parts, likewise.",
+        f"{THESE}: queries random, parts as they are. {KINDS}: parts random too, each a draw of its kind.",
+    ]
+    for row in over.filter(claim=pl.lit(KINDS)).iter_rows(named=True):
+        show = parse(row["measure"]).show
+        another = f"[{show(row['another_low'], with_sign=True)}, {show(row['another_high'], with_sign=True)}]"
+        about = f"{row['system']}, {row['test_set']}, {row['measure']}, by {row['by']}"
+        notes.append(f"{about}: kinds differ by τ = {show(row['spread'])}; another part's difference: {another} (95 %)")
+    few = over.filter(pl.col("parts") < FEWEST_PARTS)["by"].unique(maintain_order=True)
+    notes += [f"{by}: fewer than {FEWEST_PARTS} parts of {FEWEST} queries say nothing of other kinds" for by in few]
+    return notes
+
+
+def _interval(row: Mapping[str, Any], show: Any) -> str:
+    text = show(row["difference"], with_sign=True)
+    if row["low"] is None:
+        return str(text)
+    return f"{text} [{show(row['low'], with_sign=True)}, {show(row['high'], with_sign=True)}]"
+
+
+def _p(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def verdicts(rows: pl.DataFrame) -> set[str]:
+    """The words of all parts that were tested."""
+    return set(chain.from_iterable(rows.filter(pl.col("queries") >= FEWEST).select("verdict").drop_nulls().iter_rows()))
