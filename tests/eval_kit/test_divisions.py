@@ -1,0 +1,132 @@
+"""Divisions of queries, and figures by part, beside plain loops."""
+
+import json
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+
+from eval_kit.divisions import divide
+from eval_kit.errors import UserError
+from eval_kit.protocols.by_part import KINDS, scores_by_part
+from eval_kit.protocols.compare import compare
+from eval_kit.protocols.scoring import score
+from eval_kit.release import Release, open_release
+from eval_kit.stats.differences import CANNOT_TELL, NOT_WORSE, WORSE
+
+PARTS = 8
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BEIR folder of 400 queries with a field, and two runs of which the second loses on one part."""
+    folder = tmp_path_factory.mktemp("kinds")
+    (folder / "qrels").mkdir()
+    random = np.random.default_rng(5)
+    with (folder / "queries.jsonl").open("w") as queries:
+        for number in range(400):
+            metadata = {"kind": f"k{number % PARTS}", "nested": {"a": 1}, "year": 2020 + number % 3}
+            entry = {"_id": f"q{number}", "text": f"what is {number}", "metadata": metadata if number < 392 else {}}
+            queries.write(f"{json.dumps(entry)}\n")
+    pairs = "".join(f"q{number}\tp{number}\t1\n" for number in range(400))
+    (folder / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{pairs}")
+    for name in ("old", "new"):
+        lines = []
+        for number in range(400):
+            rank = 1 + int(random.integers(0, 3)) + (4 if name == "new" and number % PARTS == 3 else 0)
+            for place in range(1, 11):
+                passage = f"p{number}" if place == rank else f"x{place}"
+                lines.append(f"q{number} Q0 {passage} {place} {11 - place} {name}\n")
+        (folder / f"{name}.trec").write_text("".join(lines))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def release(folder: Path) -> Release:
+    return open_release(folder)
+
+
+def _runs(folder: Path) -> list[Path]:
+    return [folder / "old.trec", folder / "new.trec"]
+
+
+def test_a_field_of_the_queries_divides_them_as_plain_loops_do(folder: Path, release: Release) -> None:
+    scores = score(_runs(folder), release)
+    result = scores_by_part(scores, ["metadata.kind"], release)
+    rows = scores.per_query().select("run", "measure", "query_id", "value").iter_rows()
+    by_key = {key: value for *keys, value in rows for key in [tuple(keys)]}
+    for row in result.parts.iter_rows(named=True):
+        part = int(row["part"][1:])
+        of_part = [by_key[row["run"], row["measure"], f"q{n}"] for n in range(392) if n % PARTS == part]
+        assert row["queries"] == len(of_part) and row["value"] == pytest.approx(sum(of_part) / len(of_part), abs=1e-12)
+    assert result.parts.height == PARTS * 2 * len(release.test_sets["test"].measures)
+    assert any("8 of the 400" in note for note in result.notes())
+
+
+def test_differences_of_parts_are_scipys(folder: Path, release: Release) -> None:
+    result = compare(_runs(folder), release, measures=["RR@10"], by=["metadata.kind"], margin=0.05)
+    rows = result.values.select("system", "query_id", "value").iter_rows()
+    values = {(system, query): value for system, query, value in rows}
+    change = np.array([values["new", f"q{n}"] - values["old", f"q{n}"] for n in range(392)])
+    part_of = np.arange(392) % PARTS
+    p_values = [stats.ttest_1samp(change[part_of == part], 0).pvalue for part in range(PARTS)]
+    for row, part in zip(result.parts.iter_rows(named=True), range(PARTS), strict=True):
+        own, rest = change[part_of == part], change[part_of != part]
+        interval = stats.t.interval(0.95, len(own) - 1, own.mean(), own.std(ddof=1) / len(own) ** 0.5)
+        assert (row["low"], row["high"]) == pytest.approx(interval, abs=1e-9)
+        assert row["p"] == pytest.approx(p_values[part], rel=1e-6)
+        assert row["p_rest"] == pytest.approx(stats.ttest_ind(own, rest, equal_var=False).pvalue, rel=1e-6)
+        below = stats.ttest_1samp(own, -0.05, alternative="greater").pvalue
+        assert row["p_loses"] == pytest.approx(below, rel=1e-6)
+    assert result.parts.filter(part="k3")["verdict"].item() == WORSE
+    assert (result.verdict, result.exit_status) == (WORSE, 1)
+    kinds = result.over_parts.filter(claim=pl.lit(KINDS))
+    assert kinds["spread"].item() > 0.1 and kinds["low"].item() < kinds["difference"].item() < kinds["high"].item()
+
+
+def test_a_gate_has_three_answers(folder: Path, release: Release) -> None:
+    old, new = _runs(folder)
+    same = compare([old, new], release, measures=["RR@10"], baseline="new", margin=0.02)
+    assert (same.verdict, same.exit_status) == (NOT_WORSE, 0)
+    unsure = compare([old, new], release, measures=["RR@10"], by=["metadata.year×metadata.kind"], margin=0.0001)
+    assert unsure.exit_status in (1, 3) and CANNOT_TELL in unsure.parts["verdict"]
+
+
+def test_a_file_and_python_say_the_same(folder: Path, release: Release, tmp_path: Path) -> None:
+    queries = release.queries("test")
+    parts = {f"q{n}": f"part {n % 5}" for n in range(300)}
+    tsv, csv = tmp_path / "parts.tsv", tmp_path / "parts.csv"
+    tsv.write_text("".join(f"{query}\t{part}\n" for query, part in parts.items()))
+    csv.write_text("query_id,part\n" + "".join(f'{query},"{part}"\n' for query, part in parts.items()))
+    frame = pl.DataFrame({"qid": list(parts), "part": list(parts.values())})
+    divisions = [divide(each, release, queries).parts.rows() for each in (str(tsv), str(csv), parts, frame)]
+    assert divisions[0] == divisions[1] == divisions[2] == divisions[3] and len(divisions[0]) == 300
+
+
+@pytest.mark.parametrize(
+    ("by", "noun"),
+    [("metadata.nothing", "metadata.kind"), ("distance", "--trained-on"), ("topic", "division"), ({"z": "a"}, "400")],
+)
+def test_a_division_that_is_not_there_is_refused(by: object, noun: str, release: Release) -> None:
+    with pytest.raises(UserError, match=noun):
+        divide(by, release, release.queries("test"))
+
+
+def test_texts_and_training_queries_divide(release: Release) -> None:
+    queries = pl.DataFrame({"query_id": list("abcd"), "text": ["how does", "tell me", "in which year is it", "who"]})
+    parts = dict(divide("question-word", release, queries).parts.iter_rows())
+    assert parts == {"a": "how", "b": "(none)", "c": "which", "d": "who"}
+    assert dict(divide("words", release, queries).parts.iter_rows())["c"] == "4-5"
+    training = pl.DataFrame({"query_id": ["t"], "text": ["how does?"]})
+    assert dict(divide("leaked", release, queries, training).parts.iter_rows())["a"] == "leaked"
+    both = divide("words×question-word", release, queries).parts
+    assert set(product(["1-3 × how"], ["a"])) <= set(map(tuple, both.select("part", "query_id").rows()))
+
+
+def test_labels_of_a_release_divide(mini_release: Release) -> None:
+    for test_set, by in (("dev", "length"), ("dev", "bucket"), ("dev", "chameleons50")):
+        parts = divide(by, mini_release, mini_release.queries(test_set)).parts
+        assert parts["part"].n_unique() > 1 and set(parts["query_id"]) <= mini_release.test_sets[test_set].query_ids
