@@ -10,9 +10,7 @@ from eval_kit.files.opening import open_file
 LONGEST_LINE = 16 << 20
 """Bytes: the longest documents of BEIR's datasets have some hundred thousand."""
 LARGEST_DOCUMENT = 64 << 20
-"""Bytes of a file that is read whole: a config, a manifest, a table of scores."""
-LARGEST_TABLE = 4 << 30
-"""Bytes of a table of per-query values."""
+"""Bytes of a file that is read whole, such as a config or a manifest."""
 _DIGITS = 9
 _PACKED = {
     b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh91AY&SY": "bzip2", b"\xfd7zXZ": "xz",

@@ -5,7 +5,7 @@ of one system, measure and test set. A method that was applied several times, su
 *replicas*.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
@@ -143,15 +143,10 @@ def variations(
     if pivot is not None and pivot not in set(map(attrgetter("system"), worded_runs)):
         raise UserError(f"--pivot {pivot}: none of the runs is of that system")
     values, provenance = score_variations(worded_runs, release, test_set, allow_missing)
-    descriptions = variations_of(worded_runs)
+    descriptions = list({run.variation.full_name: run.variation for run in worded_runs if run.variation}.values())
     results = changes(values, descriptions, pivot, seed)
     paper = beside_published(results, rankers or {})
     return Variations(values, descriptions, results, paper, pivot, {**provenance, "seed": seed, "pivot": pivot})
-
-
-def variations_of(worded_runs: Iterable[WordedRun]) -> list[Variation]:
-    """The variations of some runs, each once."""
-    return list(dict.fromkeys(filter(None, map(attrgetter("variation"), worded_runs))))
 
 
 def score_variations(

@@ -6,7 +6,7 @@ Checksums and addresses are those of BEIR's own list (README of the package ``be
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -37,7 +37,6 @@ class BeirDataset:
         passages: number of passages (Table 1).
         queries: number of queries of the split (Table 1).
         remarks: oddities.
-        in_table_5: name and domain in CIKM 2022, Table 5; empty where the table lacks it.
     """
 
     name: str
@@ -52,7 +51,6 @@ class BeirDataset:
     passages: int
     queries: int
     remarks: list[str]
-    in_table_5: list[str] = field(default_factory=list)
 
 
 @cache

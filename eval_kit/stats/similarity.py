@@ -66,16 +66,6 @@ def mean_dot(queries: Matrix, training: Matrix) -> Floats:
     return np.concatenate([block.astype(np.float64) @ mean for block in blocks(queries)])
 
 
-def mean_cosine(source: Matrix, target: Matrix) -> float:
-    """Mean cosine over all pairs of a ``source`` row and a ``target`` row (arXiv:2205.02870 §3.1).
-
-    Raises:
-        UserError: the dimensions differ, or a vector is zero and so has no cosine.
-    """
-    _require_same_dimensions(source, target)
-    return float(_sum(source, unit=True) / len(source) @ (_sum(target, unit=True) / len(target)))
-
-
 def by_cluster(
     release: Release, shift: str, vectors: Vectors | None = None, splits: Sequence[str] = ("test",)
 ) -> pl.DataFrame:
@@ -92,7 +82,8 @@ def by_cluster(
 
     Returns:
         ``cluster``, ``n`` (its queries), ``others`` (those of the other clusters), ``jaccard``, and with vectors
-        ``cosine``; one row per cluster, in the release's order.
+        ``cosine``, the mean over all pairs of a query inside and one outside (arXiv:2205.02870 §3.1); one row per
+        cluster, in the release's order.
 
     Raises:
         UserError: the release has no such tables or clusters, a query has no vector, or a vector is zero.

@@ -5,10 +5,12 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from eval_kit.errors import UserError
-from eval_kit.protocols.variations import against_pivot, changes, robustness
-from eval_kit.release import Variation
+from eval_kit.protocols.variations import against_pivot, changes, robustness, variations
+from eval_kit.release import Release, Variation
+from tests.eval_kit.plain_runs import plain_run
 
 CLEAN = {"q1": 1.0, "q2": 0.5, "q3": 0.5, "q4": 0.0}
 TYPO_1 = {"q1": 0.5, "q2": 0.5, "q3": 0.0, "q4": 0.2}
@@ -86,6 +88,17 @@ def test_valid_wordings_are_told_apart_and_only_the_queries_that_were_varied_cou
     some = values.filter(pl.col("variation").is_null() | (pl.col("query_id") != "q4"))
     row = only(changes(some, [variation("wording", method="t5")]))
     assert (row["queries"], row["clean"]) == (3, pytest.approx(2 / 3))
+
+
+def test_wordings_that_people_judged_are_scored(mini_release, tmp_path):
+    first = mini_release.test_sets["dl19"].queries[0]
+    judged = [replace(each, invalid=[first]) for each in mini_release.manifest.variations]
+    release = Release(mini_release.folder, replace(mini_release.manifest, variations=judged))
+    runs = [tmp_path / "s.trec", tmp_path / f"s.{judged[0].full_name}.trec"]
+    for run in runs:
+        run.write_text(plain_run(release, "dl19"))
+    found = variations(runs, release)
+    assert set(found.results["queries_are"]) == {"all", "valid"}
 
 
 def test_nothing_to_lose_gives_null_and_nothing_lost_gives_zero():
