@@ -12,7 +12,6 @@ from eval_kit import generalise
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.stats.far import cost_of_far
-from eval_kit.stats.losses import holm
 from tests.beir_folders import beir_folder
 
 PARTS = 14
@@ -86,10 +85,8 @@ def test_five_buckets_and_43_queries_cannot_tell(runs: list[Path], published_rel
     assert buckets["p_holm"].null_count() == 2 and all("of these queries" in why for why in buckets["why"])
     of_distance = frame.filter(pl.col("shift") == "distance")
     assert (of_distance["far_distance"] > of_distance["near_distance"]).all()
-    tested = of_distance.drop_nulls("p")
-    assert tested.height and tested["detectable"].min() > 0.1  # type: ignore[operator]
-    # the rows of buckets cannot be tested, so they are in no family
-    assert tested["p_holm"].to_list() == holm(tested["p"].to_list())
+    for row in of_distance.iter_rows(named=True):
+        assert row["why"] if row["p"] is None else row["detectable"] > 0.1
     assert "cannot tell" in repr(result) and any("resttest" in note for note in result.notes())
 
 
