@@ -357,16 +357,13 @@ def _contrast(
         apart = _chance_of_farther(columns["distance"], is_far)
     for name, column in columns.items():
         row |= {f"near_{name}": _mean(column, ~is_far), f"far_{name}": _mean(column, is_far)}
-    row |= dict.fromkeys((*_TESTS, "p_holm", "p_does_not_holm")) | {
-        "cost": None,
-        "why": division.why,
-        "is_apart": apart >= LEAST_APART,
-    }
+    row |= dict.fromkeys((*_TESTS, "p_holm", "p_does_not_holm", "cost"))
+    row |= {"why": division.why, "is_apart": apart >= LEAST_APART}
     cost = cost_of_far(level, pivot, features, numbers, is_far)
     if cost is None:
-        few = min(near_parts, far_parts) < parts.FEWEST_PARTS
-        too_few = f"fewer than {parts.FEWEST_PARTS} parts on a side"
-        return row | {"why": division.why or (too_few if few else "nothing varies")}
+        too_few = min(near_parts, far_parts) < parts.FEWEST_PARTS
+        why = f"fewer than {parts.FEWEST_PARTS} parts on a side" if too_few else "nothing varies"
+        return row | {"why": division.why or why}
     for name, each in (("gain", cost.plain), ("adjusted", cost.adjusted)):
         row |= {name: each.difference, f"{name}_low": each.interval[0], f"{name}_high": each.interval[1]}
     row |= dict(zip(("low", "high"), cost.interval, strict=True))
