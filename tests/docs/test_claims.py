@@ -69,11 +69,11 @@ def test_the_page_of_generalise_has_the_measured_figures():
         cells = [" / ".join(f"{100 * row[name]:.1f}" for row in rows) for name in names]
         assert f"{label} {' | '.join(cells)} |" in text
     assert f"draws {figures['draws']} test sets a cell" in text
-    squad = figures["squad"]
-    for kind in ("loss", "none"):
-        row = squad[kind]
-        shares = [f"{100 * row[name]:.0f} %" for name in ("degrades", "does_not", "refused", "holds")]
-        assert f"| {' | '.join(shares)} | {row['rmse']:.3f} |" in text
+    left_out, trained_on = figures["squad"]["loss"], figures["squad"]["none"]
+    for label, row in (("left out", left_out), ("trained on", trained_on)):
+        shares = [f"{100 * row[name]:.0f} %" for name in ("degrades", "does_not", "refused")]
+        assert f"| {label} | {' | '.join(shares)} |" in text
+    assert f"| {100 * trained_on['holds']:.0f} % | {trained_on['rmse']:.3f} |" in text
 
 
 def test_the_page_of_results_takes_parts_as_draws():
