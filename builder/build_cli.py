@@ -106,8 +106,8 @@ def rebuilt(
     from builder import encoders
     from builder.parameters import ShiftParameters, for_mini
     from builder.rebuilt import defaults, draft
+    from builder.shifts.given import read_given
     from builder.sources import log, mini
-    from builder.sources.parts import read_parts
     from eval_kit.runs.names import run_name
 
     ShiftParameters().with_settings(settings or [])  # reports a mistake before anything is read
@@ -121,7 +121,7 @@ def rebuilt(
     else:
         source = _collection(collection, {"queries": queries and int(queries), "strength": strength})
     if parts is not None:
-        source = replace(source, parts=read_parts(parts, Path(collection)))
+        source = replace(source, parts=read_given(parts, Path(collection)))
     parameters = for_mini(source.train.height) if collection == MINI else defaults(source)
     by_lsa = mini.encoder(source) if collection == MINI else None
     encode = by_lsa if encoder == "lsa" else encoders.by_name(encoder)

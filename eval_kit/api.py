@@ -15,12 +15,13 @@ from pathlib import Path
 import polars as pl
 import zstandard
 
+from eval_kit.divisions import Parts
 from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
+from eval_kit.protocols import by_part, grid_results, scoring
 from eval_kit.protocols import clean as cleaning
 from eval_kit.protocols import compare as comparisons
 from eval_kit.protocols import generalise as generalisation
-from eval_kit.protocols import grid_results, scoring
 from eval_kit.protocols import scores as score_results
 from eval_kit.protocols import similarity as similarities
 from eval_kit.protocols import variations as variation_results
@@ -58,6 +59,7 @@ def score(
     allow_missing: bool = False,
     test_sets: Collection[str] = (),
     clean: str | PathLike[str] | None = None,
+    by: Sequence[str | Parts] = (),
 ) -> score_results.Scores:
     """Score runs on every test set that they cover.
 
@@ -69,6 +71,8 @@ def score(
         allow_missing: score test sets that a run covers only in part.
         test_sets: names of those to score on, whatever else a run holds; by default all that it covers.
         clean: the file of ``clean(...).as_json()``, to score leaked and clean queries apart as well.
+        by: divisions of the queries, to show each part as well: names or files, dictionaries or tables of query id and
+            part (:func:`eval_kit.divisions.divide`).
 
     Raises:
         UserError: a run, release or measure that cannot be used; nothing is scored then.
@@ -80,6 +84,8 @@ def score(
         scores = scoring.score(list(files), opened_release, allow_missing, test_sets=with_measures, only=test_sets)
         if clean is not None:
             scores = cleaning.with_effects(scores, opened_release, with_measures, allow_missing)
+        if by:
+            scores = by_part.scores_by_part(scores, by, opened_release)
         for source in scores.provenance["runs"]:
             source["file"] = files[Path(source["file"])]  # as the caller names it
         return scores
@@ -120,6 +126,8 @@ def compare(
     seed: int = 0,
     allow_missing: bool = False,
     test_sets: Collection[str] = (),
+    by: Sequence[str | Parts] = (),
+    no_worse_than: float | None = None,
 ) -> comparisons.Comparison:
     """Systems side by side on the same test sets, with paired tests against a baseline.
 
@@ -131,6 +139,8 @@ def compare(
         seed: for the bootstrap.
         allow_missing: score test sets that a run covers only in part.
         test_sets: names of those to compare on, whatever else the runs hold; by default all that they cover.
+        by: divisions of the queries, to compare in each part as well (:func:`eval_kit.divisions.divide`).
+        no_worse_than: of a gate: the result's ``verdict`` says whether each system loses less than this.
 
     Raises:
         UserError: systems that cannot be compared.
@@ -138,7 +148,15 @@ def compare(
     opened_release = open_release(release)
     with as_files(_in_folders(systems), "systems") as files:
         return comparisons.compare(
-            list(files), opened_release, baseline, measures, test_sets, seed=seed, allow_missing=allow_missing
+            list(files),
+            opened_release,
+            baseline,
+            measures,
+            test_sets,
+            seed=seed,
+            allow_missing=allow_missing,
+            by=by,
+            margin=no_worse_than,
         )
 
 
@@ -194,7 +212,7 @@ def generalise(
     release: ReleaseSource = None,
     test_set: str | None = None,
     trained_on: Sequence[str] | str | PathLike[str] | None = None,
-    parts: Mapping[str, str] | None = None,
+    by: Sequence[str | Parts] = (),
     far: Sequence[str] = (),
     seed: int = 0,
     allow_missing: bool = False,
@@ -209,8 +227,8 @@ def generalise(
         test_set: whose queries are divided into near and far; by default dev, else test, else the only one.
         trained_on: texts of the training queries, from which nearness is measured, or a file of them as for
             :func:`clean`.
-        parts: the part of each query by id, for an own division.
-        far: which of these parts training held out; by default the farther half.
+        by: divisions of the queries (:func:`eval_kit.divisions.divide`).
+        far: which of their parts training held out; by default the farther half.
         seed: of the division into parts by similarity.
         allow_missing: score test sets that a run covers only in part.
         vectors: model or file that distances are taken by, as for :func:`similarity`; by default trigrams.
@@ -227,7 +245,7 @@ def generalise(
         train = pl.DataFrame({"query_id": ids, "text": list(trained_on)}, training.SCHEMA)
     with as_files(runs) as files, as_files(pivots, "pivots") as pivot_files:
         return generalisation.generalise(
-            list(files), opened_release, list(pivot_files), test_set, train, parts, far, seed, allow_missing, vectors
+            list(files), opened_release, list(pivot_files), test_set, train, by, far, seed, allow_missing, vectors
         )
 
 

@@ -146,6 +146,7 @@ def run(
     depth: Annotated[int, option("Number of passages per query.", min=1, max=1_000_000)] = 1000,
     out: Annotated[Path, option("Folder for the runs and the index.")] = Path("runs"),
     name: Annotated[str | None, option("Name of the run. Default: the model's name.")] = None,
+    by: options.By = None,
     seed: options.Seed = 0,
     *,
     context: typer.Context,
@@ -171,6 +172,7 @@ def run(
         parse_options(option or []),
         depth,
         passages,
+        by or [],
     )
 
 
@@ -251,9 +253,9 @@ def generalise(
     test_set: Annotated[
         str | None, option("The test set whose queries are divided. Default: dev, else test, else the only.", "NAME")
     ] = None,
-    parts: Annotated[Path | None, option("An own division of the queries: id, tab, part.", "TSV")] = None,
+    by: options.By = None,
     far: Annotated[
-        list[str] | None, option("A part of --parts that training held out. Repeatable. Default: by distance.", "PART")
+        list[str] | None, option("A part of --by that training held out. Repeatable. Default: by distance.", "PART")
     ] = None,
     vectors: Annotated[
         str | None, option("Vectors for the distance, as for similarity. Default: character trigrams.")
@@ -263,16 +265,13 @@ def generalise(
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
     """Say what a shift costs models that are trained already. Each verdict is: degrades, does not, or cannot tell."""
-    from eval_kit.files.formats import read_queries
     from eval_kit.protocols.generalise import generalise as compare_gains
-    from eval_kit.runs.training import read as read_training
 
-    training = None if trained_on is None else read_training(trained_on).queries
-    parts_of = None if parts is None else dict(read_queries(parts).iter_rows())
+    training = _training(trained_on)
     opened_release = _release_of(release)
     with _reading():
         return compare_gains(
-            runs, opened_release, pivot, test_set, training, parts_of, far or [], seed, allow_missing, vectors
+            runs, opened_release, pivot, test_set, training, by or [], far or [], seed, allow_missing, vectors
         )
 
 

@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -16,6 +17,8 @@ from builder.assembly import Build, ShiftResult, lacks_train
 from builder.shifts.kmeans import kmeans
 from builder.validation import check_share, draw_ids, split_by
 from eval_kit.errors import UserError
+from eval_kit.files.parts import field_of_queries, read_parts
+from eval_kit.release.beir_folder import QUERIES_FILE
 from eval_kit.stats.vectors import Vectors
 
 RULE = "the part that the collection or the user gives for the query; a share of each is drawn for testing (seeded)"
@@ -51,6 +54,31 @@ def assign(queries: pl.DataFrame, parts: pl.DataFrame, parameters: GivenParamete
         tests.append(draw_ids(rows["query_id"], count, parameters.seed, f"given {part}"))
     cluster = pl.col("part").replace_strict(names, return_dtype=pl.String).cast(pl.Enum(sorted(names.values())))
     return members.with_columns(cluster=cluster, split=split_by(pl.concat(tests)))
+
+
+def read_given(parts: str, collection: Path) -> pl.DataFrame:
+    """``query_id`` and ``part`` of the queries that have one.
+
+    Args:
+        parts: a file that :func:`eval_kit.files.parts.read_parts` reads, else a field of the collection's queries.
+        collection: the BEIR folder.
+
+    Raises:
+        UserError: neither is there, or a query has two parts.
+    """
+    queries = collection / QUERIES_FILE
+    if Path(parts).is_file():
+        frame = read_parts(Path(parts))
+    elif queries.is_file():
+        frame = field_of_queries(queries, parts)
+    else:
+        raise UserError(f"--parts {parts}: is no file, and {collection} has no {QUERIES_FILE} with such a field")
+    if frame.is_empty():
+        raise UserError(f"--parts {parts}: no query has a text or number there")
+    twice = frame.filter(pl.col("query_id").is_duplicated())
+    if twice.height:
+        raise UserError(f"--parts {parts}: query {twice['query_id'][0]} has two parts")
+    return frame
 
 
 def part_names(parts: Iterable[str]) -> dict[str, str]:

@@ -8,12 +8,14 @@ from typing import Any
 
 import polars as pl
 
+from eval_kit.divisions import Parts
 from eval_kit.errors import UserError
 from eval_kit.models.bm25 import Bm25
 from eval_kit.models.cross import Cross
 from eval_kit.models.opening import BM25, open_retriever
 from eval_kit.models.runs import DEPTH, make_runs, only, variation_queries
 from eval_kit.program import check_outputs
+from eval_kit.protocols.by_part import scores_by_part
 from eval_kit.protocols.compare import Comparison, compare
 from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.scoring import score
@@ -82,6 +84,7 @@ def run(
     options: Mapping[str, Any] | None = None,
     depth: int = DEPTH,
     collection: str | None = None,
+    by: Sequence[str | Parts] = (),
 ) -> Card:
     """Search a release with a model, score the runs, and set them beside the pivots'.
 
@@ -102,6 +105,7 @@ def run(
         options: of the model's architecture, by name, such as ``query_prompt``.
         depth: passages per query.
         collection: what is searched, as :func:`collection_of` takes it.
+        by: divisions of the queries, to show each part as well (:func:`eval_kit.divisions.divide`).
 
     Raises:
         UserError: a model that cannot be used, a release without passages, an unknown test set or variation; a run that
@@ -126,9 +130,11 @@ def run(
     systems = [*(pivots or ()), *(out / f"{system}.trec" for system in runs)]
     figures_of: Comparison | Scores
     if len(systems) > 1:
-        figures_of = compare(systems, release, only=test_sets, seed=seed, allow_missing=True)
+        figures_of = compare(systems, release, only=test_sets, seed=seed, allow_missing=True, by=by)
     else:
         figures_of = score(systems, release, allow_missing=True, only=test_sets)
+        if by:
+            figures_of = scores_by_part(figures_of, by, release)
     changes = varied(run_files, release, seed=seed, allow_missing=True) if variations else None
     return Card(figures_of, changes, trained_on, figures_of.provenance)
 

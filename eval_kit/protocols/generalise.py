@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from eval_kit.divisions import Parts, divide
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols.scoring import score_on
@@ -115,8 +116,8 @@ def _number(value: float | None, form: str) -> str:
 
 
 @dataclass(frozen=True)
-class Division:
-    """A way to divide queries: ``query_id`` and ``part`` (text), and the names of the far parts.
+class NearAndFar:
+    """A division with sides: ``query_id`` and ``part`` (text), and the names of the far parts.
 
     ``why`` no word may be given over kinds of query, or empty.
     """
@@ -133,7 +134,7 @@ def generalise(
     pivots: Sequence[Path],
     test_set: str | None = None,
     trained_on: pl.DataFrame | None = None,
-    parts_of: Mapping[str, str] | None = None,
+    by: Sequence[str | Parts] = (),
     far: Sequence[str] = (),
     seed: int = 0,
     allow_missing: bool = False,
@@ -148,8 +149,9 @@ def generalise(
         test_set: whose queries are divided; by default dev, else test, else the only one.
         trained_on: ``query_id`` and ``text`` of training queries, for the shift ``distance``: about
             fifty parts of similar queries, the farther half of the parts against the nearer.
-        parts_of: the part of each query by id, as an own shift called ``parts``.
-        far: which of these parts training held out; by default the farther half by ``trained_on``. One of the two
+        by: divisions of the queries, as :func:`eval_kit.divisions.divide` takes them, each as a shift of its name;
+            queries in no part of one do not count in it.
+        far: which of their parts training held out; by default the farther half by ``trained_on``. One of the two
             must be given.
         seed: of the division into parts.
         allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
@@ -166,7 +168,7 @@ def generalise(
     distances = None
     if trained_on is not None:
         distances = distance.to_training(release.queries(test_set), trained_on, vectors)
-    divisions = _divisions(release, of_test_set, distances, parts_of, far, seed)
+    divisions = _divisions(release, of_test_set, distances, by, far, seed, trained_on)
     result = contrasts(runs, release, pivots, of_test_set, divisions, allow_missing, distances)
     return replace(result, provenance=result.provenance | {"seed": seed, "vectors": vectors})
 
@@ -176,7 +178,7 @@ def contrasts(
     release: Release,
     pivots: Sequence[Path],
     of_test_set: TestSet,
-    divisions: Sequence[Division],
+    divisions: Sequence[NearAndFar],
     allow_missing: bool = False,
     distances: pl.DataFrame | None = None,
 ) -> Generalisation:
@@ -190,7 +192,7 @@ def contrasts(
     if not pivots:
         raise UserError("name a pivot: the run of an untrained system, such as BM25, on the same queries")
     if not any(map(attrgetter("far"), divisions)):
-        raise UserError("it is not known which parts are far; give --trained-on, or --parts and --far")
+        raise UserError("it is not known which parts are far; give --trained-on, or --by and --far")
     scores = score_on(dict.fromkeys([*runs, *pivots], (of_test_set,)), release, allow_missing)
     measures = [name for name in of_test_set.measures if not parse(name).kind.lower_is_better][:1]
     values = scores.per_query().filter(pl.col("measure").is_in(measures))
@@ -206,7 +208,7 @@ def contrasts(
     return Generalisation(_with_verdicts(rows), distances, provenance)
 
 
-def small_division(shift: str, sides: Mapping[str, pl.DataFrame], far: str, seed: int) -> Division:
+def small_division(shift: str, sides: Mapping[str, pl.DataFrame], far: str, seed: int) -> NearAndFar:
     """Queries in small parts of similar ones, each within one side.
 
     Args:
@@ -220,7 +222,7 @@ def small_division(shift: str, sides: Mapping[str, pl.DataFrame], far: str, seed
         frames.append(queries.select("query_id", part=pl.lit(f"{name} ") + _small_parts(queries, seed)))
     of_queries = pl.concat(frames)
     names = of_queries["part"].unique(maintain_order=True)
-    return Division(shift, of_queries, names.filter(names.str.starts_with(f"{far} ")).to_list())
+    return NearAndFar(shift, of_queries, names.filter(names.str.starts_with(f"{far} ")).to_list())
 
 
 def _small_parts(queries: pl.DataFrame, seed: int) -> pl.Series:
@@ -233,29 +235,28 @@ def _divisions(
     release: Release,
     test_set: TestSet,
     distances: pl.DataFrame | None,
-    parts_of: Mapping[str, str] | None,
+    by: Sequence[str | Parts],
     far: Sequence[str],
     seed: int,
-) -> list[Division]:
-    if strange := sorted(set(far) - set((parts_of or {}).values())):
-        raise UserError(f"--far: there is no part {strange[0]!r:.40} in --parts")
+    training: pl.DataFrame | None,
+) -> list[NearAndFar]:
     texts = release.queries(test_set.name)
+    given = [divide(each, release, texts, training) for each in by]
+    if strange := sorted(set(far).difference(*(division.parts["part"] for division in given))):
+        raise UserError(f"--far: there is no part {strange[0]!r:.40} in the divisions of --by")
     divisions = []
     if distances is not None:
         of_queries = texts.select("query_id", part=_small_parts(texts, seed))
-        divisions.append(Division(DISTANCE, of_queries, _farther_half(of_queries, distances)))
-    if parts_of is not None:
-        of_queries = texts.select("query_id", part=pl.col("query_id").replace_strict(parts_of, default=None))
-        without = of_queries.filter(pl.col("part").is_null())["query_id"]
-        if len(without):
-            what = f"{len(without):,} queries of {test_set.name} have no part, such as {without[0]}"
-            raise UserError(f"{what}; give each its part")
-        if not far and distances is not None:
-            far = _farther_half(of_queries, distances)
-        divisions.append(_of_kinds("parts", of_queries, far, texts, seed))
+        divisions.append(NearAndFar(DISTANCE, of_queries, _farther_half(of_queries, distances)))
+    for division in given:
+        of_queries = division.parts.unique("query_id", keep="first", maintain_order=True)
+        held_out = [part for part in far if part in of_queries["part"]]
+        if not held_out and distances is not None:
+            held_out = _farther_half(of_queries, distances)
+        divisions.append(_of_kinds(division.name, of_queries, held_out, texts, seed))
     members = test_set.queries.implode()
     for name, shift in SHIFTS.items():
-        if distances is None or not shift.label or name not in release.configs:
+        if distances is None or not shift.label or name not in release.configs or name in by:
             continue
         splits = [split for split in release.configs[name] if split != "train"] or ["train"]  # crossed has but this
         part = pl.col(shift.label).cast(pl.String)
@@ -266,14 +267,14 @@ def _divisions(
     return divisions
 
 
-def _of_kinds(shift: str, of_queries: pl.DataFrame, far: Sequence[str], texts: pl.DataFrame, seed: int) -> Division:
+def _of_kinds(shift: str, of_queries: pl.DataFrame, far: Sequence[str], texts: pl.DataFrame, seed: int) -> NearAndFar:
     """These parts; of too few kinds on a side, small pieces of them, which say nothing of other kinds."""
     is_far = pl.col("part").is_in(list(far))
     counts = {}
     for name, side in (("near", ~is_far), ("far", is_far)):
         counts[name] = of_queries.filter(side)["part"].n_unique()
     if min(counts.values()) >= parts.FEWEST_PARTS or not all(counts.values()):
-        return Division(shift, of_queries, far)
+        return NearAndFar(shift, of_queries, far)
     in_sides = texts.join(of_queries, on="query_id", maintain_order="left").with_columns(is_far=is_far)
     names = {"near": False, ", ".join(far): True}
     sides = {name: in_sides.filter(is_far=flag).select("query_id", "text") for name, flag in names.items()}
@@ -339,7 +340,7 @@ _TESTS = (
 
 
 def _contrast(
-    values: pl.DataFrame, covariates: pl.DataFrame, division: Division, distances: pl.DataFrame | None
+    values: pl.DataFrame, covariates: pl.DataFrame, division: NearAndFar, distances: pl.DataFrame | None
 ) -> dict[str, Any]:
     """One row: the levels, the distances, and both estimates where there are any."""
     rows = division.of_queries.join(values.select("query_id", "value"), on="query_id").join(covariates, on="query_id")

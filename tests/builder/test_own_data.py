@@ -19,8 +19,8 @@ from builder.lite import of_passages
 from builder.parameters import ShiftParameters
 from builder.permission import publishable
 from builder.pool import read_systems
-from builder.shifts import length, resttest
-from builder.sources import beir, log, mini, parts, released
+from builder.shifts import given, length, resttest
+from builder.sources import beir, log, mini, released
 from builder.verify import verify
 from eval_kit import question_words
 from eval_kit.errors import UserError
@@ -106,7 +106,7 @@ def test_names_and_question_words_are_the_same_in_every_unicode_form(folder: Pat
         for term in ("là gì", "où"):
             assert texts.select(question_words.contains(pl.col("text"), (normalize(form, term),), True))["text"].all()
     (file := tmp_path / "parts.tsv").write_text(normalize("NFC", "q1\tSaúde\n") + normalize("NFD", "q2\tSaúde\n"))
-    assert parts.read_parts(str(file), folder)["part"].n_unique() == 1
+    assert given.read_given(str(file), folder)["part"].n_unique() == 1
     with pytest.raises(UserError, match=r"no training query holds a question word \(jak, kdo\); --set wh.terms"):
         build(folder, tmp_path / "own", "wh", "wh.terms=how:jak,who:kdo")
 
@@ -191,10 +191,10 @@ def test_the_folder_that_one_is_in_is_not_replaced(name: str) -> None:
 
 def test_parts_that_cannot_be_held_back_are_one_sentence(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no query has a text or number there"):
-        parts.read_parts("meta", folder)
+        given.read_given("meta", folder)
     (tmp_path / "parts.tsv").write_text("")
     with pytest.raises(UserError, match=r"parts.tsv: is empty"):
-        parts.read_parts(str(tmp_path / "parts.tsv"), folder)
+        given.read_given(str(tmp_path / "parts.tsv"), folder)
     rows = pl.DataFrame({"query_id": [f"q{n}" for n in range(8)], "part": [f"a{n // 2}" for n in range(8)]})
     collection = replace(beir.collection(folder), parts=rows)
     with pytest.raises(UserError, match="given: no part has enough queries"):

@@ -24,9 +24,9 @@ from builder.shifts.restrain import RestrainParameters
 from builder.shifts.topic import TopicParameters
 from builder.sources import mini
 from builder.verify import verify
+from eval_kit.divisions import divide
 from eval_kit.documents import Manifest
 from eval_kit.errors import UserError
-from eval_kit.protocols.slices import labels
 from eval_kit.release import Release, open_release
 from eval_kit.shifts import TRAINED_FOR
 
@@ -209,7 +209,7 @@ def test_a_collection_with_test_alone_is_as_good_as_one_with_dev(small: Collecti
     train, test = (release.table("length", split)["query_id"] for split in ("train", "test"))
     assert set(test) == set(small.evaluation["dev"]["query_id"]) and not set(train) & set(test)
     assert release.test_sets["length.short"].qrels == "test"
-    assert labels(release, ["length", "bucket"]).drop_nulls().height == len(test)
+    assert divide("length×bucket", release, release.queries("test")).parts.height == len(test)
     for shift, size in (("resttest", 5), ("restrain", 4), ("all", 1)):
         trained_for = TRAINED_FOR[shift]
         assert trained_for.test_sets(release) == ["test"] and len(trained_for.parts(release)) == size

@@ -20,12 +20,11 @@ from builder.describe import describe
 from builder.encoders import Compute, Lsa
 from builder.parameters import for_mini
 from builder.shifts import length, wh
-from builder.shifts.given import part_names
+from builder.shifts.given import part_names, read_given
 from builder.sources import log, mini
 from builder.verify import verify
 from eval_kit import languages
 from eval_kit.errors import UserError
-from eval_kit.files.parts import read_parts
 from eval_kit.pages.page import result_page
 from eval_kit.release import Release, open_release
 from eval_kit.shifts import SHIFTS
@@ -125,7 +124,7 @@ def test_given_parts_are_a_shift_like_the_others(collection: Collection, tmp_pat
     file = tmp_path / "parts.tsv"
     train = collection.train["query_id"].to_list()
     file.write_text("".join(f"{query}\tZürich {i % 7}\n" for i, query in enumerate(train)), encoding="utf-8")
-    parts = read_parts(str(file), tmp_path)
+    parts = read_given(str(file), tmp_path)
     releases.write(rebuilt.draft(replace(collection, parts=parts), ["given"], LSA), tmp_path / "release")
     release = open_release(tmp_path / "release")
     assert not [check for check in verify(release.folder) if check.fault]
@@ -136,7 +135,7 @@ def test_given_parts_are_a_shift_like_the_others(collection: Collection, tmp_pat
     assert held_out and not held_out & set(shift.training(release, "zurich_3").queries["query_id"])
     assert "Zürich 3" in (release.folder / "reports" / "given.tsv").read_text(encoding="utf-8")
     with pytest.raises(UserError, match=r"has no queries\.jsonl"):
-        read_parts("metadata.article", tmp_path)
+        read_given("metadata.article", tmp_path)
 
 
 @given(st.lists(st.text(min_size=1, max_size=80), unique=True, max_size=30))

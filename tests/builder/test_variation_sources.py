@@ -11,8 +11,8 @@ from builder import verify
 from builder.export import export
 from builder.sources import published, variations
 from eval_kit.files.formats import read_queries
+from eval_kit.protocols.by_part import scores_by_part
 from eval_kit.protocols.scoring import score_on
-from eval_kit.protocols.slices import cross_table
 from eval_kit.release import Release, open_release
 from eval_kit.runs.covered_test_sets import coverage_of
 
@@ -134,17 +134,15 @@ def test_dl_hards_published_runs(everything: Release, shared: Path, run: str, ex
     assert {figure.measure: round(figure.value, 4) for figure in figures} == expected
 
 
-def test_slices_of_dl_hard(everything: Release, shared: Path):
+def test_parts_of_dl_hard(everything: Release, shared: Path):
     path = shared / "upstream/grill-lab/DL-Hard/dataset/baselines/passage/bm25.run"
     scores = score_on({path: [everything.test_sets["dlhard"]]}, everything)
-    means = {name: cross_table(scores.per_query(), everything, [name]) for name in (*variations.ANNOTATIONS, "fold")}
-    for name, by_label in means.items():
-        of_measure = by_label.filter(measure="nDCG@10")
-        assert of_measure["queries"].sum() == 50
-        assert (of_measure["value"] * of_measure["queries"]).sum() / 50 == pytest.approx(0.3037, abs=5e-5), name
-    assert means["topic"].filter(topic="health", measure="nDCG@10")["queries"].item() == 20
-    crossed = cross_table(scores.per_query(), everything, ["intent", "answer_type"]).filter(measure="AP(rel=2)")
-    assert crossed["queries"].sum() == 50
+    names = ["intent", "answer_type", "topic", "fold", "intent×answer_type"]
+    parts = scores_by_part(scores, names, everything).parts
+    for (by,), rows in parts.filter(measure="nDCG@10").group_by("by"):
+        assert rows["queries"].sum() == 50
+        assert (rows["value"] * rows["queries"]).sum() / 50 == pytest.approx(0.3037, abs=5e-5), by
+    assert parts.filter(part="health", measure="nDCG@10")["queries"].item() == 20
 
 
 def test_a_run_of_trec_dl_is_not_asked_for_the_rest_of_dl_hard(everything: Release, tmp_path: Path):

@@ -15,7 +15,7 @@ from eval_kit.release import Release
 RUN = "r.trec"
 CASES = [
     "compare r.trec b.trec --json r.trec",
-    "slices r.trec --by length --json r.trec",
+    "score r.trec --by length --json r.trec",
     "similarity r.trec --json r.trec",
     "score r.trec --dataset d --json r.trec",
     "score r.trec --dataset d --json d/qrels/test.tsv",

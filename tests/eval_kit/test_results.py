@@ -3,7 +3,9 @@
 import csv
 import io
 import json
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas
 import polars as pl
@@ -12,20 +14,41 @@ from rich.console import Console
 
 from eval_kit.errors import UserError
 from eval_kit.output import Format, emit
-from eval_kit.protocols.slices import Slices
-from eval_kit.results import REPR_LINES, origin
+from eval_kit.results import REPR_LINES, Result, origin
+from eval_kit.tables.table import Column, Table, number_columns
 
 RELEASE = {"version": "1.2.3", "kind": "mini", "digest": "0123456789abcdef" * 4, "missing": []}
 PROVENANCE = {"kit_version": "9", "release": RELEASE, "tie_rule": "by id", "runs": []}
 
 
-def sliced(runs: int = 1, name: str = "run") -> Slices:
+@dataclass(frozen=True, repr=False)
+class Means(Result):
+    """A small result of its own."""
+
+    title = "Means"
+    means: pl.DataFrame
+    provenance: dict[str, Any]
+
+    def to_polars(self) -> pl.DataFrame:
+        return self.means
+
+    def tables(self) -> list[Table]:
+        columns = [*map(Column, ("run", "bucket")), *number_columns("queries", "RR@10", "AP")]
+        wide = self.means.pivot("measure", index=["run", "bucket", "queries"], values="value", maintain_order=True)
+        lines = [
+            [row["run"], row["bucket"], f"{row['queries']:,}", f"{row['RR@10']:.4f}", f"{row['AP']:.4f}"]
+            for row in wide.iter_rows(named=True)
+        ]
+        return [Table(columns, [lines])]
+
+
+def sliced(runs: int = 1, name: str = "run") -> Means:
     rows = [
         {"run": f"{name}{number}", "measure": measure, "bucket": "1", "value": 0.25, "queries": 4}
         for number in range(runs)
         for measure in ("RR@10", "AP")
     ]
-    return Slices(pl.DataFrame(rows), ["bucket"], PROVENANCE)
+    return Means(pl.DataFrame(rows), PROVENANCE)
 
 
 @pytest.mark.parametrize("format", Format)
@@ -68,7 +91,7 @@ def test_a_result_in_a_session_is_its_table_and_short():
 def test_a_column_without_a_number_is_of_numbers_in_pandas():
     schema = {"value": pl.Float64(), "low": pl.Float64(), "n": pl.Int64()}
     rows = pl.DataFrame({"value": [1.0], "low": [None], "n": [None]}, schema)
-    assert (Slices(rows, [], PROVENANCE).to_pandas().dtypes == "float64").all()
+    assert (Means(rows, PROVENANCE).to_pandas().dtypes == "float64").all()
 
 
 def test_a_release_is_one_line(published_release, mini_release):

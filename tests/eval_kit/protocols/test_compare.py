@@ -10,13 +10,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from eval_kit.protocols.slices import Slices
 from markdown_it import MarkdownIt
 from rich.console import Console
 from scipy import stats as scipy_stats
 
 from eval_kit.errors import UserError
-from eval_kit.protocols.compare import ROWS, compare
+from eval_kit.protocols.compare import ROWS, Comparison, compare
 from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, open_release
 from eval_kit.stats.losses import draws
@@ -196,7 +195,7 @@ def test_latex_is_balanced_and_escaped(nasty):
 def test_csv_gives_a_spreadsheet_no_formula_and_a_terminal_no_control():
     names = ["=1+1", "+1", "-1", "@x", "\tx", "a=1", "\x1b[31m", "-", '"', "a,b"]
     frame = pl.DataFrame({"system": names, "value": [-1.5] * len(names)})
-    rows = list(csv.reader(io.StringIO(Slices(frame, [], {}).to_csv(), newline="")))
+    rows = list(csv.reader(io.StringIO(Comparison(frame, frame, [], [], {}).to_csv(), newline="")))
     shown = ["'=1+1", "'+1", "'-1", "'@x", r"'\tx", "a=1", r"\x1b[31m", "'-", '"', "a,b"]
     assert rows == [["system", "value"], *([name, "-1.5"] for name in shown)]
 

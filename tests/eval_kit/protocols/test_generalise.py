@@ -42,7 +42,7 @@ def test_real_runs_are_as_recomputed_from_their_files(runs: list[Path], publishe
     queries = published_release.queries("dl19")
     part = {query: str(number % PARTS) for number, query in enumerate(queries["query_id"])}
     far = [str(number) for number in range(7, PARTS)]
-    result = generalise(*runs, published_release, "dl19", parts=part, far=far)
+    result = generalise(*runs, published_release, "dl19", by=[part], far=far)
     row = result.to_polars().row(by_predicate=pl.col("shift") == "parts", named=True)
 
     grades: dict[str, dict[str, int]] = {}
@@ -97,7 +97,7 @@ def in_two_parts(release: Release) -> dict[str, str]:
 def test_two_kinds_of_query_have_figures_of_these_queries_and_no_word(
     runs: list[Path], published_release: Release
 ) -> None:
-    result = generalise(*runs, published_release, "dl19", parts=in_two_parts(published_release), far=["1"])
+    result = generalise(*runs, published_release, "dl19", by=[in_two_parts(published_release)], far=["1"])
     [row] = result.to_polars().to_dicts()
     assert (row["near_parts"], row["far_parts"]) == (7, 7) and row["low"] < row["adjusted"] < row["high"]
     assert (row["p"], row["detectable"], row["verdict"]) == (None, None, "cannot tell")
@@ -124,7 +124,7 @@ def test_what_cannot_be_compared_is_one_sentence_and_what_is_far_is_never_guesse
 
 
 def test_a_side_without_parts_has_no_level(runs: list[Path], published_release: Release) -> None:
-    result = generalise(*runs, published_release, "dl19", parts=in_two_parts(published_release), far=["0", "1"])
+    result = generalise(*runs, published_release, "dl19", by=[in_two_parts(published_release)], far=["0", "1"])
     row = json.loads(json.dumps(result.as_json(), allow_nan=False))["rows"][0]
     assert (row["near_level"], row["near_pivot"], row["gain"], row["low"]) == (None, None, None, None)
     assert row["far_level"] > 0 and row["verdict"] == "cannot tell" and "cannot tell" in result.to_markdown()
@@ -140,5 +140,5 @@ def test_by_default_the_main_test_set_is_divided(tmp_path: Path) -> None:
     for split in ("test", "validation"):
         judged = [(query, query.replace("q", "p")) for query in texts]
         folder = beir_folder(tmp_path / split, passages, texts, judged, split)
-        result = generalise(run, run, folder, parts=part, far=["0", "1"])
+        result = generalise(run, run, folder, by=[part], far=["0", "1"])
         assert result.to_polars()["verdict"].to_list() == ["cannot tell"]
