@@ -13,6 +13,7 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from eval_kit.api import (
+        UserError,
         clean,
         compare,
         generalise,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "UserError",
     "clean",
     "compare",
     "generalise",

@@ -1,10 +1,11 @@
 """The kit in Python: the functions that ``eval_kit`` exports, each like the command of the same name.
 
-A run is a path, ``{query: {passage: score}}``, what ``ir_measures.read_trec_run`` gives, a ``ranx.Run``, or a polars
-(lazy too), pandas or Arrow table with the columns of the kit (``query_id, passage_id, score``), of ir_measures
-(``query_id, doc_id, score``), of PyTerrier (``qid, docno, score``) or of TREC (``query, passage, score``). Several runs
-are a list, or a dictionary of names and runs. In any form a run must follow the rules for run files, and it scores
-exactly as the file would.
+A run is a path, ``{query: {passage: score}}``, ``{query: [(passage, score)]}``, what ``ir_measures.read_trec_run``
+gives, a ``ranx.Run``, MTEB's predictions, a polars (lazy too), pandas or Arrow table, or rows: a list, generator or
+Hugging Face Dataset of dictionaries. Columns may be called as usual tools call them, in any pairing: ``query_id``,
+``qid``, ``topic`` …; ``passage_id``, ``doc_id``, ``docno``, ``corpus-id`` … (:mod:`eval_kit.runs.rows`); ``score``.
+Several runs are a list, or a dictionary of names and runs. In any form a run must follow the rules for run files, and
+it scores exactly as the file would.
 """
 
 import gzip
@@ -26,7 +27,7 @@ from eval_kit.protocols import scores as score_results
 from eval_kit.protocols import similarity as similarities
 from eval_kit.protocols import variations as variation_results
 from eval_kit.release import Release, open_release
-from eval_kit.runs import folders, in_memory, training
+from eval_kit.runs import folders, in_memory, rows, training
 from eval_kit.runs.in_memory import Run, Runs, as_files
 from eval_kit.runs.names import cells_of, run_name
 from eval_kit.runs.ranks import JUDGED_SCHEMA, rank_judged
@@ -35,10 +36,11 @@ from eval_kit.stats.leaks import NEAR
 type ReleaseSource = Release | str | PathLike[str] | None
 """An open release, a folder or Hub id; None: ``$MS_MARCO_SHIFT_RELEASE``, else ``./ms-marco-shift``."""
 
-UNREADABLE = (".bz2", ".xz", ".lz4", ".zip", ".7z")
-"""Endings of files that a run would not be, as it is only packed by gzip or zstd."""
+UNREADABLE = (".bz2", ".xz", ".lz4", ".zip", ".7z", ".parquet", ".parq", ".json", ".csv")
+"""Endings of files that a run would not be, as it is text, only packed by gzip or zstd."""
 
 __all__ = [
+    "UserError",
     "clean",
     "compare",
     "generalise",
@@ -319,9 +321,11 @@ def write_run(run: Run, path: str | PathLike[str]) -> None:
     path = Path(path)
     if isinstance(run, str | PathLike):
         raise UserError(f"run: {run} is a file already; copy it")
+    if "\0" in str(path):
+        raise UserError(f"{str(path)!r}: holds a zero byte, which no file name may")
     if path.suffix.lower() in UNREADABLE:
-        raise UserError(f"{path}: no command reads runs packed so; let the name end in .gz or .zst")
-    frame = in_memory.ranking(in_memory.lines("run", run))
+        raise UserError(f"{path}: runs are not written so; let the name end in .trec, .trec.gz or .trec.zst")
+    frame = in_memory.ranking(rows.lines("run", run))
     with as_files({"run": frame}) as files:
         rank_judged(next(iter(files)), pl.DataFrame(schema=JUDGED_SCHEMA))  # for what it refuses
     with disk_errors(path), atomic.whole(path) as part:

@@ -10,11 +10,14 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from eval_kit.errors import UserError
+from eval_kit.files.endings import run_name
 from eval_kit.files.opening import is_file, is_folder
 
 OUTPUTS = ("json_file", "per_query", "out", "page", "report")
 """Parameters that name what a command writes; every other path is something that it reads."""
 RELEASE = "manifest.json"
+BESIDE = (".training.json", ".ids.txt", ".npy")
+"""What commands read beside a file: the declaration of a run, the ids of vectors, the vectors of a run."""
 
 
 class Program(TyperGroup):
@@ -63,7 +66,8 @@ def check_outputs(parameters: Mapping[str, Any]) -> None:
     folders = set(map(os.path.realpath, filter(is_folder, inputs)))
     in_use = {folder for folder in folders if is_file(Path(folder, RELEASE))}
     for file in filter(is_file, inputs):
-        in_use.add(os.path.realpath(file))
+        in_use.update(map(os.path.realpath, (file, *(file.with_name(run_name(file) + end) for end in BESIDE))))
+        in_use.update(os.path.realpath(file.with_suffix(end)) for end in BESIDE)
     for output in outputs:
         real = os.path.realpath(output)
         replaces = is_file(output) and output.suffix != ".html"

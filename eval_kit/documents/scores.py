@@ -36,7 +36,8 @@ class ScoredRun(Document, frozen=True, kw_only=True):
         Count, Meta(description="Queries of the run that are known but that no test set judges.")
     ]
     rank_contradictions: Annotated[
-        Count | UnsetType, Meta(description="Queries whose ranks contradict their scores, which decide.")
+        Count | UnsetType,
+        Meta(description="Queries whose ranks contradict the scores, which decide, or the lines of three columns."),
     ] = UNSET
     own_passages_left_out: Annotated[
         Count | UnsetType, Meta(description="Queries whose own id was a passage's, left out as in BEIR.")

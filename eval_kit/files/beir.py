@@ -1,7 +1,6 @@
 """Read a folder in BEIR's format (Thakur et al., NeurIPS Datasets and Benchmarks 2021): corpus, queries, judgements."""
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,15 +9,13 @@ import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.files.faults import Faults
+from eval_kit.files.ids import why_no_id
 from eval_kit.files.strict_json import decode
 from eval_kit.files.text import read_lines, whole_number
 
 HEADER = "query-id\tcorpus-id\tscore"
 TITLE_AND_TEXT = ("title", "text")
 HINT = "; a BEIR dataset has this file"
-
-_ID = re.compile(r"\S+", re.ASCII)
-_BLANK = "holds a blank, which separates the columns of a run"
 
 _QUERIES = {"query_id": pl.String(), "text": pl.String()}
 _QRELS = {"query_id": pl.String(), "passage_id": pl.String(), "relevance": pl.Int64()}
@@ -42,7 +39,8 @@ def read_fields(path: Path, fields: Sequence[str]) -> Iterator[tuple[str, list[s
 
     Raises:
         UserError: a file that cannot be read or is empty; after the last line, the faults of its lines: no JSON
-            object, no ``_id``, one with a blank, or one that appears twice. Nothing is yielded from the first fault on.
+            object, no ``_id``, one that is no id (:mod:`eval_kit.files.ids`), or one that appears twice. Nothing is
+            yielded from the first fault on.
     """
     faults = Faults(path)
     ids: set[str] = set()
@@ -53,8 +51,8 @@ def read_fields(path: Path, fields: Sequence[str]) -> Iterator[tuple[str, list[s
             faults.add(number, f'expected a JSON object with "_id", a string{why}')
         elif not all(isinstance(value, str) for value in values):
             faults.add(number, f"{' and '.join(map(json.dumps, fields))} must be strings")
-        elif not _ID.fullmatch(passage_id):
-            faults.add(number, f"passage id {passage_id[:40]!r} {_BLANK}")
+        elif no_id := why_no_id(passage_id):
+            faults.add(number, f"passage id {passage_id[:40]!r} {no_id}")
         elif passage_id in ids:
             faults.add(number, f"passage {passage_id} appears twice")
         else:
@@ -79,8 +77,8 @@ def read_queries(path: Path) -> pl.DataFrame:
         name, text = entry.get("_id"), entry.get("text")
         if not isinstance(name, str) or not isinstance(text, str) or not name:
             faults.add(number, f'expected a JSON object with "_id" and "text", both strings{why}')
-        elif not _ID.fullmatch(name):
-            faults.add(number, f"query id {name[:40]!r} {_BLANK}")
+        elif no_id := why_no_id(name):
+            faults.add(number, f"query id {name[:40]!r} {no_id}")
         elif name in texts:
             faults.add(number, f"query {name} appears twice")
         else:
@@ -114,6 +112,8 @@ def read_qrels(path: Path, queries: set[str]) -> pl.DataFrame:
             faults.add(number, f"the grade {score[:40]!r} is not a whole number")
         elif query not in queries:
             faults.add(number, f"query {query} is not in queries.jsonl")
+        elif no_id := why_no_id(passage):
+            faults.add(number, f"passage id {passage[:40]!r} {no_id}")
         elif (query, passage) in grades:
             faults.add(number, f"passage {passage} appears twice for query {query}")
         else:

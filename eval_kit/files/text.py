@@ -1,5 +1,7 @@
 """Text from outside: UTF-8, in lines of bounded length, with its faults named by file and line."""
 
+import os
+import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +13,7 @@ LONGEST_LINE = 16 << 20
 """Bytes: the longest documents of BEIR's datasets have some hundred thousand."""
 LARGEST_DOCUMENT = 64 << 20
 """Bytes of a file that is read whole, such as a config or a manifest."""
-_DIGITS = 9
+_WHOLE_NUMBER = re.compile(r"(-?[0-9]{1,18})(?:\.0*)?")
 _PACKED = {
     b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh91AY&SY": "bzip2", b"\xfd7zXZ": "xz",
     b"\x04\x22\x4d\x18": "lz4", b"PK\x03\x04": "zip",
@@ -25,9 +27,9 @@ def read_utf8(path: Path, most: int = LARGEST_DOCUMENT) -> str:
         UserError: it cannot be read, is larger or packed, or (with the line) has a byte-order mark or is not UTF-8.
     """
     with open_file(path) as file:
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise UserError(f"{path}: is larger than {most:,} bytes")
+        if os.fstat(file.fileno()).st_size > most:
+            raise UserError(f"{path}: is larger than {most:,} bytes")
+        content = file.read()
     _refuse_start(path, content)
     try:
         return content.decode("utf-8")
@@ -74,6 +76,9 @@ def read_lines(path: Path, hint: str = "") -> Iterator[tuple[int, str]]:
 
 
 def whole_number(text: str) -> int | None:
-    """The whole number in ASCII digits, with or without a minus sign, as grades are written; None for anything else."""
-    digits = text.removeprefix("-")
-    return int(text) if digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS else None
+    """The whole number in ASCII digits, with or without a minus sign, as grades are written; None for anything else.
+
+    ``1.0`` is one, as dataframes write it.
+    """
+    match = _WHOLE_NUMBER.fullmatch(text)
+    return int(match[1]) if match else None

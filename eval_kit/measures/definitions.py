@@ -22,9 +22,14 @@ _ALIAS = re.compile(r"([a-z]+?)(?:cut|at)?(?:[_@.]([1-9][0-9]*))?")
 ALIASES = {
     "map": "AP", "ap": "AP", "mrr": "RR", "rr": "RR", "reciprank": "RR", "ndcg": "nDCG", "recall": "R", "r": "R",
     "precision": "P", "p": "P", "success": "Success", "judged": "Judged", "rcap": "R_cap", "asl": "ASL",
-    "hitrate": "Success", "hit": "Success", "hits": "Success", "accuracy": "Success", "holes": "hole",
+    "hitrate": "Success", "hit": "Success", "accuracy": "Success", "holes": "hole",
 }  # fmt: skip
 """Names of trec_eval, BEIR, ranx, sentence-transformers and MTEB, in small letters and without ``_``."""
+FOREIGN = {
+    r"hits([@._].*)?": "a count in ranx; P@10 is that count divided by 10, and Success@10 says whether there is any",
+    r"MAP@.*": "divided by no more than the cutoff in sentence-transformers, but by all relevant passages in AP@10",
+}
+"""Names that mean something here which no measure of the kit is, and what to ask for instead."""
 ROUNDING = 1e-9
 """By how much a sum of shares may exceed 1."""
 
@@ -143,6 +148,9 @@ def measure_named(name: object) -> Measure:
     text = str(name) if isinstance(name, str) or hasattr(name, "NAME") else ""
     if not text:
         raise UserError(f"measures: expected names such as 'P@5', not {name!r:.40}")
+    for pattern, meaning in FOREIGN.items():
+        if re.fullmatch(pattern, text):
+            raise UserError(f"the measure {text[:40]!r} is {meaning}")
     alias = _ALIAS.fullmatch(re.sub("_(?=[a-z])", "", text.lower()))
     if text.partition("@")[0] in KINDS or not alias or alias[1] not in ALIASES:
         return parse(text)

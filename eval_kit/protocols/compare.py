@@ -17,7 +17,7 @@ from eval_kit.divisions import Parts, whole
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import LOWER_IS_BETTER, Measure, parse
 from eval_kit.protocols import by_part
-from eval_kit.protocols.scores import Scores
+from eval_kit.protocols.scores import Scores, cut_short
 from eval_kit.protocols.scoring import mean, named, score, with_measures
 from eval_kit.release import Release
 from eval_kit.results import Result, origin
@@ -126,6 +126,8 @@ class Comparison(Result):
             notes.append(
                 f"Missing from {row['system']}: {row['missing']:,} queries of {row['test_set']} (scored as empty)"
             )
+        for source in self.provenance["runs"]:
+            notes += cut_short(source, max(parse(name).cutoff or 0 for name in self.rows["measure"].unique()))
         notes += contamination.notes(self.rows.select("system", "trained_on").iter_rows())
         if self.left_out:
             notes.append(f"Not compared, as covered by one side only: {'; '.join(self.left_out)}")

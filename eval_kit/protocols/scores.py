@@ -14,6 +14,7 @@ from eval_kit.runs import contamination
 from eval_kit.runs.contamination import TrainedOn
 from eval_kit.tables.table import Column, Row, Table, Value, number_columns
 
+RANKS = "the scores decide, as in trec_eval; without scores the ranks, of one that is there twice the last line's"
 NOTHING_JUDGED = "{}: not one of its passages is judged; are these the collection's passage ids?"
 _COLUMNS = {
     **dict.fromkeys(("run", "test_set", "measure"), pl.String()),
@@ -126,6 +127,13 @@ class Scores(Result):
         )
 
 
+def cut_short(source: Mapping[str, Any], deepest: int) -> list[str]:
+    """Of a run of the provenance that is less deep than a cutoff: that this is no deeper there."""
+    run, depth = source["run"], source["depth"]
+    why = f"holds at most {depth:,} passages a query, so deeper cutoffs (@{deepest}) are cut there"
+    return [f"{run}: {why}"] if depth < deepest else []
+
+
 def _missing(means: Sequence[Mean]) -> Iterator[str]:
     """For each run, the test set of which it lacks most queries."""
     for run in dict.fromkeys(map(attrgetter("run"), means)):
@@ -139,16 +147,14 @@ def _missing(means: Sequence[Mean]) -> Iterator[str]:
 
 def _about(source: Mapping[str, Any], deepest: int) -> Iterator[str]:
     """What is odd about a run, from its entry in the provenance and the deepest cutoff that it is scored at."""
-    run, depth = source["run"], source["depth"]
+    run = source["run"]
     if not source["judged_passages"]:
         yield NOTHING_JUDGED.format(run)
-    if depth < deepest:
-        yield f"{run}: holds at most {depth:,} passages a query, so deeper cutoffs (@{deepest}) are cut there"
+    yield from cut_short(source, deepest)
     if queries := source["unjudged_queries"]:
         yield f"{run}: {queries:,} queries that no test set here judges were left out"
     if left_out := source.get("own_passages_left_out"):
         why = "which was left out, as BEIR's evaluator does"
         yield f"{run}: {left_out:,} queries had a passage with the query's own id, {why}"
     if contradictions := source.get("rank_contradictions"):
-        why = "the scores decide, as in trec_eval"
-        yield f"{run}: the ranks of {contradictions:,} queries contradict their scores; {why}"
+        yield f"{run}: the ranks of {contradictions:,} queries contradict their scores or lines; {RANKS}"

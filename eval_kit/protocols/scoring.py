@@ -2,7 +2,6 @@
 
 import math
 import warnings
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -28,7 +27,7 @@ from eval_kit.release import Release, TestSet
 from eval_kit.release.manifest import MOST_MEASURES
 from eval_kit.runs import contamination
 from eval_kit.runs.covered_test_sets import Coverage, complete, coverage_of
-from eval_kit.runs.names import contradicts, run_name
+from eval_kit.runs.names import contradicts, names_of
 from eval_kit.runs.ranks import TIE_RULE, RankedRun, rank_judged
 from eval_kit.runs.reader import first_tag
 
@@ -46,7 +45,7 @@ def score(
     """Score run files against a release.
 
     Args:
-        runs: run files; each is known by its file name without endings (by its path where two share a name).
+        runs: run files; each is known as :func:`eval_kit.runs.names.names_of` says.
         release: from :func:`eval_kit.release.open_release`.
         allow_missing: score test sets that a run covers only in part.
         test_sets: scored in place of the release's own, for other measures or other queries of the release.
@@ -61,7 +60,7 @@ def score(
 
     def choose(run: Path, queries: pl.Series) -> Coverage:
         if only:
-            return complete(run, queries, list(selection.values()), allow_missing)
+            return complete(run, queries, list(selection.values()), allow_missing, candidates.values())
         return coverage_of(run, queries, selection, allow_missing)
 
     return _scores(runs, release, selection.values(), choose, declaration)
@@ -121,6 +120,7 @@ def _scores(
     """Score each run on the test sets that are chosen for it by its queries; judgements are read once."""
     if not runs:
         raise UserError("runs: there are none to score")
+    run_names = names_of(runs)
     check_library()
     splits: set[str] = set()
     measures: set[Measure] = set()
@@ -137,7 +137,7 @@ def _scores(
     cutoffs = {measure.cutoff or 0 for measure in measures if _across(measure)}
     means: list[Mean] = []
     sources = []
-    for run, name in zip(runs, _names(runs), strict=True):
+    for run, name in run_names.items():
         reading(run)
         ranking = rank_judged(run, passages, cutoffs, own_kept)
         coverage = choose(run, ranking.queries["query_id"])
@@ -149,6 +149,7 @@ def _scores(
         if contradicts(tag := first_tag(run), run, release):
             _warn(f"{name}: its lines are tagged {tag}, another run's name")
     _warn_of_strange(means, sources)
+    _warn_of_levels(means, release)
     provenance = {"kit_version": __version__, "release": release.identity, "tie_rule": TIE_RULE, "runs": sources}
     return Scores(means, provenance)
 
@@ -184,6 +185,21 @@ def _warn_of_strange(means: Sequence[Mean], sources: Sequence[Mapping[str, Any]]
         empty = dict.fromkeys(each.test_set for each in means if each.run == name and each.missing == each.queries)
         for test_set in empty:
             _warn(f"{name}: holds not one query of {test_set}, all of which are scored as empty results")
+
+
+def _warn_of_levels(means: Sequence[Mean], release: Release) -> None:
+    """Say of measures that count lower grades as relevant than a test set's own of their kind which these are."""
+    levels: dict[tuple[str, str], dict[str, None]] = {}
+    for each in means:
+        asked = parse(each.measure)
+        own = release.test_sets[each.test_set].measures if each.test_set in release.test_sets else ()
+        for name in own if asked.kind.takes_grade else ():
+            if parse(name).kind == asked.kind and parse(name).grade > asked.grade and asked.name not in own:
+                levels.setdefault((asked.name, name), {})[each.test_set] = None
+    for (name, own_name), sets in levels.items():
+        _warn(
+            f"{name} counts grades from {parse(name).grade} as relevant; {own_name} is the own one of {', '.join(sets)}"
+        )
 
 
 def _warn(what: str) -> None:
@@ -287,11 +303,3 @@ def _source(name: str, ranking: RankedRun, pairs: pl.DataFrame, coverage: Covera
         "rank_contradictions": ranking.contradictions,
         **({"own_passages_left_out": ranking.own_left_out} if ranking.own_left_out else {}),
     }
-
-
-def _names(runs: Sequence[Path]) -> list[str]:
-    for run, times in Counter(runs).items():
-        if times > 1:
-            raise UserError(f"{run}: is given twice")
-    short = list(map(run_name, runs))
-    return [name if short.count(name) == 1 else str(run) for name, run in zip(short, runs, strict=True)]

@@ -232,7 +232,10 @@ def open_release(source: Release | str | os.PathLike[str] | None = None, revisio
     """
     if isinstance(source, Release):
         return source
-    where = str(source or os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT)
+    if source is not None and not (isinstance(source, str | os.PathLike) and str(source)):
+        what = "an empty name" if source == "" else f"a {type(source).__name__}"
+        raise ReleaseError(f"release: expected a folder or a Hub id, not {what}")
+    where = str(source if source is not None else os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT)
     folder = Path(where)
     if not (is_folder(folder) or is_file(folder)) and where.count("/") == 1 and not where.startswith((".", "/", "~")):
         folder = _download(where, revision)

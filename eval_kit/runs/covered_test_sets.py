@@ -4,7 +4,7 @@ One rule for all: a run may lack up to 8 % of a test set's queries, as a system 
 and are counted in the output. A run that lacks more was cut short, or is of something else.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -73,10 +73,17 @@ def coverage_of(
     return Coverage(covers, len(ids.difference(*members.values())))
 
 
-def complete(run: Path, queries: pl.Series, test_sets: Sequence[TestSet], allow_missing: bool = False) -> Coverage:
+def complete(
+    run: Path,
+    queries: pl.Series,
+    test_sets: Sequence[TestSet],
+    allow_missing: bool = False,
+    others: Iterable[TestSet] = (),
+) -> Coverage:
     """Check that a run covers the test sets that it is to be scored on, by the rule of :func:`coverage_of`.
 
-    Its other queries are ignored. With ``allow_missing``, missing ones are scored as 0, however many there are.
+    Its other queries are ignored; those that ``others`` judge are not counted as unjudged. With ``allow_missing``,
+    missing ones are scored as 0, however many there are.
 
     Raises:
         RunError: a test set that the run does not cover.
@@ -85,10 +92,12 @@ def complete(run: Path, queries: pl.Series, test_sets: Sequence[TestSet], allow_
     for test_set in test_sets:
         if not allow_missing and len(test_set.query_ids - ids) > MOST_MISSING * len(test_set.query_ids):
             raise _too_many(run, ids, test_set)
-    return Coverage(list(test_sets), len(ids.difference(*map(attrgetter("query_ids"), test_sets))))
+    return Coverage(list(test_sets), len(ids.difference(*map(attrgetter("query_ids"), [*test_sets, *others]))))
 
 
 def _too_many(run: Path, ids: set[str], test_set: TestSet) -> RunError:
+    if ids.isdisjoint(test_set.query_ids):
+        return RunError(f"{run}: covers none of {test_set.name}: it holds not one of its queries")
     return RunError(
         f"{run}: {len(test_set.query_ids - ids):,} of the {len(test_set.query_ids):,} queries of {test_set.name} are "
         "missing, more than 8 %; --allow-missing scores them as 0"

@@ -7,32 +7,38 @@ from pathlib import Path
 from typing import Any
 
 from eval_kit.errors import UserError
+from eval_kit.files.endings import ENDINGS, PACKED_ENDINGS, run_name
 from eval_kit.files.opening import is_folder
-from eval_kit.runs.names import run_name
-
-ENDINGS = (".trec", ".trec.gz", ".trec.zst")
+from eval_kit.runs.reader import is_run
 
 
 def run_files(runs: Iterable[Any]) -> list[Any]:
     """The runs, with each path of a folder replaced by the runs that lie in it, by name.
 
-    Warns of files in it that may be runs by their names, such as ``.tsv``.
+    A file ``*.trec`` is a run, and one with another of :data:`eval_kit.files.endings.ENDINGS` if it begins like one.
+    Warns of the rest, once.
 
     Raises:
         UserError: a folder without runs.
     """
     paths: list[Any] = []
+    sure = tuple(f".trec{packed}" for packed in ("", *PACKED_ENDINGS))
     for run in runs:
         if not isinstance(run, str | PathLike) or not is_folder(Path(run)):
             paths.append(run)
             continue
-        inside = sorted(Path(run).iterdir())
-        files = [file for file in inside if file.name.lower().endswith(ENDINGS)]
+        files: list[Path] = []
+        others: list[str] = []
+        for file in sorted(Path(run).iterdir()):
+            if not file.name.endswith(".ids.txt") and run_name(file) != file.name and not is_folder(file):
+                if file.name.lower().endswith(sure) or is_run(file):
+                    files.append(file)
+                else:
+                    others.append(file.name)
         if not files:
-            raise UserError(f"{run}: is a folder without runs; their names end in {' or '.join(ENDINGS)}")
-        others = [file.name for file in inside if not file.name.lower().endswith((*ENDINGS, ".ids.txt"))]
-        if skips := [name for name in others if run_name(Path(name)) != name]:
-            more = f" and {len(skips) - 1} more" if skips[1:] else ""
-            warnings.warn(f"{run}: without {skips[0]}{more}, as runs in a folder end in .trec", stacklevel=2)
+            raise UserError(f"{run}: is a folder without runs; their names end in {', '.join(ENDINGS)}, packed or not")
+        if others:
+            more = f" and {len(others) - 1} more" if others[1:] else ""
+            warnings.warn(f"{run}: without {others[0]}{more}, which do not begin like a run", stacklevel=2)
         paths += files
     return paths

@@ -1,12 +1,14 @@
 """Runs of a training grid: which system, trained without which part of which shift, made a run."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 
 from eval_kit.errors import UserError
+from eval_kit.files.endings import run_name as run_name
 from eval_kit.release import Release, Variation
 from eval_kit.shifts import CONTROL, SHIFTS, check_names
 
@@ -38,13 +40,26 @@ class RunName:
         return self.shift, self.held_out, self.seed
 
 
-def run_name(run: Path) -> str:
-    """The file name without the endings of runs and compressed files: ``bm25.dl19`` for ``bm25.dl19.trec.gz``."""
-    name = run.name
-    for ending in (".gz", ".zst", ".trec", ".res", ".run", ".txt", ".tsv"):
-        if name.lower().endswith(ending):
-            name = name[: -len(ending)] or name
-    return name
+def names_of(runs: Sequence[Path]) -> dict[Path, str]:
+    """What each run is called: its file name without endings, after as much of its path as tells it from others.
+
+    The one key for a run: whatever is known of a run is looked up by it.
+
+    Raises:
+        UserError: a path that is given twice.
+    """
+    for run, times in Counter(runs).items():
+        if times > 1:
+            raise UserError(f"{run}: is given twice")
+    names = dict(zip(runs, map(run_name, runs), strict=True))
+    folders = {run: run.parent.parts for run in runs}
+    for depth in range(1, 1 + max(map(len, folders.values()), default=0)):
+        times_of = Counter(names.values())
+        for run in runs:
+            if times_of[names[run]] > 1:
+                names[run] = "/".join((*folders[run][-depth:], run_name(run))).replace("//", "/")
+    times_of = Counter(names.values())
+    return {run: name if times_of[name] == 1 else str(run) for run, name in names.items()}
 
 
 def cell_of(run: Path) -> RunName | None:

@@ -43,9 +43,12 @@ class RankedRun:
         queries: one row per query: ``query_id``, ``retrieved`` (passages), and for each cutoff k
             ``tied_across_k`` (whether passages at ranks k and k + 1 share a score).
         contradictions: queries in which the run states a better rank for a passage than for one of higher score; all
-            of several passages where the run gives a query's passages one score and different ranks.
-        judged: one row per judged passage that the run holds: ``query_id``, ``passage_id``, ``rank`` (from 1),
-            and the first and last rank of the passages that share its score, ``tied_from`` and ``tied_to``.
+            of several passages where the run gives a query's passages one score and different ranks. In an MS MARCO
+            run, queries with a rank that is there twice (its last line counts, as in MS MARCO's script) or that is
+            better than that of a line before.
+        judged: one row per judged passage that the run holds: ``query_id``, ``passage_id``, ``rank`` (from 1; in
+            an MS MARCO run the stated one, or one more in queries that begin at 0), and the first and last rank of the
+            passages that share its score, ``tied_from`` and ``tied_to``.
         own_left_out: of how many queries the passage with the query's own id was left out.
     """
 
@@ -71,8 +74,8 @@ def rank_judged(
         own_kept: if given, a passage with the query's own id is left out of the ranking, but for these queries.
 
     Raises:
-        RunError: whatever is wrong with the file; a passage, or in an MS MARCO run a rank, that appears twice
-            for a query; scores where an MS MARCO run has ranks.
+        RunError: whatever is wrong with the file; a passage that appears twice for a query; scores where an MS MARCO
+            run has ranks.
     """
     columns = pairs.select({"query_id", "passage_id"}.intersection(pairs.columns))
     ascending = sorted(set(cutoffs))
@@ -113,22 +116,30 @@ def _ranking(
             if len(query_ids) - before < blocks.height:
                 raise _ScatteredError
             frame = frame.with_columns(block=pl.col("query_id").rle_id())
-            for column in ("passage_id", "rank"):
-                if column in frame.columns:
-                    repeats.append(beside.submit(_repeats, frame, column, lines))
+            repeats.append(beside.submit(_repeats, frame, lines))
+            lines += frame.height
             if "rank" in frame.columns:
                 ranks.append(_ranks_by_query(frame))
-            lines += frame.height
+                contradictions += int(ranks[-1]["reorders"].sum())
+                if ranks[-1]["reorders"].any():
+                    frame = frame.unique(["block", "rank"], keep="last", maintain_order=True)
+                    blocks = _blocks(frame)
+                starts_at_0 = pl.col("rank").min().over("block") == 0
+                frame = frame.with_columns(rank=pl.col("rank") + starts_at_0)
             if own_kept is not None:
                 keeps = pl.col("query_id").is_in(own_kept.implode())
-                others = frame.filter((pl.col("query_id") != pl.col("passage_id")) | keeps)
+                is_own = (pl.col("query_id") == pl.col("passage_id")) & ~keeps
+                if "rank" in frame.columns:  # those after it move up
+                    own_rank = pl.col("rank").filter(is_own).min().over("block")
+                    frame = frame.with_columns(rank=pl.col("rank") - (pl.col("rank") > own_rank).fill_null(False))
+                others = frame.filter(~is_own)
                 own_left_out += frame.height - others.height
                 frame, blocks = others, _blocks(others)
             frame = _by_score(frame)
             if "stated_rank" in frame.columns:
                 contradictions += _contradictions(frame)
                 one_score = one_score and frame["tied"].sum() == frame.height - blocks.height
-                has_order = has_order or (one_score and frame["stated_rank"].n_unique() > 1)
+                has_order = has_order or (one_score and frame["stated_rank"].drop_nulls().n_unique() > 1)
             queries.append(_queries(blocks, frame["tied"], cutoffs))
             hits.append(_hits(blocks, frame, pairs))
     faults = Faults(path)
@@ -167,6 +178,9 @@ def _hits(blocks: pl.DataFrame, frame: pl.DataFrame, pairs: pl.DataFrame) -> pl.
         .sort("row")
         .collect()
     )
+    if "rank" in frame.columns:
+        stated = frame["rank"].gather(hits["row"]).cast(pl.UInt32)
+        return hits.select("query_id", "passage_id", rank=stated, tied_from=stated, tied_to=stated)
     ties = (~frame["tied"]).arg_true()  # where each run of equal scores begins
     tie = ties.search_sorted(hits["row"], side="right")
     with_rank = hits.lazy().with_columns(
@@ -212,33 +226,37 @@ def _contradictions(frame: pl.DataFrame) -> int:
 
 
 def _ranks_by_query(frame: pl.DataFrame) -> pl.DataFrame:
-    """Each query's best ``rank``, and whether its ranks have a ``gap``, ``fall`` line by line, are ``several``."""
+    """Of each query's ``rank``: the best, and whether they have a ``gap``, ``fall`` line by line, are ``several``.
+
+    They ``reorders`` the lines where one is not greater than that of the line before.
+    """
     rank = pl.col("rank")
     return frame.group_by("block").agg(
         rank.min(),
         gap=rank.max() - rank.min() >= pl.len(),
         fall=(rank.diff() < 0).all() & (pl.len() > 1),
         several=pl.len() > 1,
+        reorders=(rank.diff() <= 0).any() | (rank.n_unique() < pl.len()),
     )
 
 
 def _look_like_scores(ranks: pl.DataFrame) -> bool:
-    """Whether no query has a rank of 0 or 1, or the ranks of all fall from line to line, with gaps."""
+    """Whether the ranks of all queries fall from line to line, with gaps; or some fall, and none is 0 or 1."""
     several = ranks.filter("several")
-    return bool((ranks["rank"] > 1).all() or (several.height and (several["fall"] & several["gap"]).all()))
+    falls = bool((several["fall"] & several["gap"]).all())
+    return bool(several.height and (falls or (several["reorders"].any() and (ranks["rank"] > 1).all())))
 
 
-def _repeats(frame: pl.DataFrame, column: str, lines_before: int) -> list[tuple[int, str]]:
-    """Each line that repeats a value in ``column`` of an earlier line of its query, and what to say of it."""
-    distinct = frame.lazy().group_by("block").agg(pl.col(column).hash().n_unique()).select(pl.col(column).sum())
-    if distinct.collect().item() == frame.height:  # equal hashes of unequal values only cost a second look
-        return []
+def _repeats(frame: pl.DataFrame, lines_before: int) -> list[tuple[int, str]]:
+    """Each line that repeats a passage of an earlier line of its query, and what to say of it."""
+    distinct = frame.lazy().group_by("block").agg(pl.col("passage_id").hash().n_unique())
+    if distinct.select(pl.col("passage_id").sum()).collect().item() == frame.height:
+        return []  # equal hashes of unequal values only cost a second look
     lines = frame if "line" in frame.columns else frame.with_row_index("line", offset=lines_before + 1)
-    repeats = lines.filter(~pl.struct("query_id", column).is_first_distinct()).sort("line")
-    name = column.removesuffix("_id")
+    repeats = lines.filter(~pl.struct("query_id", "passage_id").is_first_distinct()).sort("line")
     return [
-        (line, f"{name} {value} appears twice for query {query}")
-        for line, query, value in repeats.select("line", "query_id", column).head(MOST_FAULTS).iter_rows()
+        (line, f"passage {passage} appears twice for query {query}")
+        for line, query, passage in repeats.select("line", "query_id", "passage_id").head(MOST_FAULTS).iter_rows()
     ]
 
 

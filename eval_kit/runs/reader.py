@@ -1,15 +1,21 @@
-"""The strict run reader: TREC (6 columns) or MS MARCO (3 columns) runs, plain, gzip or zstd.
+"""The strict run reader: TREC (6 columns) or MS MARCO (3 columns) runs, plain or packed; Parquet too.
 
 A run is read in pieces of whole lines by a fast columnar parser that accepts only what is beyond doubt. A piece
-that it does not accept goes to a slow line-by-line check, whose only job is to say what is wrong and where.
+that it does not accept goes to a slow line-by-line reader, which also says what is wrong and where.
 """
 
+import bz2
+import lzma
 import math
+import os
 import re
+import shutil
+import stat
+import tempfile
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -17,17 +23,18 @@ from typing import IO, Any, NamedTuple
 import polars as pl
 import zstandard
 
+from eval_kit.errors import UserError
 from eval_kit.files.faults import Faults, RunError
+from eval_kit.files.ids import LONGEST_ID
 from eval_kit.files.opening import MOST_GROWTH, SMALL_BYTES, open_file
 from eval_kit.files.text import packed_by
+from eval_kit.runs import rows
 
 PIECE_BYTES = 8 << 20
 PACKED_BYTES = 128 << 10
 """Packed bytes to read at once."""
 UNPACKED_TOGETHER = 4 << 10
 """Packed bytes to unpack at once: zstd may make 32,000 bytes out of one."""
-LONGEST_FIELD = 8 << 10
-"""Bytes; the longest ids, web addresses, have two thousand."""
 LONGEST_LINE = 64 << 10
 HIGHEST_RANK = 10_000_000
 
@@ -45,35 +52,61 @@ _SCHEMAS = {
     },
     3: {"query_id": pl.String(), "passage_id": pl.String(), "rank": pl.Int64()},
 }
+_ROWS = {
+    6: {"query_id": pl.String(), "passage_id": pl.String(), "score": pl.Float64(), "stated_rank": pl.Int64()},
+    3: {"query_id": pl.String(), "passage_id": pl.String(), "rank": pl.Int64(), "score": pl.Float64()},
+}
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLANKS = re.compile(rb"[ \t]+")
 _EDGE_BLANKS = re.compile(rb"^[ \t]+|[ \t]+$", re.MULTILINE)
 _WHOLE_NUMBER = re.compile(rb"[+-]?[0-9]+")
 _NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-
+_NO_RANK = re.compile(rb"none|null|n/?a|nan|[+-]?inf|-+|\?", re.IGNORECASE)
+"""What tools write for a rank that they do not have."""
+_PARQUET = b"PAR1"
+_PACKED = (
+    (re.compile(rb"\x1f\x8b"), partial(zlib.decompressobj, wbits=31), b"\0"),
+    # the second is a frame to skip, with which pzstd and seekable zstd begin
+    (
+        re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"),
+        lambda: zstandard.ZstdDecompressor().decompressobj(),
+        b"",
+    ),
+    (re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"), bz2.BZ2Decompressor, b""),
+    (re.compile(rb"\xfd7zXZ"), lzma.LZMADecompressor, b"\0"),
+)
+"""How packed files begin, what unpacks a stream of theirs, and what may fill them up between streams."""
+_OWN_PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 
 type Feed = Callable[[bytes], object]
 
 
 class Form(NamedTuple):
-    """What the first line of a run says of all its lines: the columns, and whether they end as on Windows."""
+    """What the first line of a run says of all its lines.
+
+    The columns, whether they end as on Windows, and whether tabs alone divide the columns, so that ids may hold blanks.
+    """
 
     columns: int
     crlf: bool
+    tabs: bool = False
 
 
 def read_pieces(path: Path, piece_bytes: int = PIECE_BYTES, feed: Feed | None = None) -> Generator[pl.DataFrame]:
     """Read a run, piece by piece, in file order.
 
+    Comments (``#``) before its first line, as ir_metadata has them, and empty lines after its last one are left out.
+    A tag may hold blanks; neither it nor the second column nor the rank of six columns is judged.
+
     Args:
-        path: the file.
+        path: the file; ``-`` and ``/dev/fd/63`` are what comes through a pipe.
         piece_bytes: about how much text to parse at once.
         feed: takes the file's bytes as they are, compressed or not.
 
     Yields:
         ``query_id`` and ``passage_id`` (strings), ``score`` (finite float64; for MS MARCO runs minus the rank) and
         the rank column (int64), called ``rank`` where it decides (MS MARCO runs) and ``stated_rank`` where the score
-        does; one row per line, up to the first piece with a fault.
+        does (null for what is no whole number); one row per line, up to the first piece with a fault.
 
     Raises:
         RunError: after the whole file was read, with its first faults and how many more there are.
@@ -82,23 +115,27 @@ def read_pieces(path: Path, piece_bytes: int = PIECE_BYTES, feed: Feed | None = 
     form = Form(0, crlf=False)
     line = 1
     try:
-        pieces = _pieces(_blocks(path, piece_bytes, feed))
-        first = next(pieces, b"")
+        if _is_parquet(path):
+            yield _of_parquet(path, feed)
+            return
+        pieces = _without_end(_pieces(_blocks(path, piece_bytes, feed)))
+        first, line = _after_comments(pieces)
         if first:
-            form = _form(first, faults)
+            form = _form(first, line, faults)
             faults.raise_any()
-        for piece, frame in _ahead(partial(_parse, form=form), chain([first] if first else [], pieces)):
-            if frame is not None:
-                if not faults.count:
-                    yield frame
-            elif not _find_faults(piece, form, line, faults):
-                faults.add(line, "cannot be read from this line on")
-            line += piece.count(b"\n") if frame is None else frame.height
-    except (EOFError, zlib.error, zstandard.ZstdError) as error:
+        for piece, parsed in _ahead(partial(_parse, form=form), chain([first] if first else [], pieces)):
+            frame = _line_by_line(piece, form, line, faults) if parsed is None else parsed
+            if not faults.count:
+                yield frame
+            line += piece.count(b"\n") if parsed is None else parsed.height
+    except (EOFError, zlib.error, zstandard.ZstdError, lzma.LZMAError) as error:
         too_large = "; or it was packed with --long" if "memory" in str(error) else ""
         faults.add(line, f"the compressed file is truncated or damaged from about this line on{too_large}")
     except OSError as error:
-        raise RunError(f"{path}: cannot be read: {error.strerror or error}") from error
+        if error.errno is None:  # bzip2's
+            faults.add(line, "the compressed file is truncated or damaged from about this line on")
+        else:
+            raise RunError(f"{path}: cannot be read: {error.strerror or error}") from error
     if not form.columns and not faults.count:
         faults.add(1, "the file is empty")
     faults.raise_any()
@@ -121,9 +158,57 @@ def _ahead[Item, Result](function: Callable[[Item], Result], items: Iterable[Ite
 
 def first_tag(path: Path) -> str:
     """The sixth column of a run's first line; empty for runs of three columns."""
-    line = next(_pieces(_blocks(path, LONGEST_LINE, None)), b"").split(b"\n", 1)[0]
-    fields = _fields(line.removesuffix(b"\r"))
-    return fields[5].decode("utf-8", "replace") if len(fields) == len(_SCHEMAS[6]) else ""
+    if _is_parquet(path):
+        return ""
+    first, _ = _after_comments(_pieces(_blocks(path, LONGEST_LINE, None)))
+    return b" ".join(_fields(first.split(b"\n", 1)[0].removesuffix(b"\r"))[5:]).decode("utf-8", "replace")
+
+
+def is_run(path: Path) -> bool:
+    """Whether a file can be read, and its first line is one of a run."""
+    try:
+        if _is_parquet(path):
+            return True
+        first, line = _after_comments(_pieces(_blocks(path, LONGEST_LINE, None)))
+        faults = Faults(path)
+        form = _form(first, line, faults)
+        return bool(first) and not faults.count and isinstance(_row(first.splitlines()[0], form.columns), tuple)
+    except (EOFError, zlib.error, zstandard.ZstdError, lzma.LZMAError, OSError, UserError):
+        return False
+
+
+def _is_parquet(path: Path) -> bool:
+    with _open(path) as file:
+        return file.read(len(_PARQUET)) == _PARQUET
+
+
+def _of_parquet(path: Path, feed: Feed | None) -> pl.DataFrame:
+    """The rows of a Parquet file with the columns of a dataframe, as ranx writes them."""
+    with _open(path) as file:
+        while feed and (block := file.read(PIECE_BYTES)):
+            feed(block)
+        file.seek(0)
+        try:
+            frame = pl.read_parquet(file)
+        except (pl.exceptions.PolarsError, OSError) as error:
+            raise RunError(f"{path}: is Parquet that cannot be read: {str(error).splitlines()[0]}") from None
+    lines = rows.lines(str(path), frame).rename({"rank": "stated_rank"}, strict=False)
+    return lines if "stated_rank" in lines.columns else lines.with_columns(stated_rank=pl.lit(None, pl.Int64))
+
+
+def _after_comments(pieces: Iterator[bytes]) -> tuple[bytes, int]:
+    """The first piece from the first line of the run on, and that line's number; no piece if there is none."""
+    line, start = 1, 0
+    for piece in pieces:
+        start = 0
+        while start < len(piece):
+            end = piece.find(b"\n", start) + 1 or len(piece)
+            text = piece[start:end].strip()
+            is_comment = text.startswith(b"#") and not isinstance(_row(text, 6), tuple)
+            if not is_comment and (text or line == 1):
+                return piece[start:], line
+            start, line = end, line + 1
+    return b"", line
 
 
 def _parse(piece: bytes, form: Form) -> pl.DataFrame | None:
@@ -136,13 +221,14 @@ def _parse(piece: bytes, form: Form) -> pl.DataFrame | None:
         piece = piece.replace(b"\r\n", b"\n")
     if b"\r" in piece or b"\0" in piece or (_BYTE_ORDER_MARK[:1] in piece and _BYTE_ORDER_MARK in piece):
         return None  # searching for the first byte alone comes first: it is many times faster
-    if not piece.endswith(b"\n") and not piece[piece.rfind(b"\n") + 1 :].strip(b" \t"):
-        return None  # blanks at the end of the file are a line too, which the parser would skip
     tabs, spaces = b"\t" in piece, b" " in piece
-    if not (tabs and spaces):
+    if not (tabs and spaces) or form.tabs:
         frame = _parse_separated(piece, "\t" if tabs else " ", form.columns)
         if frame is not None:
-            return frame
+            edges = pl.col("query_id", "passage_id").str.contains("^ | $").any() if tabs and spaces else pl.lit(False)
+            return None if any(frame.select(edges).row(0)) else frame
+    if form.tabs:
+        return None
     return _parse_separated(_BLANKS.sub(b"\t", _EDGE_BLANKS.sub(b"", piece)), "\t", form.columns)
 
 
@@ -164,50 +250,59 @@ def _parse_separated(piece: bytes, separator: str, columns: int) -> pl.DataFrame
         frame = pl.read_csv(header + piece, separator=separator, schema=schema, quote_char=None)
     except pl.exceptions.PolarsError:
         return None
-    if any(frame.null_count().row(0)) or not frame["rank"].is_between(0, HIGHEST_RANK).all():
+    if any(frame.null_count().row(0)) or frame.height < piece.count(b"\n"):
         return None
-    if max(frame.select(pl.col(pl.String).str.len_bytes().max()).row(0)) > LONGEST_FIELD:
+    if max(frame.select(pl.col("query_id", "passage_id").str.len_bytes().max()).row(0)) > LONGEST_ID:
         return None
     if columns == 3:
-        return frame.select("query_id", "passage_id", "rank", score=-pl.col("rank").cast(pl.Float64))
+        ranks = frame.select("query_id", "passage_id", "rank", score=-pl.col("rank").cast(pl.Float64))
+        return ranks if frame["rank"].is_between(0, HIGHEST_RANK).all() else None
     if not frame["score"].is_finite().all():
         return None
     return frame.select("query_id", "passage_id", "score", stated_rank="rank")
 
 
-def _form(piece: bytes, faults: Faults) -> Form:
+def _form(piece: bytes, line: int, faults: Faults) -> Form:
     """What the first line says; a fault if it has neither 6 nor 3 columns."""
     first, newline, _ = piece[: LONGEST_LINE + 1].partition(b"\n")
     crlf = bool(newline) and first.endswith(b"\r")
     first = first.removesuffix(b"\r") if crlf else first
-    columns = len(_fields(first))
-    fault = _fault(first, columns if columns in _LAYOUTS else None)
+    columns = min(len(_fields(first)), 6)
+    row = _row(first, columns if columns in _LAYOUTS else None)
+    fault = row if isinstance(row, str) else ""
     if piece.startswith((b"\xff\xfe", b"\xfe\xff")):
-        faults.add(1, "the file is UTF-16, not UTF-8")
+        faults.add(line, "the file is UTF-16, not UTF-8")
     elif fault and (program := packed_by(piece)):
-        faults.add(1, f"the file is packed by {program}; packed runs may be of gzip or zstd")
+        faults.add(line, f"the file is packed by {program}; packed runs may be of gzip, zstd, bzip2 or xz")
     elif fault and piece.startswith(b"{"):
-        faults.add(1, "this looks like JSON; in Python, eval_kit.score takes what json.load gives")
+        faults.add(line, "this looks like JSON; in Python, eval_kit.score takes what json.load gives")
     elif columns not in _LAYOUTS:
-        faults.add(1, fault)
-    return Form(columns, crlf)
+        faults.add(line, fault)
+    return Form(columns, crlf, bool(_by_tabs(first)))
 
 
-def _find_faults(piece: bytes, form: Form, first_line: int, faults: Faults) -> bool:
-    """Note what is wrong with each line of a piece; returns whether anything is."""
-    before = faults.count
+def _line_by_line(piece: bytes, form: Form, first_line: int, faults: Faults) -> pl.DataFrame:
+    """The rows of a piece, and what is wrong with each other line."""
+    found: list[tuple[Any, ...]] = []
     *lines, rest = piece.split(b"\n")
     for number, line in enumerate([*lines, rest] if rest else lines, first_line):
         crlf = form.crlf and number < first_line + len(lines)
         if crlf and not line.endswith(b"\r"):
             faults.add(number, "ends unlike the first line, which ends as on Windows")
-        elif what := _fault(line.removesuffix(b"\r") if crlf else line, form.columns):
-            faults.add(number, what)
-    return faults.count > before
+            continue
+        row = _row(line.removesuffix(b"\r") if crlf else line, form.columns)
+        if isinstance(row, str):
+            faults.add(number, row)
+        else:
+            found.append(row)
+    return pl.DataFrame(found, _ROWS[form.columns], orient="row")
 
 
-def _fault(line: bytes, columns: int | None) -> str:
-    """What is wrong with a line, or nothing; ``columns`` is None if the run's first line has neither 6 nor 3."""
+def _row(line: bytes, columns: int | None) -> tuple[Any, ...] | str:
+    """The row of a line, as :data:`_ROWS`, or what is wrong with it.
+
+    ``columns`` is None if the run's first line has neither 6 nor 3.
+    """
     if len(line) > LONGEST_LINE:
         return f"the line is longer than {LONGEST_LINE:,} bytes"
     if b"\0" in line:
@@ -223,24 +318,38 @@ def _fault(line: bytes, columns: int | None) -> str:
     fields = _fields(line)
     if not fields:
         return "the line is empty"
-    if len(fields) != columns:
+    if columns is None or (len(fields) != columns and not len(fields) > columns == 6):
         return _wrong_columns(fields, columns)
-    texts = [field for field, kind in zip(fields, _SCHEMAS[columns].values(), strict=True) if kind == pl.String()]
-    if max(map(len, texts)) > LONGEST_FIELD:
-        return f"has a field longer than {LONGEST_FIELD:,} bytes"
+    ids = [field.decode() for field in (fields[0], fields[2 if columns == 6 else 1])]
+    if max(len(fields[0]), len(fields[2 if columns == 6 else 1])) > LONGEST_ID:
+        return f"has a field longer than {LONGEST_ID:,} bytes"
     rank = fields[3] if columns == 6 else fields[2]
-    looks_like = "; it looks like a score" if columns == 3 and _NUMBER.fullmatch(rank) else ""
-    if not _WHOLE_NUMBER.fullmatch(rank):
-        return f"the rank {_quote(rank)} is not a whole number{looks_like}"
-    if not 0 <= float(rank) <= HIGHEST_RANK:
-        return f"the rank {_quote(rank)} is not between 0 and {HIGHEST_RANK:,}{looks_like}"
-    if columns == 6 and not (_NUMBER.fullmatch(fields[4]) and math.isfinite(float(fields[4]))):
+    whole = int(rank) if len(rank) <= 18 and _WHOLE_NUMBER.fullmatch(rank) else None
+    if columns == 3:
+        looks_like = "; it looks like a score" if _NUMBER.fullmatch(rank) else ""
+        if not _WHOLE_NUMBER.fullmatch(rank):
+            return f"the rank {_quote(rank)} is not a whole number{looks_like}"
+        if not 0 <= float(rank) <= HIGHEST_RANK:
+            return f"the rank {_quote(rank)} is not between 0 and {HIGHEST_RANK:,}{looks_like}"
+        return *ids, int(float(rank)), -float(rank)
+    if not (_NUMBER.fullmatch(fields[4]) and math.isfinite(float(fields[4]))):
         return f"the score {_quote(fields[4])} is not a finite number"
-    return ""
+    no_rank = not (_NUMBER.fullmatch(rank) or _NO_RANK.fullmatch(rank))
+    if no_rank + (len(fields) > columns) + bool(_NUMBER.fullmatch(fields[5])) > 1:
+        return f"{_wrong_columns(fields, columns)}; ids with blanks need tabs between the columns"
+    return *ids, float(fields[4]), whole
 
 
 def _fields(line: bytes) -> list[bytes]:
-    return list(filter(None, _BLANKS.split(line)))
+    """The columns of a line, divided by tabs alone or by blanks too; a tag with blanks makes more than 6."""
+    return _by_tabs(line) or list(filter(None, _BLANKS.split(line)))
+
+
+def _by_tabs(line: bytes) -> list[bytes]:
+    """The 6 or 3 columns that tabs alone make, so that ids may hold blanks; empty where they make none."""
+    fields = [field.strip(b" ") for field in line.strip(b" \t").split(b"\t")]
+    is_whole = len(fields) == 6 or (len(fields) == 3 and _WHOLE_NUMBER.fullmatch(fields[2]))
+    return fields if is_whole and all(fields) else []
 
 
 def _wrong_columns(fields: list[bytes], columns: int | None) -> str:
@@ -257,26 +366,46 @@ def _quote(field: bytes) -> str:
     return repr(field.decode("utf-8", "replace")[:40])
 
 
+def _open(path: Path) -> IO[bytes]:
+    """The file; what comes through a pipe that this process was given is kept, as a run may be read twice.
+
+    Raises:
+        UserError: as :func:`eval_kit.files.opening.open_file`, which refuses other pipes, and devices.
+    """
+    if str(path) == "-" or str(path).startswith(_OWN_PIPES):
+        source = "/dev/stdin" if str(path) == "-" else str(path)
+        if Path(source).exists() and not stat.S_ISCHR(Path(source).stat().st_mode):
+            return Path(_kept(source).name).open("rb")
+    return open_file(path)
+
+
+@cache
+def _kept(source: str) -> Any:
+    """A temporary file, until the end of the process, of what comes through a pipe."""
+    kept = tempfile.NamedTemporaryFile()  # noqa: SIM115
+    with Path(source).open("rb") as pipe:
+        shutil.copyfileobj(pipe, kept)
+    kept.flush()
+    return kept
+
+
 def _blocks(path: Path, size: int, feed: Feed | None) -> Iterator[bytes]:
-    """The file's bytes in blocks of about ``size``, decompressed if its first bytes say gzip or zstd.
+    """The file's bytes in blocks of about ``size``, unpacked if its first bytes say how.
 
     Raises:
         RunError: a compressed file that grows more in unpacking than any run does.
     """
-    with open_file(path) as file:
-        magic = file.read(4)
+    with _open(path) as file:
+        magic = file.read(10)
         file.seek(0)
         raw = _Raw(file, feed)
-        if magic[:2] == b"\x1f\x8b":
-            blocks = _packed_blocks(raw, size, partial(zlib.decompressobj, wbits=31), b"\0")
-        elif magic == b"\x28\xb5\x2f\xfd":
-            blocks = _packed_blocks(raw, size, zstandard.ZstdDecompressor().decompressobj)
-        else:
+        packing = next((each[1:] for each in _PACKED if each[0].match(magic)), None)
+        if packing is None:
             while block := raw.read(raw.to_line_end(size)):
                 yield block
             return
-        room = max(SMALL_BYTES, MOST_GROWTH * path.stat().st_size)
-        for block in blocks:
+        room = max(SMALL_BYTES, MOST_GROWTH * os.fstat(file.fileno()).st_size)
+        for block in _packed_blocks(raw, size, *packing):
             room -= len(block)
             if room < 0:
                 raise RunError(f"{path}: unpacks to more than {MOST_GROWTH} times its size, as no run does")
@@ -345,3 +474,16 @@ def _pieces(blocks: Iterator[bytes]) -> Iterator[bytes]:
             break
     if rest:
         yield rest
+
+
+def _without_end(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The pieces without the empty lines at the end of the file."""
+    held = b""
+    for piece in pieces:
+        filled = len(piece.rstrip(b" \t\r\n")) if piece[-2:].isspace() else len(piece)
+        if not filled and len(held) < LONGEST_LINE:
+            held += piece
+            continue
+        end = piece.find(b"\n", filled) + 1 or len(piece)
+        yield held + piece[:end]
+        held = piece[end:]

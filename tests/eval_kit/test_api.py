@@ -138,18 +138,13 @@ def test_runs_that_are_hardly_meant_are_noticed(run, published_release, tmp_path
     ("change", "message"),
     [
         (lambda frame: frame.with_columns(score=pl.lit(float("nan"))), "mine:1: the score nan is not a finite number"),
-        (lambda frame: frame.with_columns(query_id=pl.lit("no body")), "mine: the query id 'no body' holds a blank"),
-        (
-            lambda frame: pl.concat([frame.head(1).with_columns(query_id=pl.lit("nobody")), frame]),
-            "mine:1: query nobody is in no test set",
-        ),
+        (lambda frame: frame.with_columns(query_id=pl.lit("no\tbody")), r"mine: the query id 'no\\tbody' begins or"),
         (lambda frame: pl.concat([frame, frame.tail(1)]), "appears twice for query"),
         (lambda frame: frame.head(frame.height * 9 // 10), "allow_missing=True scores them as 0"),
-        (lambda frame: frame.drop("score"), "mine: expected a path, {query: {passage: score}} or a dataframe"),
+        (lambda frame: frame.drop("score"), "mine: expected a path, {query: {passage: score}}"),
         (lambda frame: 7, "it is a int"),
         (lambda frame: frame.clear(), "runs: mine: holds no passages"),
         (lambda frame: {}, "runs: mine: holds no passages"),
-        (lambda frame: frame.with_columns(rank=pl.lit(1e30)), "mine:1: the rank 1e+30 is not a whole number from 0 to"),
     ],
 )
 def test_what_a_file_may_not_hold_is_refused(change, message, run, published_release):
@@ -165,14 +160,13 @@ STRANGE = [
     *({"q": {"p": score}} for score in (float("nan"), float("-inf"), np.float64("inf"), np.bool_(True))),
     *({"q": {passage: 1.0}} for passage in ("", " ", "a ", " a", "a\tb", "a\n9 Q0 b 1 1 t", "a\r", "a\0", "\ufeffa")),
     *({"q": {passage: 1.0}} for passage in ("\ud800", "a" * 9_000, None, 1.5, (1,), b"a", True)),
-    *({query: {"p": 1.0}} for query in ("", "q Q0 zz 1 5 t\nq2", "a b", "\ud800", None, 1.5, float("nan"))),
+    *({query: {"p": 1.0}} for query in ("", "q Q0 zz 1 5 t\nq2", "a ", "\ud800", None, 1.5, float("nan"))),
     *({1: {"a": 1.0}, "1": {"b": 1.0}}, {"a": {"q": {"p": 1.0}}, "b": {"q": 1.0}}),
     *({"q": ranked} for ranked in (1.0, ["p"], None)),
     *(None, 7, 1j, b"run.trec", {1, 2}, [1, 2], [None], {}, [], iter("ab"), "\0", "loop.trec", ".", "/dev/zero"),
     *({name: {"q": {"p": 1.0}}} for name in (1, None, "", ".", "..", "a/b", "a\nb", "\ud800", "a" * 300, "é" * 150)),
     *({"named": name} for name in ("loop.trec", "nowhere.trec", "\0")),
     *(pl.DataFrame(LISTS | {"score": [score]}) for score in (None, [1.0], True)),
-    *(pl.DataFrame(LISTS | {"rank": [rank]}) for rank in (1.5, None)),
     *(pl.DataFrame(LISTS | {"passage_id": [passage]}) for passage in (b"p", object())),
     pl.DataFrame(LISTS | {"query_id": [1.0]}),
     pl.DataFrame({"query_id": ["q", None], "passage_id": ["p", "p"], "score": [1.0, 2.0]}),
@@ -190,7 +184,7 @@ def test_what_is_no_run_is_refused_in_one_sentence_that_names_the_parameter(
         eval_kit.score(strange, published_release)
     assert "\n" not in str(refused.value) and "/tmp" not in str(refused.value)
     files = ("loop.trec", "nowhere.trec", "/dev/zero", ".:", "\0")
-    assert str(refused.value).startswith(("runs: ", *files)), refused.value
+    assert str(refused.value).startswith(("runs: ", "run: this release judges none", *files)), refused.value
     if not isinstance(strange, dict) or "q" in strange:
         with pytest.raises(UserError):
             eval_kit.write_run(strange, tmp_path / "written.trec")
@@ -241,7 +235,7 @@ def test_a_written_run_has_ranks_and_its_name(run, published_release, tmp_path):
     for strange in (pl.concat([frame, frame.head(1)]), frame.clear()):
         with pytest.raises(UserError):
             eval_kit.write_run(strange, tmp_path / "no.trec")
-    with pytest.raises(UserError, match="no command reads runs packed so"):
+    with pytest.raises(UserError, match="runs are not written so"):
         eval_kit.write_run(frame, tmp_path / "no.trec.bz2")
     assert not list(tmp_path.glob("no.*"))
 

@@ -115,7 +115,7 @@ def test_the_order_of_lines_never_matters(ranked_in_pieces):
 def test_an_ms_marco_run_is_ranked_by_its_ranks(ranked_in_pieces):
     lines = [("q", "a", 7), ("q", "z", 3), ("q", "b", 1_000), ("r", "a", 0)]
     ranked = ranked_in_pieces(lines, 1, [("q", "a"), ("q", "b"), ("r", "a")], columns=3)
-    assert sorted(ranked.judged.rows()) == [("q", "a", 2, 2, 2), ("q", "b", 3, 3, 3), ("r", "a", 1, 1, 1)]
+    assert sorted(ranked.judged.rows()) == [("q", "a", 7, 7, 7), ("q", "b", 1000, 1000, 1000), ("r", "a", 1, 1, 1)]
 
 
 def test_ranks_that_contradict_the_scores_are_counted(path):
@@ -136,26 +136,16 @@ def test_ranks_that_contradict_the_scores_are_counted(path):
         assert rank_judged(path, judged).contradictions == contradictions
 
 
-def repeats(path, lines, place, name):
-    """Each line whose pair of query and ``place`` an earlier line has, as the message of a refusal."""
+def repeats(path, lines):
+    """Each line whose passage an earlier line of its query has, as the message of a refusal."""
     seen, found = set(), []
     for number, line in enumerate(lines, 1):
-        pair = (line[0], line[place])
+        pair = line[:2]
         if pair in seen:
-            found.append(f"{path}:{number}: {name} {line[place]} appears twice for query {line[0]}")
+            found.append(f"{path}:{number}: passage {line[1]} appears twice for query {line[0]}")
         seen.add(pair)
     more = f"; and {len(found) - SHOWN_FAULTS} more" if len(found) > SHOWN_FAULTS else ""
     return "; ".join(found[:SHOWN_FAULTS]) + more
-
-
-def is_refused_for_repeats(ranked_in_pieces, path, lines, piece_bytes, columns):
-    """By the message of its repeated passages, or of its repeated ranks if it has three columns."""
-    expected = repeats(path, lines, *((1, "passage") if columns == 6 else (2, "rank")))
-    try:
-        ranked_in_pieces(lines, piece_bytes, [], columns=columns)
-    except RunError as refused:
-        return str(refused) == expected
-    return not expected
 
 
 @settings(max_examples=40, deadline=None)
@@ -169,7 +159,12 @@ def is_refused_for_repeats(ranked_in_pieces, path, lines, piece_bytes, columns):
 @example([("q", "a", 1.0), ("9", "a", 1.0), ("q", "b", 1.0), ("q", "a", 2.0)], False, 1)
 def test_passages_that_come_twice_are_named_with_their_lines(ranked_in_pieces, path, lines, grouped, piece_bytes):
     lines = sorted(lines, key=lambda line: line[0]) if grouped else lines
-    assert is_refused_for_repeats(ranked_in_pieces, path, lines, piece_bytes, 6)
+    refusal = ""
+    try:
+        ranked_in_pieces(lines, piece_bytes, [])
+    except RunError as refused:
+        refusal = str(refused)
+    assert refusal == repeats(path, lines)
 
 
 @settings(max_examples=40, deadline=None)
@@ -178,11 +173,20 @@ def test_passages_that_come_twice_are_named_with_their_lines(ranked_in_pieces, p
     grouped=st.booleans(),
     piece_bytes=piece_sizes,
 )
-def test_ranks_that_come_twice_are_named_with_their_lines(ranked_in_pieces, path, ranked, grouped, piece_bytes):
+def test_a_stated_rank_is_the_place_as_in_ms_marcos_script(ranked_in_pieces, ranked, grouped, piece_bytes):
     ranked = sorted(ranked) if grouped else ranked
     lines = [(query, f"p{number}", rank) for number, (query, rank) in enumerate(ranked)]
-    lines += [("zz", "p1", 1), ("zz", "p2", 2)]  # without a first rank they would look like scores
-    assert is_refused_for_repeats(ranked_in_pieces, path, lines, piece_bytes, 3)
+    lines += [("zz", "p1", 1), ("zz", "p2", 2)]  # a run whose ranks all fall looks like one of scores
+    places, strange = {}, set()
+    for number, (query, passage, rank) in enumerate(lines):
+        before = [other for each, _, other in lines[:number] if each == query]
+        strange |= {query} if rank in before or (before and rank < before[-1]) else set()
+        places[query, rank] = passage  # the script's list holds one passage at a place, the last
+    first = {query: min(rank for other, rank in places if other == query) for query, _ in places}
+    found = ranked_in_pieces(lines, piece_bytes, [line[:2] for line in lines], columns=3)
+    expected = {(query, passage, rank + (first[query] == 0)) for (query, rank), passage in places.items()}
+    assert {row[:3] for row in found.judged.iter_rows()} == expected
+    assert found.judged.height == len(places) and found.contradictions == len(strange)
 
 
 def test_a_faulty_line_is_told_before_a_passage_that_comes_twice(ranked_in_pieces, path):
