@@ -132,6 +132,7 @@ def _scores(
     qrels = {split: release.qrels(split) for split in sorted(splits)}
     pairs = pl.concat(qrels.values()).select("query_id", "passage_id")
     own_kept = pairs.filter(query_id=pl.col("passage_id"))["query_id"] if release.in_beir_format else None
+    with_blanks = pairs["passage_id"].filter(pairs["passage_id"].str.contains(" ", literal=True))
     for_any_query = any(measure.kind.for_any_query for measure in measures)
     passages = pairs.select("passage_id").unique() if for_any_query else pairs
     cutoffs = {measure.cutoff or 0 for measure in measures if _across(measure)}
@@ -146,6 +147,9 @@ def _scores(
         for mean_of_run in _means(name, ranking, qrels, coverage.test_sets):
             means.append(replace(mean_of_run, trained_on=trained_on[mean_of_run.test_set]))
         sources.append(_source(name, ranking, pairs, coverage) | {"training_data": training_data})
+        if len(with_blanks) and ranking.judged["passage_id"].is_in(with_blanks.implode()).sum() == 0:
+            why = "a run can hold them only if tabs separate its columns"
+            _warn(f"{name}: holds none of the judged ids with blanks, such as {with_blanks[0]!r}; {why}")
         if contradicts(tag := first_tag(run), run, release):
             _warn(f"{name}: its lines are tagged {tag}, another run's name")
     _warn_of_strange(means, sources)

@@ -233,7 +233,7 @@ def open_release(source: Release | str | os.PathLike[str] | None = None, revisio
     if isinstance(source, Release):
         return source
     if source is not None and not (isinstance(source, str | os.PathLike) and str(source)):
-        what = "an empty name" if source == "" else f"a {type(source).__name__}"
+        what = "an empty name" if isinstance(source, str) else f"a {type(source).__name__}"
         raise ReleaseError(f"release: expected a folder or a Hub id, not {what}")
     where = str(source if source is not None else os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT)
     folder = Path(where)
