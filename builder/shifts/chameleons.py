@@ -5,6 +5,7 @@ obstinate for all rankers is a *lesser* chameleon; for all but at most one, a *p
 *veiled* one (§3, Table 3).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,9 +115,11 @@ def obstinate(values: pl.DataFrame, level: int) -> pl.DataFrame:
     if not count:
         raise UserError(f"the bottom {level} % of {values.height:,} queries is empty")
     columns = [values["query_id"]]
-    mean = values.select(pl.mean_horizontal(names)).to_series()
+    # rounded once, and to digits that fractions such as 1/3 + 1/6 and 1/2 share: no order of rankers decides a tie
+    sums = [round(math.fsum(row), 12) for row in values.select(names).iter_rows()]
+    mean = pl.Series("mean", sums, pl.Float64)
     for name in names:
-        order = pl.DataFrame([values[name].alias("value"), mean.alias("mean"), values["query_id"]])
+        order = pl.DataFrame([values[name].alias("value"), mean, values["query_id"]])
         bottom = order.with_row_index("row").sort("value", "mean", "query_id")["row"].head(count)
         columns.append(pl.int_range(values.height, eager=True).is_in(bottom.implode()).alias(name))
     return pl.DataFrame(columns)

@@ -21,10 +21,13 @@ _QUERIES = {"query_id": pl.String(), "text": pl.String()}
 _QRELS = {"query_id": pl.String(), "passage_id": pl.String(), "relevance": pl.Int64()}
 
 
-def read_corpus(path: Path) -> Iterator[tuple[str, str]]:
-    """``(passage id, text)`` of a ``corpus.jsonl``: title and text, as BEIR joins them; see :func:`read_documents`."""
+def read_corpus(path: Path, separator: str = " ") -> Iterator[tuple[str, str]]:
+    """``(passage id, text)`` of a ``corpus.jsonl``, by :func:`read_documents`: title, separator and text.
+
+    BEIR joins them by a blank, and by a word of the model's for DPR (its ``evaluate_dpr.py``).
+    """
     for passage_id, title, text in read_documents(path):
-        yield passage_id, f"{title} {text}".strip()
+        yield passage_id, f"{title}{separator}{text}".strip()
 
 
 def read_documents(path: Path) -> Iterator[tuple[str, str, str]]:

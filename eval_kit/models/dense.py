@@ -31,6 +31,7 @@ class Dense(Encoder):
         query_model: Hub id or folder of a second encoder (DPR).
         query_prompt: text before each query; None for the checkpoint's own.
         passage_prompt: text before each passage.
+        title_separator: between the title and text of a passage in BEIR's format.
         store: of the vectors on disk: ``float32`` or ``float16``; None for as many bits as the arithmetic has.
     """
 
@@ -39,6 +40,7 @@ class Dense(Encoder):
     query_model: str | None = None
     query_prompt: str | None = None
     passage_prompt: str | None = None
+    title_separator: str = " "
     store: str | None = None
 
     library_class = "SentenceTransformer"

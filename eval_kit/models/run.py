@@ -12,6 +12,7 @@ from eval_kit.divisions import Parts
 from eval_kit.errors import UserError
 from eval_kit.models.bm25 import Bm25
 from eval_kit.models.cross import Cross
+from eval_kit.models.dense import Dense
 from eval_kit.models.opening import BM25, open_retriever
 from eval_kit.models.runs import DEPTH, make_runs, only, variation_queries
 from eval_kit.program import check_outputs
@@ -24,7 +25,7 @@ from eval_kit.protocols.variations import variations as varied
 from eval_kit.release import Release
 from eval_kit.results import Picture, Result
 from eval_kit.runs import contamination
-from eval_kit.search.passages import Collection, collection_of
+from eval_kit.search.passages import Collection, collection_of, with_titles
 from eval_kit.tables.table import Table
 
 
@@ -158,6 +159,8 @@ def _search(
         retriever = retriever.over(texts)
     elif isinstance(retriever, Cross) and retriever.fields:
         retriever.first = Bm25(retriever.k1, retriever.b, fields=True).over(texts)
+    elif isinstance(retriever, Dense):
+        texts = with_titles(texts, retriever.title_separator)
     for file in runs:  # before the run, which a kill would leave with what was declared of an earlier one
         contamination.declare(file, trained_on)
     folder = index.with_name(f"{index.name}.{'lucene' if isinstance(retriever, Bm25) else 'index'}")

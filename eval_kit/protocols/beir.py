@@ -26,7 +26,7 @@ from eval_kit.runs.ranks import TIE_RULE
 from eval_kit.tables.table import Column, Row, Table
 
 MEASURES = ("nDCG@10", "R@100", "R_cap@100", "hole@10", "Judged@10")
-OVER_ANSWERED = ("nDCG@10", "R@100")
+OVER_ANSWERED = ("nDCG@10", "R@100", "R_cap@100", "hole@10")
 """The measures whose mean BEIR's own evaluator takes over the queries that the run answers."""
 TITLES = {"nDCG@10": "nDCG@10 (Table 2)", "R@100": "R@100 (Table 9)", "hole@10": "hole@10 (Table 4)"}
 CAPPED = "trec-covid"

@@ -3,7 +3,7 @@
 import shlex
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -95,6 +95,14 @@ class Collection:
     read: Callable[[], Passages]
     key: str
     corpus: Path | None
+
+
+def with_titles(collection: Collection, separator: str) -> Collection:
+    """The collection with this between the titles and texts of a corpus in BEIR's format; others as they are."""
+    if collection.corpus is None or separator == " ":
+        return collection
+    read = partial(read_corpus, collection.corpus, separator)
+    return replace(collection, read=read, key=f"{collection.key}, titles by {separator!r}")
 
 
 def collection_of(release: Release, name: str | None = None) -> Collection:

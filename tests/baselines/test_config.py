@@ -45,7 +45,7 @@ def test_the_configs_of_the_kit_name_all_systems_that_there_are() -> None:
 
 
 def test_the_papers_configs_are_as_the_papers_say() -> None:
-    """Beside the options that docs/where-we-differ.md has a row for, which are compared below."""
+    """Beside the options that baselines/configs/where-we-differ.md has a row for, which are compared below."""
     ecir, cikm = config.read("paper"), config.read("paper-cikm2022")
     assert (ecir.shifts, ecir.control, ecir.variations) == (["topic", "wh", "length"], True, [])
     assert (cikm.shifts, cikm.control, cikm.variations) == (["resttest", "restrain"], False, [])
@@ -180,7 +180,7 @@ def test_nfcorpus_trains_each_system_on_each_topic_and_length(mini_release: Rele
     assert names == {(system, *part) for system in FIVE - {"splade"} for part in parts}
 
 
-TEXT = (Path(__file__).parents[2] / "docs" / "where-we-differ.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[2] / "baselines" / "configs" / "where-we-differ.md").read_text(encoding="utf-8")
 
 
 def rows(section: str) -> list[list[str]]:
