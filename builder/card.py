@@ -169,7 +169,7 @@ def yaml_data(path: Path) -> dict[str, Any]:
 def sample(folder: Path, tables: Sequence[TableEntry]) -> str:
     """The first complete row of a config, as JSON on one line; long values are cut."""
     for table in tables:
-        rows = pl.scan_parquet(folder / table.path, hive_partitioning=False).drop_nulls().head(1).collect()
+        rows = pl.scan_parquet(folder / table.path, hive_partitioning=False, glob=False).drop_nulls().head(1).collect()
         for row in rows.iter_rows(named=True):
             cells = {name: _cut(value) for name, value in row.items()}
             return json.dumps(cells, ensure_ascii=False).replace("```", "'''")

@@ -184,7 +184,9 @@ class _Job:
         with FileLock(self.folder / ".lock"):
             if not digest.exists():  # it is written last, so the table is whole
                 self._fill(shards, queries, threads)
-                parts = (pl.read_parquet(_shard(shards, start)) for start in range(0, queries.height, SHARD))
+                parts = (
+                    pl.read_parquet(_shard(shards, start), glob=False) for start in range(0, queries.height, SHARD)
+                )
                 atomic.write_text(digest, _join(parts, empty, file))
             shutil.rmtree(shards, ignore_errors=True)
             entry = replace(empty.entry, rows=queries.height, digest=digest.read_text(encoding="utf-8"), sha256="")

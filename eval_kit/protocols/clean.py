@@ -10,12 +10,14 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from eval_kit import __version__
+from eval_kit.documents import CleanDocument
 from eval_kit.errors import UserError
 from eval_kit.files import strict_json
 from eval_kit.protocols.generalise import Generalisation, contrasts, small_division
@@ -155,19 +157,34 @@ def twins(path: Path, release: Release) -> dict[str, TestSet]:
         release: the one that it was written for.
 
     Raises:
-        UserError: another file, one that was edited, or one of another release.
+        UserError: another file, one that was edited, or one of another release; a twin of no test set of the release,
+            or that has not its name; queries that are not the test set's, or twice.
     """
-    document = strict_json.read(path)
-    entries = document.get("test_sets") if isinstance(document, dict) else None
-    if entries is None or document.get("digest") != _digest(release.digest, entries):
+    document = strict_json.load(CleanDocument, path)
+    entries = [twin.as_json() for twin in document.test_sets]
+    if document.digest != _digest(release.digest, entries):
         raise UserError(f"{path}: expected what 'eval_kit clean --json' wrote for this release, unchanged")
+    seen: set[tuple[str, str]] = set()
+    for twin in document.test_sets:
+        if twin.of not in release.test_sets or twin.name not in (f"{twin.of}.{LEAKED}", f"{twin.of}.{CLEAN}"):
+            raise UserError(f"{path}: {twin.name!r:.60} is no twin of a test set of this release")
+        queries = [(twin.of, query) for query in twin.queries]
+        if not release.test_sets[twin.of].query_ids.issuperset(twin.queries) or seen.intersection(queries):
+            raise UserError(
+                f"{path}: {twin.name}: holds queries that are not those of {twin.of}, or that another holds"
+            )
+        seen.update(queries)
+        if len(set(queries)) < len(queries):
+            raise UserError(f"{path}: {twin.name}: holds a query twice")
+    if len({twin.name for twin in document.test_sets}) < len(document.test_sets):
+        raise UserError(f"{path}: holds a twin twice")
     test_sets = {}
     for name, test_set in release.test_sets.items():
         test_sets[name] = test_set
-        for entry in sorted(entries, key=lambda entry: str(entry["name"]), reverse=True):
-            if entry["of"] == name:
-                queries = pl.Series("query_id", entry["queries"], pl.String)
-                test_sets[entry["name"]] = replace(test_set, name=entry["name"], queries=queries)
+        for twin in sorted(document.test_sets, key=attrgetter("name"), reverse=True):
+            if twin.of == name:
+                queries_of_twin = pl.Series("query_id", twin.queries, pl.String)
+                test_sets[twin.name] = replace(test_set, name=twin.name, queries=queries_of_twin)
     return test_sets
 
 

@@ -23,7 +23,7 @@ from eval_kit.measures.definitions import parse
 from eval_kit.protocols.scoring import score_on
 from eval_kit.release import Release, TestSet
 from eval_kit.results import Result
-from eval_kit.runs.names import run_name
+from eval_kit.runs.names import names_of
 from eval_kit.runs.ranks import rank_judged
 from eval_kit.runs.reader import read_pieces
 from eval_kit.search.passages import has_passages, passages
@@ -196,14 +196,15 @@ def contrasts(
     scores = score_on(dict.fromkeys([*runs, *pivots], (of_test_set,)), release, allow_missing)
     measures = [name for name in of_test_set.measures if not parse(name).kind.lower_is_better][:1]
     values = scores.per_query().filter(pl.col("measure").is_in(measures))
-    pivot_names = list(map(run_name, pivots))
+    names = names_of(list(dict.fromkeys([*runs, *pivots])))
+    pivot_names = list(map(names.__getitem__, pivots))
     covariates = _covariates(pivots, release, of_test_set, values, pivot_names)
     rows = []
     for division in divisions:
         for run, measure in product(runs, measures):
-            of_system = values.filter(pl.col("run") == run_name(run), pl.col("measure") == measure)
+            of_system = values.filter(pl.col("run") == names[run], pl.col("measure") == measure)
             row = _contrast(of_system, covariates, division, distances)
-            rows.append({"shift": division.shift, "system": run_name(run), "measure": measure} | row)
+            rows.append({"shift": division.shift, "system": names[run], "measure": measure} | row)
     provenance = {**scores.provenance, "pivots": pivot_names, "margin": MARGIN}
     return Generalisation(_with_verdicts(rows), distances, provenance)
 
@@ -316,6 +317,9 @@ def _covariates(
         frames.append(_success(run, relevant, name))
     for each in frames:
         frame = frame.join(each, on="query_id", how="left", maintain_order="left")
+    for name in names:
+        if frame[f"value of {name}"].null_count():
+            raise UserError(f"{name}: has no value for some queries of {test_set.name}")
     return frame.fill_null(0.0).with_columns(pivot=pl.mean_horizontal(map("value of {}".format, names)))
 
 

@@ -77,7 +77,9 @@ def of(queries: pl.DataFrame, index: Path, settings: Settings) -> Iterator[tuple
     for part in queries.select(QUERY).iter_slices(SHARD):
         files = part.join(rows, on=QUERY)["file"].unique().to_list()
         old_hits = (
-            pl.read_parquet(files).join(part, on=QUERY, how="semi") if files else pl.DataFrame(schema=rows.schema)
+            pl.read_parquet(files, glob=False).join(part, on=QUERY, how="semi")
+            if files
+            else pl.DataFrame(schema=rows.schema)
         )
         new_hits = dict(_search(part.join(old_hits, on=QUERY, how="anti", maintain_order="left"), index, settings))
         for query_id, _, *hits in old_hits.iter_rows():
@@ -97,7 +99,7 @@ def _stored_queries(store: Path) -> pl.DataFrame:
     files = sorted(store.glob("*.parquet"))
     if not files:
         return pl.DataFrame(schema=dict.fromkeys([*QUERY, "file"], pl.String))
-    return pl.scan_parquet(files, include_file_paths="file").select(*QUERY, "file").collect()
+    return pl.scan_parquet(files, include_file_paths="file", glob=False).select(*QUERY, "file").collect()
 
 
 def _store(index: Path, settings: Settings) -> Path:

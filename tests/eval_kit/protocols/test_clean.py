@@ -1,6 +1,8 @@
 """Leaks that are planted are found, clean twins are scored as subsets, and an untrained system shows no effect."""
 
+import hashlib
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from eval_kit.protocols.clean import Clean, clean, twins
 from eval_kit.protocols.generalise import contrasts, small_division
 from eval_kit.release import Release, open_release
 from eval_kit.runs import training
+from eval_kit.runs.contamination import declaration
 
 DEV = Path("upstream/ielab/CharacterBERT-DR/data/marco_dev")
 
@@ -142,6 +145,20 @@ def test_twins_are_scored_as_the_queries_they_hold(mini_release: Release, leaky)
     assert row["low"] < -0.35 * 2 / 3 < row["high"], "a miss is at rank 3"
 
 
+def test_runs_that_share_a_file_name_keep_their_values(mini_release: Release, leaky, tmp_path: Path) -> None:
+    path, _, files = leaky
+    apart = []
+    for file in files:
+        apart.append(tmp_path / file.stem / "run.trec")
+        apart[-1].parent.mkdir()
+        for kept, copy in ((file, apart[-1]), (declaration(file), declaration(apart[-1]))):
+            if kept.exists():
+                shutil.copy(kept, copy)
+    options = {"allow_missing": True, "test_sets": ["dev", "dev.leaked", "dev.clean"], "clean": path}
+    effects = [eval_kit.score(each, mini_release, **options).effects["dev"].to_polars() for each in (files, apart)]
+    assert effects[0].drop("system").equals(effects[1].drop("system"))
+
+
 def test_random_leaks_have_no_effect(mini_release: Release, tmp_path: Path) -> None:
     """Whoever is called leaked at random: the interval holds zero in nineteen cases of twenty, give or take."""
     files = runs(mini_release, set(), 0.0, tmp_path, seed=2)
@@ -175,9 +192,24 @@ def test_mistakes(mini_release: Release, tmp_path: Path) -> None:
         clean(mini_release, known, ["nosuch"])
     with pytest.raises(UserError, match="must be above 0 and at most 1, not 0"):
         clean(mini_release, known, ["dev"], near=0)
-    document = clean(mini_release, known, ["dev"]).as_json()
+    document = clean(mini_release, known, ["dev", "dl19"]).as_json()
+    path = tmp_path / "wrong.json"
+    path.write_text(json.dumps(document))
+    assert set(twins(path, mini_release)) - set(mini_release.test_sets) == {"dev.clean", "dl19.clean"}
     document["test_sets"][0]["queries"].pop()
-    for wrong in ("[]", "{}", '{"test_sets": [], "digest": "x"}', json.dumps(document)):
-        (tmp_path / "wrong.json").write_text(wrong)
-        with pytest.raises(UserError, match=r"wrong\.json: expected what 'eval_kit clean --json' wrote"):
-            twins(tmp_path / "wrong.json", mini_release)
+    wrong = ["[]", "{}", "5", '"abc"', "[null]", '{"test_sets": [], "digest": "x"}', json.dumps(document)]
+    dl19 = mini_release.test_sets["dl19"].queries.to_list()
+    entries = [
+        *({"name": name, "of": "dl19", "queries": dl19[:5]} for name in ("dl19", "dev.clean", "dl20", ["dl19.clean"])),
+        *({"name": "dl19.clean", "of": of, "queries": dl19[:5]} for of in ("dl20", "nosuch", None)),
+        *({"name": "dl19.clean", "of": "dl19", "queries": each} for each in (["nobody"], dl19[:1] * 2, [], [1], {})),
+        *({}, 1, {"name": "dl19.clean"}),
+    ]
+    twice = {"name": "dl19.clean", "of": "dl19", "queries": dl19[:5]}
+    for rows in (*([entry] for entry in entries), [twice, twice], [twice, {**twice, "name": "dl19.leaked"}], {"a": 1}):
+        digest = hashlib.sha256(json.dumps([mini_release.digest, rows], sort_keys=True).encode()).hexdigest()
+        wrong.append(json.dumps({"test_sets": rows, "digest": digest}))
+    for text in wrong:
+        path.write_text(text)
+        with pytest.raises(UserError, match=r"wrong\.json: "):
+            twins(path, mini_release)
