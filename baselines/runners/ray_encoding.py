@@ -52,7 +52,7 @@ def encode_with_ray(retriever: Any, passages: Passages, folder: Path, gpus: floa
     vars(small).pop("_model", None)  # each actor loads it
     spread = partial(_by_actors, small, gpus, threads)
     try:
-        shards.write(passages, folder, retriever.encode_passages, retriever.identity, spread=spread)
+        shards.write(passages, folder, retriever.encode_passages, retriever.identity_in(folder), spread=spread)
     except ray.exceptions.RayError as error:
         why = str(error).strip().splitlines()[-1].removeprefix("eval_kit.errors.UserError: ")
         raise UserError(f"the cluster cannot encode the passages: {why}") from error

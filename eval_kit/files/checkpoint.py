@@ -10,7 +10,7 @@ import logging
 import re
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,19 @@ _WORDS = {
     "cross": "a cross-encoder (sequence classification)",
     "masked": "a masked language model",
     "transformer": "a bare transformer",
+    "causal": "a generative language model",
+    "seq2seq": "a generative model of text to text, as monoT5 is",
 }
+_GENERATIVE = {"ForCausalLM": "causal", "ForConditionalGeneration": "seq2seq"}
+BARE = {"masked", "transformer", *_GENERATIVE.values()}
+"""Kinds that make no vectors until their pooling is known."""
+_MODULES = {
+    "pylate.": "multivector",
+    ".multi_vector_encoder.": "multivector",
+    ".sparse_encoder.": "sparse",
+    ".cross_encoder.": "cross",
+}
+"""Parts of the names of modules, and the architecture that they show."""
 _MISSING = re.compile(r"^(\S.*?)\s*\|\s*(?:\x1b\[[\d;]*m)*MISSING", re.M)
 
 
@@ -48,11 +60,13 @@ def check(model: str, architecture: str, revision: str | None = None, bare: bool
     Raises:
         UserError: naming what it is and what was wanted; or there is no such model.
     """
-    kinds = {architecture: {"masked", "transformer"}} if bare else {"sparse": {"masked"}}
+    kinds = {architecture: BARE} if bare else {"sparse": {"masked", "dense"}, "multivector": {"dense"}}
+    kinds.setdefault("cross", {"causal"})
     actual = kind(model, revision)
-    if actual == architecture or actual in kinds.get(architecture, set()):
+    is_said = bool(_json(model, "config_sentence_transformers.json", revision).get("model_type"))
+    if actual == architecture or (actual in kinds.get(architecture, set()) and not (is_said and actual == "dense")):
         return
-    could_be_pooled = architecture == "dense" and actual in ("masked", "transformer")
+    could_be_pooled = architecture == "dense" and actual in BARE
     hint = "; name its pooling to use it as one" if could_be_pooled else ""
     raise UserError(f"{model}: is {_WORDS[actual]}, not {_WORDS[architecture]}{hint}")
 
@@ -62,8 +76,8 @@ def kind(model: str, revision: str | None = None) -> str:
 
     Returns:
         The architecture that sentence-transformers saved it as, or that its head shows: ``dense``, ``sparse``,
-        ``multivector``, ``cross``; failing these, ``masked`` (a masked language model, as some SPLADE checkpoints are)
-        or ``transformer``.
+        ``multivector``, ``cross``; failing these, ``masked`` (a masked language model, as some SPLADE checkpoints are),
+        ``causal`` or ``seq2seq`` (generative ones) or ``transformer``.
 
     Raises:
         UserError: there is neither such a folder nor such a model on the Hub.
@@ -71,18 +85,38 @@ def kind(model: str, revision: str | None = None) -> str:
     model_type = _json(model, "config_sentence_transformers.json", revision).get("model_type")
     if saved_as := _SAVED_AS.get(str(model_type)):
         return saved_as
-    if _file(model, "modules.json", revision) is not None:
-        return "dense"
+    if (modules := _file(model, "modules.json", revision)) is not None:
+        text = modules.read_text(encoding="utf-8", errors="replace")
+        return next((kind for part, kind in _MODULES.items() if part in text), "dense")
     config = _json(model, "config.json", revision)
     if not config:
         raise _absent(model)
-    architectures = config.get("architectures")
-    name = str(architectures[0]) if isinstance(architectures, list) and architectures else ""
+    name = _class_name(config)
     if name == "HF_ColBERT":
         return "multivector"
     if name.endswith("ForSequenceClassification"):
         return "cross"
-    return "masked" if name.endswith("ForMaskedLM") else "transformer"
+    generative = next((kind for end, kind in _GENERATIVE.items() if name.endswith(end)), "transformer")
+    return "masked" if name.endswith("ForMaskedLM") else generative
+
+
+def labels(model: str, revision: str | None = None) -> int:
+    """The scores that a cross-encoder gives each pair, from its config."""
+    config = _json(model, "config.json", revision)
+    if not _class_name(config).endswith("ForSequenceClassification"):
+        return 1
+    return len(config.get("id2label") or ()) or int(config.get("num_labels", 2))  # which transformers leaves out
+
+
+def _class_name(config: Mapping[str, Any]) -> str:
+    architectures = config.get("architectures")
+    return str(architectures[0]) if isinstance(architectures, list) and architectures else ""
+
+
+def kind_of_object(model: Any) -> str | None:
+    """The architecture of a model of sentence-transformers in memory; None for any other object."""
+    is_of_library = type(model).__module__.startswith("sentence_transformers.")
+    return _SAVED_AS.get(type(model).__name__) if is_of_library else None
 
 
 def check_start(model: str) -> None:
@@ -92,16 +126,39 @@ def check_start(model: str) -> None:
 
 
 def digest(model: str, revision: str | None = None) -> str:
-    """Identifies the weights: the commit of a model on the Hub, or the sha256 of a folder's files except its card."""
+    """Identifies the weights: the commit of a model on the Hub, or the sha256 of a folder's files except its card.
+
+    Folders that are linked count too, and so does the model that an adapter is for.
+    """
     folder = Path(model)
     if not folder.is_dir():
-        path = _file(model, "config.json", revision) or _file(model, "modules.json", revision)
+        names = ("config.json", "modules.json", "adapter_config.json")
+        path = next(filter(None, (_file(model, name, revision) for name in names)), None)
         if path is None:
             raise _absent(model)
-        return path.parent.name
-    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.suffix != ".md")
-    parts = [f"{file.relative_to(folder).as_posix()} {file_sha256(file)}" for file in files]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        adapters = [file for file in [_file(model, "adapter_config.json", revision)] if file]
+        parts = [path.parent.name]
+    else:
+        files = sorted(file for file in _files(folder) if file.suffix != ".md")
+        adapters = [file for file in files if file.name == "adapter_config.json"]
+        parts = [f"{file.relative_to(folder).as_posix()} {file_sha256(file)}" for file in files]
+    for file in adapters:
+        base = strict_json.read(file)
+        if isinstance(base, dict) and (name := str(base.get("base_model_name_or_path") or "")) not in ("", model):
+            with suppress(UserError):  # loading will say it, if it is needed
+                parts.append(digest(name, base.get("revision")))
+    return (
+        parts[0] if len(parts) == 1 and not folder.is_dir() else hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    )
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The files below a folder, in linked folders too; one that links to a folder above it is left out."""
+    for file in folder.iterdir():
+        if file.is_file():
+            yield file
+        elif file.is_dir() and not folder.resolve().is_relative_to(file.resolve()):
+            yield from _files(file)
 
 
 def card(model: str) -> Path | None:

@@ -90,7 +90,7 @@ class PoolEvaluator(BaseEvaluator):
         """The figures of a model; nothing is written to ``output_path``.
 
         Raises:
-            UserError: a cross-encoder without candidates.
+            UserError: a cross-encoder without candidates, or one of several scores a pair.
         """
         with torch.inference_mode():
             scores = self._pairs(model) if isinstance(model, CrossEncoder) else self._all(model)
@@ -110,9 +110,9 @@ class PoolEvaluator(BaseEvaluator):
             how["convert_to_sparse_tensor"] = False  # whole rows are multiplied many times faster than sparse ones
         if not isinstance(model, MultiVectorEncoder):
             how["convert_to_tensor"] = True
-        queries = model.encode_query(list(self._queries.values()), **how)
+        queries = _widened(model.encode_query(list(self._queries.values()), **how))
         blocks = [
-            model.similarity(queries, model.encode_document(list(block), **how)).float().cpu()
+            model.similarity(queries, _widened(model.encode_document(list(block), **how))).float().cpu()
             for block in batched(with_count(self._passages.values(), "encoding passages", "passages"), ENCODED_AT_ONCE)
         ]
         return torch.cat(blocks, dim=1).numpy()
@@ -121,6 +121,8 @@ class PoolEvaluator(BaseEvaluator):
         """The same for a cross-encoder: scores of each query's candidates, and -inf elsewhere."""
         if self._candidates is None:
             raise UserError("a cross-encoder re-ranks candidates: give the evaluator a run, such as BM25's")
+        if model.num_labels != 1:
+            raise UserError(f"the cross-encoder gives {model.num_labels} scores a pair; a re-ranker gives one")
         texts, rows, columns = [], [], []
         for query, text in self._queries.items():
             for passage in self._candidates.get(query, ()):
@@ -193,6 +195,11 @@ class ShiftEvaluator(PoolEvaluator):
     def get_config_dict(self) -> dict[str, Any]:
         """What the model card says of the evaluation."""
         return self._config
+
+
+def _widened(vectors: Any) -> Any:
+    """Vectors of 16 bits as 32, so that equal scores are equal and others are not."""
+    return vectors.float() if isinstance(vectors, torch.Tensor) else vectors
 
 
 def _best(run: Run, passages: pl.DataFrame) -> dict[str, list[str]]:

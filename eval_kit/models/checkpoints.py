@@ -57,6 +57,14 @@ def declared_data(model: str) -> list[str] | None:
     return (_datasets_of_card(card) if card else None) or _datasets_of_registry(model)
 
 
+def registered_prompts(model: str) -> dict[str, str]:
+    """The prompts of queries and documents in mteb's registry, for a model on the Hub; none where it knows none."""
+    prompts = (
+        getattr(_registered(model), "loader_kwargs", {}).get("model_prompts") if not Path(model).exists() else None
+    )
+    return {role: prompts[role] for role in ("query", "document") if (prompts or {}).get(role)}
+
+
 def _datasets_of_card(card: Path) -> list[str] | None:
     """The ``datasets:`` of a card; None where it has none, or its header is no YAML."""
     import yaml
@@ -70,13 +78,18 @@ def _datasets_of_card(card: Path) -> list[str] | None:
 
 
 def _datasets_of_registry(model: str) -> list[str] | None:
-    """What mteb's registry says that the model was trained on; None where it does not, or mteb is not installed."""
+    """What mteb's registry says that the model was trained on; None where it does not."""
+    datasets = getattr(_registered(model), "training_datasets", None)
+    return None if datasets is None else sorted(datasets)
+
+
+def _registered(model: str) -> Any:
+    """The model in mteb's registry; None where it does not know it, or mteb is not installed."""
     if importlib.util.find_spec("mteb") is None:
         return None
     import mteb
 
     try:
-        datasets = mteb.get_model_meta(model).training_datasets
+        return mteb.get_model_meta(model)
     except Exception:  # a model that it does not know, or a Hub that does not answer
         return None
-    return None if datasets is None else sorted(datasets)

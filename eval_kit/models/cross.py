@@ -20,7 +20,7 @@ from eval_kit.files import checkpoint
 from eval_kit.models.encoder import PretrainedModel
 from eval_kit.search import bm25, candidates
 from eval_kit.search.candidates import Settings
-from eval_kit.search.encoders import batches, check_length, to_precision
+from eval_kit.search.encoders import batches, check_length
 from eval_kit.search.retriever import Hits, Passages, Retriever, best_first
 from eval_kit.search.texts import PassageTexts, write
 
@@ -57,7 +57,11 @@ class Cross(PretrainedModel):
         bm25.check(self.k1, self.b)
         if self.candidates < 1:
             raise UserError(f"candidates must be at least 1, not {self.candidates}")
-        checkpoint.check(self.model, "cross", self.revision)
+        if self.loaded is None:
+            checkpoint.check(self.model, "cross", self.revision)
+        labels = checkpoint.labels(self.model, self.revision) if self.loaded is None else self.loaded.num_labels
+        if labels != 1:
+            raise UserError(f"{self.model}: gives {labels} scores a pair; a re-ranker gives one")
 
     def index(self, passages: Passages, folder: Path) -> None:
         """Store the passages' texts and index them for BM25, unless that was done. A second process waits.
@@ -107,8 +111,6 @@ class Cross(PretrainedModel):
 
         scores = np.empty(len(pairs), np.float32)
         for rows, values in batches(self._model.predict, pairs, size, self._pool, activation_fn=Identity()):
-            if values.ndim > 1:
-                raise UserError(f"{self.model}: gives {values.shape[1]} scores a pair; a re-ranker gives one")
             scores[rows] = values
         if not np.isfinite(scores).all():
             raise UserError(f"{self.model}: gives NaN or infinity for a pair of texts")
@@ -118,7 +120,10 @@ class Cross(PretrainedModel):
     def _model(self) -> Any:
         cross_encoder = self._of_library("CrossEncoder", self.model, max_length=self.pair_length)
         check_length(cross_encoder, self.pair_length or 0)
-        return _with_exact_head(to_precision(cross_encoder, self.encode_precision))
+        is_generative = any("LogitScore" in type(module).__name__ for module in cross_encoder)
+        if self.loaded is not None or is_generative:  # whose last layer is the embeddings of its words too
+            return self._to_precision(cross_encoder)
+        return _with_exact_head(self._to_precision(cross_encoder))
 
 
 def _with_exact_head(model: Any) -> Any:

@@ -1,6 +1,8 @@
 """One vector per text: bi-encoders."""
 
 import json
+import math
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,12 +14,14 @@ from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
+from eval_kit.models import checkpoints
 from eval_kit.models.encoder import Encoder
 from eval_kit.search import dense, shards
+from eval_kit.search.dense import SIMILARITIES
 from eval_kit.search.encoders import check_store, store_of, with_pooling
 
-SIMILARITIES = {"dot": False, "cosine": True}
-"""Whether vectors are scaled to unit length."""
+_WITH_PREFIXES = re.compile(r"\b(e5|bge|nomic-embed)\b", re.I)
+"""Names of models whose prefixes stand in their cards alone."""
 
 
 @dataclass(eq=False)
@@ -27,7 +31,8 @@ class Dense(Encoder):
     Attributes:
         model: encodes the passages, and the queries unless ``query_model`` is given.
         pooling: sentence-transformers' name (``cls``, ``mean``), for a transformer that has no pooling layer.
-        similarity: ``dot`` or ``cosine``; None for the checkpoint's own.
+        similarity: ``dot``, ``cosine``, ``euclidean`` or ``manhattan``; None for the checkpoint's own.
+        truncate_dim: numbers of each vector that are kept, its first ones (Matryoshka); None for the checkpoint's own.
         query_model: Hub id or folder of a second encoder (DPR).
         query_prompt: text before each query; None for the checkpoint's own.
         passage_prompt: text before each passage.
@@ -37,6 +42,7 @@ class Dense(Encoder):
 
     pooling: str | None = None
     similarity: str | None = None
+    truncate_dim: int | None = None
     query_model: str | None = None
     query_prompt: str | None = None
     passage_prompt: str | None = None
@@ -51,14 +57,14 @@ class Dense(Encoder):
             raise UserError(f"there is no similarity {self.similarity!r}; there are {', '.join(SIMILARITIES)}")
         check_store(self.store)
         self.query_model = self.query_model or self.model
-        for encoder in {self.model, self.query_model}:
+        for encoder in {self.model, self.query_model} if self.loaded is None else ():
             checkpoint.check(encoder, "dense", self._revision_of(encoder), bare=self.pooling is not None)
 
     @cached_property
     def identity(self) -> str:
         """Identifies everything that decides a passage's vector."""
-        decides = [checkpoint.digest(self.model, self.revision), self.pooling, self._unit, self.passage_prompt]
-        numbers = [self._precision, store_of(self.store, self.encode_precision)]
+        decides = [self._digest, self.pooling, self._similarity == "cosine", self.passage_prompt]
+        numbers = [self._precision, store_of(self.store, self.encode_precision), self.truncate_dim]
         return json.dumps(["dense", *decides, self.passage_length, *numbers])
 
     def encode_passages(self, texts: list[str]) -> shards.Arrays:
@@ -69,15 +75,15 @@ class Dense(Encoder):
     def hits(
         self, queries: dense.Vectors, encodings: shards.Shards, index: Any, depth: int
     ) -> Iterator[list[tuple[str, float]]]:
-        """The passages of greatest inner product."""
-        return dense.exact(queries, encodings, depth)
+        """The most similar passages."""
+        return dense.exact(queries, encodings, depth, similarity=self._similarity)
 
-    @property
-    def _unit(self) -> bool:
-        similarity = self.similarity or getattr(self._model, "similarity_fn_name", "dot")
-        if similarity not in SIMILARITIES:
-            raise UserError(f"{self.model}: its similarity, {similarity}, cannot be searched by inner product")
-        return SIMILARITIES[similarity]
+    @cached_property
+    def _similarity(self) -> str:
+        declared = None if self.pooling else getattr(self._model, "_similarity_fn_name", None)
+        if declared and self.similarity not in (None, declared):
+            warnings.warn(f"{self.model}: declares {declared}, and similarity={self.similarity} is used", stacklevel=2)
+        return str(self.similarity or getattr(self._model, "similarity_fn_name", "dot"))
 
     @cached_property
     def _query_model(self) -> Any:
@@ -90,9 +96,23 @@ class Dense(Encoder):
             return encoder
         return self._prepare(with_pooling(model, self.pooling, self._revision_of(model), self.trust_remote_code))
 
+    def _prepare(self, model: Any) -> Any:
+        if self.truncate_dim is not None:
+            if self.truncate_dim > (width := model.get_embedding_dimension() or math.inf):
+                raise UserError(f"truncate_dim: the model gives {width} numbers, fewer than {self.truncate_dim}")
+            model.truncate_dim = self.truncate_dim
+        return super()._prepare(model)
+
     def _warn_of_prompts(self, name: str, model: Any) -> None:
         """Say so where a model has prompts, but under no name by which sentence-transformers would use them."""
         names_in_use = {"query", "document", "passage", "corpus", model.default_prompt_name}
+        if not any(model.prompts.values()) and self.query_prompt is None and self.loaded is None:
+            model.prompts |= (known := checkpoints.registered_prompts(name))
+            if known:
+                warnings.warn(f"{name}: gets the prompts that mteb's registry has: {known}", stacklevel=2)
+            elif _WITH_PREFIXES.search(name):
+                hint = "--option query_prompt=TEXT and passage_prompt=TEXT"
+                warnings.warn(f"{name}: declares no prompt, but such models need the prefixes of their card: {hint}")
         others = [prompt for prompt, text in model.prompts.items() if text and prompt not in names_in_use]
         if others and not any(model.prompts.get(prompt) for prompt in names_in_use) and self.query_prompt is None:
             names = ", ".join(others)
@@ -110,9 +130,9 @@ class Dense(Encoder):
             texts,
             prompt=self.query_prompt if is_query else self.passage_prompt,
             batch_size=size,
-            normalize_embeddings=self._unit,
             show_progress_bar=False,
             convert_to_tensor=True,
             pool=self._pool,
         )
-        return np.asarray(vectors.float().cpu().numpy(), np.float32)
+        widened = np.asarray(vectors.float().cpu().numpy(), np.float32)
+        return dense.unit(widened) if self._similarity == "cosine" else widened

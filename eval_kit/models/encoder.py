@@ -1,5 +1,6 @@
 """What encoders have in common: passages are encoded once, queries as they come, and an index compares them."""
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,8 +15,11 @@ import polars as pl
 from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
 from eval_kit.search import shards
-from eval_kit.search.encoders import Batch, free_memory, precision_of, set_lengths, to_precision
+from eval_kit.search.encoders import Batch, dtype_of, free_memory, is_half, set_lengths, to_precision, weights_digest
 from eval_kit.search.retriever import Hits, Passages
+
+OF_CHECKPOINTS = ("encode_precision", "query_length", "passage_length", "pair_length", "truncate_dim", "pooling")
+"""Options that decide how a checkpoint is loaded."""
 
 
 @dataclass(eq=False)
@@ -25,10 +29,11 @@ class PretrainedModel(ABC):
     Attributes:
         model: Hub id or folder.
         encode_batch: texts or pairs in a batch; None for 16 on a CPU and 256 on a GPU.
-        encode_precision: of the model's arithmetic: ``float32``, ``bfloat16`` or ``float16``; None for float16 on a GPU
-            and float32 on a CPU.
+        encode_precision: of the model's arithmetic: ``float32``, ``bfloat16`` or ``float16``; None for that of the
+            stored weights, but float16 for float32 on a GPU.
         revision: of the model on the Hub.
         trust_remote_code: whether the code that comes with the model may run; without it, such a model is refused.
+        loaded: the model in sentence-transformers, where it is in memory; it is used as it is.
     """
 
     model: str
@@ -37,28 +42,51 @@ class PretrainedModel(ABC):
     encode_precision: str | None = None
     revision: str | None = None
     trust_remote_code: bool = False
+    loaded: Any = None
     _pool: Any = field(default=None, init=False)
     """Of sentence-transformers: a process for each GPU, while there are several at work."""
 
     def __post_init__(self) -> None:
-        """Refuse options out of range and a checkpoint of another architecture.
+        """Refuse options out of range, and those that would change a model in memory.
 
         Raises:
             UserError: naming it.
         """
-        for name in ("encode_batch", "query_length", "passage_length", "pair_length"):
+        for name in OF_CHECKPOINTS if self.loaded is not None else ():
+            if getattr(self, name, None):
+                raise UserError(
+                    f"{self.model}: {name} cannot be given with a model that is loaded; set it on the model"
+                )
+        for name in ("encode_batch", "query_length", "passage_length", "pair_length", "truncate_dim"):
             if (size := getattr(self, name, None)) is not None and size < 1:
                 raise UserError(f"{name} must be at least 1, not {size}")
         self._batch = Batch(self.encode_batch)
 
     def _of_library(self, library_class: str, model: str, **options: Any) -> Any:
-        """A checkpoint in that class of sentence-transformers."""
+        """A checkpoint in that class of sentence-transformers, or the model that is loaded."""
+        if self.loaded is not None:
+            return self.loaded
         options |= {"trust_remote_code": self.trust_remote_code}
         return checkpoint.open_model(model, library_class, self._revision_of(model), **options)
 
     def _revision_of(self, model: str) -> str | None:
         """``revision`` names a commit of ``model``; a second encoder has commits of its own."""
         return self.revision if model == self.model else None
+
+    def _to_precision(self, model: Any) -> Any:
+        if self.loaded is not None:
+            return model
+        if self.encode_precision is None and is_half(model):
+            stored = dtype_of(model)
+            warnings.warn(
+                f"{self.model}: computes as stored, in {stored}, unless encode_precision is given", stacklevel=2
+            )
+        return to_precision(model, self.encode_precision)
+
+    @cached_property
+    def _digest(self) -> str:
+        """Of the files, or of the weights in memory."""
+        return checkpoint.digest(self.model, self.revision) if self.loaded is None else weights_digest(self.loaded)
 
     @property
     @abstractmethod
@@ -149,8 +177,12 @@ class Encoder(PretrainedModel, ABC):
         self._opened.clear()
         free_memory()
         with self._on_every_gpu():
-            encodings = shards.write(passages, folder, self.encode_passages, self.identity)
+            encodings = shards.write(passages, folder, self.encode_passages, self.identity_in(folder))
         self.build(encodings, folder)
+
+    def identity_in(self, folder: Path) -> str:
+        """The identity of what an index folder holds: :attr:`identity`, and what the model makes of fixed texts."""
+        return shards.with_probe(self.identity, folder, self.encode_passages)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """The best passages for each query."""
@@ -172,7 +204,7 @@ class Encoder(PretrainedModel, ABC):
 
     def _prepare(self, model: Any) -> Any:
         set_lengths(model, {"query": self.query_length, "document": self.passage_length})
-        return to_precision(model, self.encode_precision)
+        return self._to_precision(model)
 
     def _encode(self, texts: Sequence[str], role: str) -> Any:
         """What the model makes of the texts, in their order, in batches that fit into memory."""
@@ -183,4 +215,4 @@ class Encoder(PretrainedModel, ABC):
 
     @property
     def _precision(self) -> str:
-        return precision_of(self.encode_precision)
+        return dtype_of(self._model)

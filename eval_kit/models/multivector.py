@@ -40,13 +40,14 @@ class MultiVector(Encoder):
             engines = ", ".join(late.ENGINES)
             raise UserError(f"there is no late-interaction engine {self.engine!r}; there are {engines}")
         check_store(self.store)
-        checkpoint.check(self.model, "multivector", self.revision)
+        if self.loaded is None:
+            checkpoint.check(self.model, "multivector", self.revision)
 
     @cached_property
     def identity(self) -> str:
         """Identifies everything that decides a passage's vectors."""
         numbers = [self._precision, store_of(self.store, self.encode_precision)]
-        return json.dumps(["multivector", checkpoint.digest(self.model, self.revision), self.passage_length, *numbers])
+        return json.dumps(["multivector", self._digest, self.passage_length, *numbers])
 
     def encode_passages(self, texts: list[str]) -> shards.Arrays:
         """``tokens`` (all tokens, d), text after text, and ``lengths`` (n,)."""

@@ -11,7 +11,7 @@ from typing import Any, get_args
 from eval_kit import models
 from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
-from eval_kit.models import checkpoints
+from eval_kit.models import checkpoints, own
 from eval_kit.models.bm25 import Bm25
 from eval_kit.search.retriever import Retriever
 
@@ -22,7 +22,13 @@ _OF_DENSE = {"pooling", "similarity"}
 """Options that show a model to be dense whose files do not say what it is."""
 
 
-def open_retriever(name: str, options: Mapping[str, Any] | None = None) -> tuple[Retriever, list[str] | None]:
+KINDS = {"dense": "dense", "sparse": "sparse", "late": "multivector", "cross": "cross"}
+"""What a user may call a model whose files do not tell, and its architecture."""
+
+
+def open_retriever(
+    name: str, options: Mapping[str, Any] | None = None, kind: str | None = None, loaded: Any = None
+) -> tuple[Retriever, list[str] | None]:
     """The system as a retriever, by the kind that its files show, and what it was trained on; None where unknown.
 
     Args:
@@ -30,15 +36,19 @@ def open_retriever(name: str, options: Mapping[str, Any] | None = None) -> tuple
             a sentence-transformers model; or ``module:object`` of an object of your own
             (see :mod:`eval_kit.models.own`).
         options: of its architecture, by name; they replace a checkpoint's own.
+        kind: one of ``KINDS``, for a model whose files do not say what it is.
+        loaded: the model, if it is in memory: of sentence-transformers, or any object as for ``module:object``.
 
     Raises:
         UserError: there is nothing of that name, it has no way to make vectors, or no such option.
     """
     options = dict(options or {})
-    if name in (BM25, MULTIFIELD):
+    if kind is not None and kind not in KINDS:
+        raise UserError(f"there is no kind {kind!r} of models; there are {', '.join(KINDS)}")
+    if loaded is None and name in (BM25, MULTIFIELD):
         _refuse_unfit(options, {one.name: one.type for one in fields(Bm25) if one.name not in ("key", "corpus")}, name)
         return Bm25(**options | ({"fields": True} if name == MULTIFIELD else {})), []
-    entry = checkpoints.load().get(name)
+    entry = checkpoints.load().get(name) if loaded is None else None
     model, architecture = name, None
     if entry is not None and not Path(name).exists():
         model, architecture, options = entry.model, entry.architecture, entry.options | options
@@ -47,11 +57,15 @@ def open_retriever(name: str, options: Mapping[str, Any] | None = None) -> tuple
             raise UserError(
                 f"{name}: needs sentence-transformers 6.2 or newer; in a clone, run: pip install '.[models]'"
             )
-        is_own = ":" in name and not Path(name).exists()
-        architecture = "own" if is_own else _architecture(name, options)
+        if loaded is None and ":" in name and not Path(name).exists():
+            loaded = own.import_object(name)
+        if loaded is not None:
+            architecture = checkpoint.kind_of_object(loaded) or "own"
+        else:
+            architecture = KINDS[kind] if kind else _architecture(name, options)
     _refuse_unfit(options, models.options_of(architecture), architecture)
-    retriever = models.retriever(architecture, model, options)
-    return retriever, None if architecture == "own" else checkpoints.declared_data(model)
+    retriever = models.retriever(architecture, model, options, loaded)
+    return retriever, None if loaded is not None else checkpoints.declared_data(model)
 
 
 def parse_options(options: Sequence[str]) -> dict[str, Any]:
@@ -74,11 +88,19 @@ def parse_options(options: Sequence[str]) -> dict[str, Any]:
 
 def _architecture(name: str, options: Mapping[str, Any]) -> str:
     kind = checkpoint.kind(name)
-    if kind not in ("masked", "transformer"):
+    if kind not in checkpoint.BARE:
         return kind
     if not _OF_DENSE.isdisjoint(options):
         return "dense"
     pooling = "name its pooling: --option pooling=cls"
+    if kind == "causal":
+        warnings.warn(f"{name}: is a generative language model, searched as a re-ranker; if it is dense, {pooling}")
+        return "cross"
+    if kind == "seq2seq":
+        raise UserError(
+            f"{name}: is a generative model of text to text, as monoT5 is: no re-ranker that sentence-transformers "
+            f"opens; if it is dense, {pooling}"
+        )
     if kind == "transformer":
         raise UserError(
             f"{name}: is a bare transformer, without a way to make vectors; {pooling}, or save it with "

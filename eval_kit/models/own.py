@@ -8,15 +8,21 @@
     model = Mine()
 
 ``eval_kit run mine:model`` searches with it. Where queries and passages are encoded differently, the object has
-``encode_query`` and ``encode_document`` beside it or instead, as in sentence-transformers. Passages are encoded
-``AT_ONCE`` at a time; what is encoded is kept until the module's file changes.
+``encode_query`` and ``encode_document`` beside it or instead, as in sentence-transformers; ``encode_queries`` and
+``encode_corpus``, as in BEIR; or ``embed_query`` and ``embed_documents``, as in LangChain. Vectors are compared by
+inner product, or by what the object declares as its ``similarity_fn_name``; rows of uint8 are packed bits, compared by
+Hamming distance. A model of sentence-transformers itself is searched as one that is named by its folder.
+
+Passages are encoded ``AT_ONCE`` at a time. What is encoded is kept until the code beside the module, the weights that
+torch has in it, or the vectors of a few fixed texts change.
 """
 
 import hashlib
 import importlib
 import sys
-from collections.abc import Callable, Sequence
-from itertools import batched
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from itertools import batched, chain
 from pathlib import Path
 from typing import Any
 
@@ -25,33 +31,36 @@ import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.search import dense, shards
+from eval_kit.search.encoders import weights_digest
 from eval_kit.search.retriever import Hits, Passages
 
 AT_ONCE = 1_024
+_METHODS = {
+    "query": ("encode_query", "encode_queries", "encode", "embed_query"),
+    "document": ("encode_document", "encode_corpus", "encode", "embed_documents"),
+}
 
 
 class Own:
-    """The object as a retriever: exact search by inner product."""
+    """The object as a retriever: exact search by the similarity that it declares, else by inner product."""
 
-    def __init__(self, model: str) -> None:
-        """Import ``module:object``, from the current folder too.
+    def __init__(self, model: str, loaded: Any) -> None:
+        """Take an object.
+
+        Args:
+            model: its name, ``module:object`` where it was imported.
+            loaded: the object.
 
         Raises:
-            UserError: there is no such module or object, importing it fails, or it cannot encode.
+            UserError: it cannot encode, or declares a similarity that cannot be searched.
         """
-        module, _, attribute = model.partition(":")
-        if str(Path.cwd()) not in sys.path:
-            sys.path.insert(0, str(Path.cwd()))
-        try:
-            user_module = importlib.import_module(module)
-            encoder = getattr(user_module, attribute)
-        except Exception as error:  # the module is somebody's own code
-            raise UserError(f"{model}: cannot be imported: {type(error).__name__}: {error}") from error
-        if getattr(user_module, "__file__", None) is None:
-            raise UserError(f"{model}: {module} is no file, so it cannot be told when the model changes")
-        source = Path(str(user_module.__file__)).read_bytes()
-        self.name, self.identity = model, f"own {attribute} {hashlib.sha256(source).hexdigest()}"
-        self._queries, self._passages = (self._method(encoder, role) for role in ("encode_query", "encode_document"))
+        self.name = model
+        declared = getattr(loaded, "similarity_fn_name", None) or "dot"
+        self._similarity = str(getattr(declared, "value", declared))
+        if self._similarity not in dense.SIMILARITIES:
+            raise UserError(f"{model}: there is no similarity {declared!r}; there are {', '.join(dense.SIMILARITIES)}")
+        self.identity = f"own {model} {_code_and_weights(model, loaded)} {self._similarity}"
+        self._queries, self._passages = (self._method(loaded, role) for role in _METHODS)
 
     def index(self, passages: Passages, folder: Path) -> None:
         """Encode the passages that ``folder`` lacks."""
@@ -59,28 +68,104 @@ class Own:
         def encode(texts: Sequence[Any]) -> shards.Arrays:
             return {"vectors": self._vectors_of(self._passages, texts)}
 
-        shards.write(passages, folder, encode, self.identity, size=AT_ONCE)
+        shards.write(passages, folder, encode, shards.with_probe(self.identity, folder, encode))
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
-        """The passages of greatest inner product for each query."""
-        batches = [self._vectors_of(self._queries, texts) for texts in batched(queries["text"].to_list(), AT_ONCE)]
-        hits = dense.exact(np.concatenate(batches), shards.read(folder), depth)
+        """The most similar passages for each query."""
+        vectors = self._vectors_of(self._queries, queries["text"].to_list())
+        hits = dense.exact(vectors, shards.read(folder), depth, similarity=self._similarity)
         yield from zip(queries["query_id"].to_list(), hits, strict=True)
 
     def _method(self, model: Any, role: str) -> Callable[[Sequence[Any]], Any]:
-        method = getattr(model, role, None) or getattr(model, "encode", None)
-        if not callable(method):
-            raise UserError(f"{self.name}: has no method encode, or {role}")
-        return method  # type: ignore[no-any-return]
+        first, *others = _METHODS[role]
+        method = next((one for name in (first, *others) if callable(one := getattr(model, name, None))), None)
+        if method is None:
+            raise UserError(f"{self.name}: has no method encode, or {first}")
+        if getattr(method, "__name__", "") == "embed_query":  # of one text
+            return lambda texts: [method(text) for text in texts]
+        return method
 
     def _vectors_of(self, encode: Callable[[Sequence[Any]], Any], texts: Sequence[Any]) -> dense.Vectors:
+        vectors = np.concatenate([self._batch(encode, list(batch)) for batch in batched(texts, AT_ONCE)])
+        return dense.unit(vectors) if self._similarity == "cosine" else vectors
+
+    def _batch(self, encode: Callable[[Sequence[Any]], Any], texts: list[Any]) -> dense.Vectors:
         method = getattr(encode, "__name__", "encode")
         try:
-            vectors = np.asarray(encode(list(texts)), np.float32)
+            try:
+                rows = _as_array(encode(texts))
+            except (TypeError, AttributeError, KeyError):
+                if method != "encode_corpus":
+                    raise
+                rows = _as_array(encode([{"title": "", "text": text} for text in texts]))  # as BEIR gives them
+            vectors = rows.astype(np.float32)
         except Exception as error:
-            raise UserError(f"{self.name}: {method} failed: {type(error).__name__}: {error}") from error
+            raise UserError(f"{self.name}: {method} failed: {type(error).__name__}: {str(error)[:200]}") from error
         if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.shape[1]:
             raise UserError(f"{self.name}: {method} gave {vectors.shape}, not a row for each of {len(texts)} texts")
         if not np.isfinite(vectors).all():
             raise UserError(f"{self.name}: {method} gives NaN or infinity")
+        if rows.dtype == np.uint8:
+            warnings.warn(f"{self.name}: its uint8 rows are packed bits, compared by Hamming distance", stacklevel=2)
+            return np.unpackbits(rows, axis=1).astype(np.float32) * 2 - 1  # inner product: bits less twice the distance
+        if rows.dtype == np.int8:
+            warnings.warn(f"{self.name}: its int8 rows are numbers; packed bits have to be uint8", stacklevel=2)
         return vectors
+
+
+def import_object(model: str) -> Any:
+    """The object of ``module:object``, from the current folder too.
+
+    Raises:
+        UserError: there is no such module or object, or importing it fails.
+    """
+    module, _, attribute = model.partition(":")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        user_module = importlib.import_module(module)
+        loaded = getattr(user_module, attribute)
+    except Exception as error:  # the module is somebody's own code
+        raise UserError(f"{model}: cannot be imported: {type(error).__name__}: {error}") from error
+    if getattr(user_module, "__file__", None) is None:
+        raise UserError(f"{model}: {module} is no file, so it cannot be told when the model changes")
+    return loaded
+
+
+def _as_array(rows: Any) -> Any:
+    """Rows of numbers, or torch's tensors of any type, as an array."""
+    if hasattr(rows, "detach"):
+        return (rows.detach().float() if rows.is_floating_point() else rows.detach()).cpu().numpy()
+    if isinstance(rows, list | tuple) and rows and hasattr(rows[0], "detach"):
+        return np.stack([_as_array(row) for row in rows])
+    return np.asarray(rows)
+
+
+def _code_and_weights(model: str, loaded: Any) -> str:
+    """The sha256 of the modules that lie beside an object's own or below it, and of the weights that they hold."""
+    from torch.nn import Module
+
+    sha256 = hashlib.sha256()
+    own = sys.modules.get(model.partition(":")[0] if ":" in model else type(loaded).__module__)
+    for file in sorted(set(_files_beside(own))):
+        sha256.update(file.read_bytes())
+    held = chain([loaded], getattr(loaded, "__dict__", {}).values(), vars(own).values() if own else ())
+    for module in {id(one): one for one in held if isinstance(one, Module)}.values():
+        sha256.update(weights_digest(module).encode())
+    return sha256.hexdigest()
+
+
+def _files_beside(own: Any) -> Iterator[Path]:
+    """The files of modules that are imported from the folder of an object's module, or that of its package."""
+    if getattr(own, "__file__", None) is None:
+        return
+    file = Path(own.__file__).resolve()
+    package = own.__name__.partition(".")[0]
+    folder = file.parents[own.__name__.count(".") + (file.stem == "__init__")]
+    for name, module in list(sys.modules.items()):
+        source = getattr(module, "__file__", None)
+        is_own = name.partition(".")[0] == package
+        if source and Path(source).suffix == ".py" and not name.startswith("eval_kit"):
+            path = Path(source).resolve()
+            if is_own or (path.is_relative_to(folder) and "site-packages" not in path.parts):
+                yield path

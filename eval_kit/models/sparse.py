@@ -22,21 +22,26 @@ class Sparse(Encoder):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checkpoint.check(self.model, "sparse", self.revision)
+        if self.loaded is None:
+            checkpoint.check(self.model, "sparse", self.revision)
 
     @cached_property
     def identity(self) -> str:
         """Identifies everything that decides a passage's weights."""
-        digest = checkpoint.digest(self.model, self.revision)
-        return json.dumps(["postings", digest, self.passage_length, self._precision])
+        is_cosine = self._similarity == "cosine"
+        return json.dumps(["postings", self._digest, self.passage_length, self._precision, is_cosine])
 
     def encode_passages(self, texts: list[str]) -> shards.Arrays:
         """The postings of the terms; the texts are numbered in order."""
         return sparse.arrays_of(self._encode(texts, "document"))
 
     def hits(self, queries: Any, encodings: shards.Shards, index: Any, depth: int) -> Iterator[list[tuple[str, float]]]:
-        """The passages of greatest inner product, among those that share a term with the query."""
-        return sparse.exact(queries, encodings, depth)
+        """The most similar passages; by inner product and cosine, among those that share a term with the query."""
+        return sparse.exact(queries, encodings, depth, similarity=self._similarity)
+
+    @property
+    def _similarity(self) -> str:
+        return str(self._model.similarity_fn_name)
 
     def _encode_in(self, size: int, texts: Sequence[str], role: str) -> Any:
         """A scipy CSR matrix (n, terms) of float32; a batch is as wide as the vocabulary until it is made sparse."""
@@ -49,4 +54,5 @@ class Sparse(Encoder):
             nonzero = dense.nonzero(as_tuple=True)
             weights = dense[nonzero].float().cpu().numpy()
             parts.append(csr_matrix((weights, [axis.cpu().numpy() for axis in nonzero]), shape=tuple(dense.shape)))
-        return vstack(parts, format="csr", dtype=np.float32)[np.argsort(np.concatenate(order), kind="stable")]
+        matrix = vstack(parts, format="csr", dtype=np.float32)[np.argsort(np.concatenate(order), kind="stable")]
+        return sparse.unit(matrix) if self._similarity == "cosine" else matrix

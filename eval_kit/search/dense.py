@@ -1,4 +1,4 @@
-"""Exact search of dense vectors by inner product.
+"""Exact search of dense vectors by inner product, or by distance.
 
 It takes the vectors block by block: on a GPU with one matrix product of torch per block, from its memory where all
 blocks fit; else from the disk with ``faiss.knn``.
@@ -17,14 +17,29 @@ BLOCK = 131_072
 GROUP = 1_024
 """Queries whose scores are in memory at once."""
 
+DISTANCES = {"euclidean": 2.0, "manhattan": 1.0}
+"""Similarities that are a distance times -1: the exponent of each."""
+SIMILARITIES = ("dot", "cosine", *DISTANCES)
+BY_DISTANCE = 8_192
+"""Passages whose distances are in memory at once."""
+
 type Vectors = NDArray[np.float32]
 
 
-def exact(queries: Vectors, shards: Shards, depth: int, device: str | None = None) -> Ranking:
-    """The ``depth`` passages, or all of fewer, of greatest inner product for each of the queries (q, d) of float32.
+def unit(vectors: Vectors) -> Vectors:
+    """The rows (n, d) at unit length, whose inner product is their cosine."""
+    import torch
+
+    scaled: Vectors = torch.nn.functional.normalize(torch.from_numpy(vectors), dim=1).numpy()
+    return scaled
+
+
+def exact(queries: Vectors, shards: Shards, depth: int, device: str | None = None, similarity: str = "dot") -> Ranking:
+    """The ``depth`` passages, or all of fewer, most similar to each of the queries (q, d) of float32.
 
     The shards have the array ``vectors``. The device is for the matrix products in torch; None takes the GPU where
-    there is one, else ``faiss.knn``.
+    there is one, else ``faiss.knn``. The similarity is one of ``SIMILARITIES``; for cosine, the vectors are at unit
+    length already.
 
     Raises:
         UserError: the passages have vectors of another width.
@@ -40,6 +55,13 @@ def exact(queries: Vectors, shards: Shards, depth: int, device: str | None = Non
     groups = [
         torch.from_numpy(queries[start : start + GROUP]).to(device_name) for start in range(0, len(queries), GROUP)
     ]
+    if similarity in DISTANCES:
+        for start, arrays in shards.blocks(BY_DISTANCE):
+            block = torch.from_numpy(np.array(arrays["vectors"], np.float32)).to(device_name)
+            rows = torch.arange(start, start + len(block), device=device_name)
+            for number, group in enumerate(groups):
+                top.add(number, -torch.cdist(group, block, p=DISTANCES[similarity]), rows)
+        return top.hits(shards.ids)
     if by_faiss:
         for start, arrays in shards.blocks(BLOCK):
             vectors = np.asarray(arrays["vectors"], np.float32)

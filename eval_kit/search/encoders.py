@@ -1,6 +1,7 @@
 """How models of sentence-transformers are loaded and run batch by batch, whatever they encode."""
 
 import gc
+import hashlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -77,16 +78,41 @@ def precision_of(name: str | None) -> str:
 
 
 def to_precision(model: Any, precision: str | None) -> Any:
-    """The model with its weights in :func:`precision_of`."""
+    """The model with its weights in the precision named; without one as stored, but 32 bits as 16 on a GPU."""
     import torch
 
     dtype = precision_of(precision)
-    return model if dtype == "float32" else model.to(getattr(torch, dtype))
+    return model if precision is None and is_half(model) else model.to(getattr(torch, dtype))
+
+
+def dtype_of(model: Any) -> str:
+    """The precision that a model's weights have, such as ``bfloat16``."""
+    dtypes = (weights.dtype for weights in model.parameters() if weights.is_floating_point())
+    return str(next(dtypes, "float32")).removeprefix("torch.")
+
+
+def is_half(model: Any) -> bool:
+    """Whether a model's weights have 16 bits."""
+    return dtype_of(model) in PRECISIONS[1:]
+
+
+def weights_digest(model: Any) -> str:
+    """The sha256 of a torch module: its structure and all its weights."""
+    import torch
+
+    sha256 = hashlib.sha256(repr(model).encode())
+    for name, weights in model.state_dict().items():
+        sha256.update(f"{name} {weights.dtype}".encode())
+        sha256.update(weights.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return sha256.hexdigest()
 
 
 def store_of(name: str | None, precision: str | None) -> str:
-    """The type of vectors on disk: the one named, else ``float16`` where the arithmetic has 16 bits too."""
-    return name or ("float32" if precision_of(precision) == "float32" else "float16")
+    """The type of vectors on disk: the one named, else ``float16`` where a GPU's arithmetic has 16 bits too."""
+    import torch
+
+    is_half_on_gpu = precision_of(precision) != "float32" and torch.cuda.is_available()
+    return name or ("float16" if is_half_on_gpu else "float32")
 
 
 def check_store(name: str | None) -> None:
@@ -148,10 +174,11 @@ def set_lengths(model: Any, lengths: Mapping[str, int | None]) -> None:
     Raises:
         UserError: a model without such a length, or with fewer positions.
     """
-    transformer = model[0]
     for role, length in lengths.items():
         if length is None:
             continue
+        routes = getattr(model[0], "sub_modules", {})  # of a Router: each role's own modules
+        transformer = routes[role][0] if role in routes else model[0]
         if not hasattr(transformer, f"{role}_length"):
             raise UserError(f"{role.replace('document', 'passage')}_length: this model reads whole texts; leave it out")
         check_length(transformer, length)

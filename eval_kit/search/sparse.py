@@ -1,4 +1,4 @@
-"""Search of sparse vectors by inner product, exact.
+"""Search of sparse vectors by inner product, or by distance, exact.
 
 The shards hold the terms of each passage as a CSR matrix (passages, terms): ``indices`` and ``values``, one row per
 weight, and ``lengths`` (weights of each passage). On a CPU scipy walks the postings of a query's terms, made for one
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from eval_kit.search import resident
+from eval_kit.search.dense import DISTANCES
 from eval_kit.search.shards import Arrays, Shards
 from eval_kit.search.topk import TopK, device_of
 
@@ -30,8 +31,24 @@ def arrays_of(matrix: Any) -> Arrays:
     }
 
 
-def exact(queries: Any, shards: Shards, depth: int, device: str | None = None) -> Iterator[list[tuple[str, float]]]:
+BY_DISTANCE = 1_024
+"""Passages whose distances are in memory at once, each as wide as the vocabulary."""
+
+
+def unit(matrix: Any) -> Any:
+    """The rows of a CSR matrix at unit length, whose inner product is their cosine; empty ones stay so."""
+    lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
+    scaled = matrix.copy()
+    scaled.data = (matrix.data / np.repeat(lengths, np.diff(matrix.indptr))).astype(np.float32)
+    return scaled
+
+
+def exact(
+    queries: Any, shards: Shards, depth: int, device: str | None = None, similarity: str = "dot"
+) -> Iterator[list[tuple[str, float]]]:
     """The ``depth`` passages of greatest inner product with each of the queries, among those that share a term with it.
+
+    For ``euclidean`` and ``manhattan`` they are the nearest of all passages.
 
     The queries are a scipy CSR matrix (q, terms) of float32, without negative weights, as the passages are. The device
     is for torch; None takes the GPU where there is one, else scipy.
@@ -40,8 +57,17 @@ def exact(queries: Any, shards: Shards, depth: int, device: str | None = None) -
 
     device_name = device_of(device)
     by_scipy = device is None and device_name.type == "cpu"
-    top = TopK(depth, torch.from_numpy(shards.rank).to(device_name), above=0.0)
+    rank = torch.from_numpy(shards.rank).to(device_name)
+    top = TopK(depth, rank) if similarity in DISTANCES else TopK(depth, rank, above=0.0)
     groups = [queries[first : first + GROUP] for first in range(0, queries.shape[0], GROUP)]
+    if similarity in DISTANCES:
+        for start, arrays in shards.blocks(BY_DISTANCE):
+            block = torch.from_numpy(_matrix(arrays, queries.shape[1]).toarray()).to(device_name)
+            rows = torch.arange(start, start + len(block), device=device_name)
+            for number, group in enumerate(groups):
+                vectors = torch.from_numpy(group.toarray()).to(device_name)
+                top.add(number, -torch.cdist(vectors, block, p=DISTANCES[similarity]), rows)
+        return top.hits(shards.ids)
     if by_scipy:
         for start, arrays in shards.blocks(BLOCK):
             postings = _matrix(arrays, queries.shape[1]).T.tocsr()

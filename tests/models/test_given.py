@@ -1,0 +1,259 @@
+"""The model that is searched is the model that was given: odd models at every door, beside a few lines of numpy."""
+
+import json
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from eval_kit.errors import UserError
+from eval_kit.files import checkpoint
+from eval_kit.models.opening import open_retriever
+from tests.tiny_checkpoints import passages, texts, tiny
+
+PASSAGES = passages(60)
+QUERIES = texts(8, 1, longest=8)
+
+
+def hits(name: str, folder: Path, options: dict[str, Any] | None = None, **how: Any) -> dict[str, dict[str, float]]:
+    """What a search of the passages finds, by query."""
+    import polars as pl
+
+    retriever, _ = open_retriever(name, options, **how)
+    retriever.index(PASSAGES, folder)
+    queries = pl.DataFrame({"query_id": [f"q{row}" for row in range(len(QUERIES))], "text": QUERIES})
+    return {query: dict(found) for query, found in retriever.search(queries, folder, 60)}
+
+
+def agree(found: dict[str, dict[str, float]], scores: Any, tolerance: float = 1e-4) -> None:
+    """The same scores, in an order that is right but for ties, of all that the search finds."""
+    wanted = np.asarray(scores, np.float64)
+    bound = tolerance * np.abs(wanted).max()
+    for row, ranked in enumerate(found.values()):
+        columns = [int(passage[1:]) for passage in ranked]
+        assert len(columns) >= 10
+        assert np.allclose(list(ranked.values()), wanted[row, columns], rtol=0, atol=bound)
+        assert (np.sort(wanted[row])[::-1][:10] <= wanted[row, columns[:10]] + bound).all()
+
+
+def own_scores(model: Any) -> Any:
+    """By the model's own similarity, of vectors of 32 bits."""
+    queries, documents = (
+        encode(batch, convert_to_tensor=True).float()
+        for encode, batch in ((model.encode_query, QUERIES), (model.encode_document, [text for _, text in PASSAGES]))
+    )
+    return model.similarity(queries, documents).to_dense()
+
+
+def dense(folder: Path, **how: Any) -> Any:
+    from sentence_transformers import SentenceTransformer
+
+    dtype = how.pop("dtype", torch.float32)
+    model = SentenceTransformer(str(tiny("dense")), **how).to(dtype)
+    model.save(str(folder))
+    return model
+
+
+def router(folder: Path) -> Any:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Router
+
+    two = [SentenceTransformer(str(tiny("dense"))) for _ in range(2)]
+    model = SentenceTransformer(modules=[Router.for_query_document([*two[0]], [*two[1]])])
+    model.save(str(folder))
+    return model
+
+
+def sparse(folder: Path, **how: Any) -> Any:
+    from sentence_transformers import SparseEncoder
+
+    model = SparseEncoder(str(tiny("sparse")), **how)
+    model.save(str(folder))
+    return model
+
+
+def auto_encoder(folder: Path, **how: Any) -> Any:
+    from sentence_transformers import SparseEncoder
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from sentence_transformers.sparse_encoder.modules import SparseAutoEncoder
+
+    torch.manual_seed(0)
+    modules = [Transformer(str(tiny("bert"))), Pooling(32, "mean"), SparseAutoEncoder(32, hidden_dim=96, k=12, k_aux=8)]
+    model = SparseEncoder(modules=modules, **how)
+    model.save(str(folder))
+    return model
+
+
+MODELS: dict[str, Callable[[Path], Any]] = {
+    "dense, cosine": partial(dense, similarity_fn_name="cosine"),
+    "dense, dot": partial(dense, similarity_fn_name="dot"),
+    "dense, euclidean": partial(dense, similarity_fn_name="euclidean"),
+    "dense, manhattan": partial(dense, similarity_fn_name="manhattan"),
+    "dense, bfloat16": partial(dense, similarity_fn_name="cosine", dtype=torch.bfloat16),
+    "dense, float16": partial(dense, similarity_fn_name="dot", dtype=torch.float16),
+    "dense, prompts": partial(dense, prompts={"query": "alpha beta ", "document": "omega "}),
+    "dense, truncated": partial(dense, truncate_dim=8),
+    "dense, router": router,
+    "SPLADE": sparse,
+    "SPLADE, cosine": partial(sparse, similarity_fn_name="cosine"),
+    "SPLADE, euclidean": partial(sparse, similarity_fn_name="euclidean"),
+    "SPLADE, manhattan": partial(sparse, similarity_fn_name="manhattan"),
+    "CSR": auto_encoder,
+    "CSR, cosine": partial(auto_encoder, similarity_fn_name="cosine"),
+}
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_folder_is_searched_by_its_models_own_similarity(kind: str, tmp_path: Path) -> None:
+    MODELS[kind](tmp_path / "model")
+    library: Any = __import__("sentence_transformers")
+    name = "SparseEncoder" if kind.startswith(("SPLADE", "CSR")) else "SentenceTransformer"
+    model = getattr(library, name)(str(tmp_path / "model"))
+    found = hits(str(tmp_path / "model"), tmp_path / "index")
+    agree(found, own_scores(model), tolerance=0.02 if "float16" in kind else 1e-4)  # other batches, other roundings
+    if kind.startswith(("dense, e", "CSR", "dense, r")):
+        agree(hits("mine", tmp_path / "other", loaded=model), own_scores(model))
+
+
+@pytest.mark.parametrize("stored", [torch.bfloat16, torch.float16])
+def test_arithmetic_has_the_precision_that_was_asked(stored: torch.dtype, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    dense(tmp_path / "model", dtype=stored)
+    model = SentenceTransformer(str(tmp_path / "model")).float()
+    found = hits(str(tmp_path / "model"), tmp_path / "index", {"encode_precision": "float32"})
+    agree(found, own_scores(model), 1e-5)
+    with pytest.warns(UserWarning, match=str(stored).removeprefix("torch.")):
+        hits(str(tmp_path / "model"), tmp_path / "other")
+
+
+def test_whatever_makes_the_vectors_changed_they_are_made_again(tmp_path: Path, monkeypatch: Any) -> None:
+    dense(tmp_path / "model", similarity_fn_name="dot")
+    pooling = next(tmp_path.glob("model/1_*"))
+    shutil.move(pooling, tmp_path / "linked")
+    pooling.symlink_to(tmp_path / "linked", target_is_directory=True)
+    config = next(tmp_path.glob("linked/*.json"))
+    before = hits(str(tmp_path / "model"), tmp_path / "index")
+    config.write_text(config.read_text().replace('"mean"', '"cls"'))
+    after = hits(str(tmp_path / "model"), tmp_path / "index")
+    assert after == hits(str(tmp_path / "model"), tmp_path / "fresh") != before
+
+    base, adapter = tmp_path / "base", tmp_path / "adapter"
+    shutil.copytree(tiny("bert"), base)
+    adapter.mkdir()
+    (adapter / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(base)}))
+    digests = [checkpoint.digest(str(adapter))]
+    (base / "config.json").write_text((base / "config.json").read_text() + " ")
+    assert checkpoint.digest(str(adapter)) != digests[0]
+
+    monkeypatch.setattr(OBJECT, "scale", np.arange(1.0, 25.0))
+    one = hits("mine", tmp_path / "object", loaded=OBJECT)
+    monkeypatch.setattr(OBJECT, "scale", np.arange(24.0, 0.0, -1.0))  # which no list of files shows
+    with pytest.warns(UserWarning, match="again"):
+        assert hits("mine", tmp_path / "object", loaded=OBJECT) != one
+
+
+class Counts:
+    """Letters of a text."""
+
+    scale: Any = 1.0
+
+    def vectors(self, batch: Any) -> Any:
+        return np.array([[text.count(letter) for letter in "abcdefghiklmnoprstuvwxyz"] for text in batch]) * self.scale
+
+
+OBJECT = Counts()
+
+
+class Plain(Counts):
+    def encode(self, batch: Any) -> Any:
+        return self.vectors(batch)
+
+
+class Cosine(Plain):
+    similarity_fn_name = "cosine"
+
+
+class Near(Plain):
+    similarity_fn_name = "euclidean"
+
+
+class Tensors(Counts):
+    def encode(self, batch: Any) -> Any:
+        return torch.nn.Parameter(torch.from_numpy(self.vectors(batch))).bfloat16()
+
+
+class Beir(Counts):
+    def encode_queries(self, batch: Any) -> Any:
+        return self.vectors(batch)
+
+    def encode_corpus(self, batch: Any) -> Any:
+        return self.vectors([passage["title"] + passage["text"] for passage in batch])
+
+
+class LangChain(Counts):
+    def embed_query(self, text: str) -> Any:
+        return self.vectors([text])[0].tolist()
+
+    def embed_documents(self, batch: Any) -> Any:
+        return self.vectors(batch).tolist()
+
+
+class Packed(Counts):
+    def encode(self, batch: Any) -> Any:
+        return np.packbits(self.vectors(batch) > 1, axis=1)
+
+
+Counts.encode = Counts.vectors  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", [Plain, Cosine, Near, Tensors, Beir, LangChain, Packed])
+def test_objects_of_any_make_are_searched_by_the_similarity_that_they_declare(kind: Any, tmp_path: Path) -> None:
+    counts = Counts()
+    queries, documents = counts.vectors(QUERIES), counts.vectors([text for _, text in PASSAGES])
+    scores = queries @ documents.T
+    if kind is Cosine:
+        scores = scores / np.linalg.norm(queries, axis=1)[:, None] / np.linalg.norm(documents, axis=1)
+    elif kind is Near:
+        scores = -np.linalg.norm(queries[:, None] - documents[None], axis=2)
+    elif kind is Packed:
+        scores = 24.0 - 2 * ((queries > 1)[:, None] != (documents > 1)[None]).sum(2)
+    agree(hits("mine", tmp_path / "index", loaded=kind()), scores)
+
+
+def test_lengths_and_dimensions_are_options(tmp_path: Path) -> None:
+    router(tmp_path / "router")
+    whole = hits(str(tmp_path / "router"), tmp_path / "index")
+    assert hits(str(tmp_path / "router"), tmp_path / "index", {"query_length": 4}) != whole
+    dense(tmp_path / "model")
+    model = dense(tmp_path / "short", truncate_dim=8)
+    agree(hits(str(tmp_path / "model"), tmp_path / "truncated", {"truncate_dim": 8}), own_scores(model))
+    with pytest.raises(UserError, match="truncate_dim"):
+        hits(str(tmp_path / "model"), tmp_path / "truncated", {"truncate_dim": 800})
+
+
+def test_what_is_no_re_ranker_is_refused_before_anything_is_searched(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="3 scores"):
+        open_retriever(str(tiny("classes")))
+    (tmp_path / "config.json").write_text('{"architectures": ["T5ForConditionalGeneration"]}')
+    with pytest.raises(UserError, match="generative"):
+        open_retriever(str(tmp_path))
+    (tmp_path / "config.json").write_text('{"architectures": ["Qwen3ForCausalLM"]}')
+    with pytest.warns(UserWarning, match="re-ranker"):
+        open_retriever(str(tmp_path))
+    (tmp_path / "config.json").write_text('{"architectures": ["BertForSequenceClassification"]}')
+    assert checkpoint.labels(str(tmp_path)) == 2
+
+
+def test_what_modules_are_called_shows_a_kind(tmp_path: Path) -> None:
+    (tmp_path / "modules.json").write_text('[{"type": "pylate.models.Dense.Dense"}]')
+    assert checkpoint.kind(str(tmp_path)) == "multivector"
+    (tmp_path / "modules.json").write_text('[{"type": "sentence_transformers.models.Dense"}]')
+    assert open_retriever(str(tmp_path), kind="late")[0].__class__.__name__ == "MultiVector"
+    with pytest.raises(UserError, match="kind"):
+        open_retriever(str(tmp_path), kind="colbert")
