@@ -112,7 +112,9 @@ class Dense(Encoder):
                 warnings.warn(f"{name}: gets the prompts that mteb's registry has: {known}", stacklevel=2)
             elif _WITH_PREFIXES.search(name):
                 hint = "--option query_prompt=TEXT and passage_prompt=TEXT"
-                warnings.warn(f"{name}: declares no prompt, but such models need the prefixes of their card: {hint}")
+                warnings.warn(
+                    f"{name}: declares no prompt, but such models need the prefixes of their card: {hint}", stacklevel=2
+                )
         others = [prompt for prompt, text in model.prompts.items() if text and prompt not in names_in_use]
         if others and not any(model.prompts.get(prompt) for prompt in names_in_use) and self.query_prompt is None:
             names = ", ".join(others)

@@ -94,7 +94,8 @@ def _architecture(name: str, options: Mapping[str, Any]) -> str:
         return "dense"
     pooling = "name its pooling: --option pooling=cls"
     if kind == "causal":
-        warnings.warn(f"{name}: is a generative language model, searched as a re-ranker; if it is dense, {pooling}")
+        what = "is a generative language model, searched as a re-ranker"
+        warnings.warn(f"{name}: {what}; if it is dense, {pooling}", stacklevel=2)
         return "cross"
     if kind == "seq2seq":
         raise UserError(
