@@ -1,5 +1,8 @@
 """``python -m baselines``."""
 
-from baselines.cli import main
+from eval_kit.errors import environment
+
+with environment("baselines"):
+    from baselines.cli import main
 
 main()

@@ -1,5 +1,8 @@
 """``python -m builder``."""
 
-from builder.cli import main
+from eval_kit.errors import environment
+
+with environment("builder"):
+    from builder.cli import main
 
 main()

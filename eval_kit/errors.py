@@ -49,6 +49,16 @@ def disk_errors(path: Path, what: str = "cannot be written") -> Iterator[None]:
 
 
 @contextmanager
+def environment(program: str) -> Iterator[None]:
+    """Say in one sentence that a package is missing: most often, this is another Python than they are installed for."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        _say(program, f"no package {error.name!r} in this Python; activate the one with it: . .venv/bin/activate")
+        sys.exit(EXIT_USER_ERROR)
+
+
+@contextmanager
 def reporting(program: str) -> Iterator[None]:
     """Turn a :class:`UserError` into its sentence on standard error and exit status 2, without a traceback.
 

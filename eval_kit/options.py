@@ -58,7 +58,10 @@ Datasets = Annotated[
         "DIR",
     ),
 ]
-Runs = Annotated[list[Path], argument("Run files (TREC or MS MARCO format, .gz, .zst) or folders of them.", "RUN")]
+Runs = Annotated[
+    list[Path],
+    argument("Run files in TREC or MS MARCO format, packed or not, - for a pipe, or folders of them.", "RUN"),
+]
 GridRuns = Annotated[
     list[Path] | None,
     argument(

@@ -191,7 +191,7 @@ def change_by_method(spread: pl.DataFrame, systems: Sequence[str], measure: str)
 def points(
     series: Mapping[str, Sequence[svg.Point]], x_title: str, y_title: str, title: str, connect: bool = True
 ) -> Markup:
-    """Any number of series on two linear scales from zero.
+    """Any number of series on two linear scales that hold zero.
 
     Args:
         series: by name, in the order of their markers.
@@ -201,8 +201,8 @@ def points(
         connect: whether to draw lines from point to point.
     """
     x, y, _ = zip(*chain.from_iterable(series.values()), strict=True)
-    at_x, at_y = svg.ticks(0, max(x) or 1, wider=True), svg.ticks(0, max(y) or 1, wider=True)
-    frame = svg.Frame(520, 320, (0, at_x[-1]), (0, at_y[-1]))
+    at_x, at_y = (svg.ticks(min(0, *each), max(0, *each), wider=True) for each in (x, y))
+    frame = svg.Frame(520, 320, (at_x[0], at_x[-1]), (at_y[0], at_y[-1]))
     parts = [frame.grid(svg.with_labels(at_y), y_title), frame.x_axis(svg.with_labels(at_x), x_title)]
     for number, of_series in enumerate(series.values()):
         marks = []

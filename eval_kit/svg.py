@@ -15,6 +15,7 @@ from eval_kit.markup import element
 
 MARKERS = 6
 """How many systems look different; the seventh looks like the first."""
+TINY = 1e-300
 LONGEST_BAR = 1.0
 """Losses beyond 100 % are drawn as 100 %, or one ASL loss of 1000 % would flatten all other bars."""
 
@@ -166,7 +167,9 @@ def percent_axis(values: Sequence[float]) -> tuple[tuple[float, float], list[tup
 
 def ticks(low: float, high: float, wider: bool = False) -> list[float]:
     """About five round numbers in a range, or just around it."""
-    rough = (high - low) / 5 or 1.0  # 0.999 and 1e-9 below: steps and ends that floats miss by a bit
+    rough = high / 5 - low / 5  # 0.999 and 1e-9 below: steps and ends that floats miss by a bit
+    if rough < TINY:  # equal, or so near that no step between them has all its digits
+        rough, high = 0.2, low + 1.0
     unit = 10 ** math.floor(math.log10(rough))
     step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= rough * 0.999)
     first = math.floor(low / step + 1e-9) if wider else math.ceil(low / step - 1e-9)

@@ -114,6 +114,8 @@ def run(
     """
     texts = collection_of(release, collection)
     run_name = name or name_of(model)
+    if Path(run_name).name != run_name or run_name.startswith("."):
+        raise UserError(f"--name: {run_name!r:.60} is no name of a file in {out}; choose another")
     if run_name == BM25 != model and pivots is None:
         raise UserError(f"{BM25} is the name of what the model is compared with; give another --name")
     if Path(model).is_dir() and out.resolve().is_relative_to(Path(model).resolve()):

@@ -166,8 +166,9 @@ def _number(name: str, value: Any) -> float:
 
 def _rank(value: Any) -> int | None:
     """A stated rank, which decides nothing where there are scores; None for what is no whole number."""
-    is_number = isinstance(value, int | float | np.integer | np.floating) and abs(value) < 2**63
-    return int(value) if is_number and float(value).is_integer() else None
+    if not isinstance(value, int | float | np.integer | np.floating) or not abs(value) < 2**63:
+        return None
+    return int(value) if float(value).is_integer() else None
 
 
 def _as_list(column: Any) -> list[Any]:

@@ -133,6 +133,8 @@ def paired_t_test(inside: ArrayLike, out: ArrayLike) -> PairedTest:
     p = None if tests[0] is None else p_values.of_t(*tests[0])
     one_sided = [p_values.above_t(*test) for test in tests[1:] if test]
     p_equivalent = max(one_sided) if len(one_sided) == 2 else None
+    if p_equivalent is None and of_in.shape[1] > 1 and scale > 0 and np.array_equal(of_in, of_out):
+        p_equivalent = 0.0  # not one query differs, and all have one value
     difference = float((of_in.mean(axis=0) - of_out.mean(axis=0)).mean())
     return PairedTest(of_in.shape[1], difference, tests[0] and tests[0][0], p, p_equivalent)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import eval_kit
 from eval_kit.errors import MOST_SHOWN, printable
 
 ENDS = """
@@ -68,3 +69,10 @@ def test_a_closed_pipe_is_silent():
         process.stdin.close()
         assert process.stderr.read() == b""
     assert process.returncode == 128 + signal.SIGPIPE
+
+
+@pytest.mark.parametrize("program", ["eval_kit", "builder", "baselines"])
+def test_a_python_without_the_packages_is_a_sentence(program):
+    environment = os.environ | {"PYTHONPATH": str(Path(eval_kit.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-S", "-m", program], capture_output=True, text=True, env=environment)
+    assert done.returncode == 2 and ". .venv/bin/activate" in done.stderr and done.stderr.count("\n") == 1

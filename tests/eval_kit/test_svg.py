@@ -32,3 +32,10 @@ def test_labels_have_as_few_digits_as_tell_them_apart():
     assert svg.told_apart([0.3449, 0.3481, 0.3522]) == ["0.345", "0.348", "0.352"]
     assert svg.told_apart([150.2, 161.0]) == ["150", "160"]
     assert svg.told_apart([-0.5, -0.5]) == ["\u22120.5", "\u22120.5"]
+
+
+@pytest.mark.parametrize("ends", [(0, 0), (0, 1e-320), (-3.0, -1.0), (-1e-5, 0), (-1e308, 1e308), (2.5, 2.5)])
+def test_ticks_hold_any_range(ends: tuple[float, float]) -> None:
+    low, high = ends
+    ticks = svg.ticks(min(0, low), max(0, high), wider=True)
+    assert 2 <= len(ticks) <= 12 and ticks[0] <= low + 1e-9 * abs(low) and ticks[-1] >= high - 1e-9 * abs(high)

@@ -288,3 +288,9 @@ def test_what_is_no_two_plain_lists_of_numbers_is_refused():
     for wrong in (math.nan, math.inf):
         with pytest.raises(ValueError, match="finite"):
             spearman([1, wrong], [1, 2])
+
+
+def test_what_is_equal_query_by_query_is_equivalent() -> None:
+    assert paired_t_test([1.0] * 9, [1.0] * 9).p_equivalent == 0
+    assert paired_t_test([0.0] * 9, [0.0] * 9).p_equivalent is None, "a margin of nothing"
+    assert paired_t_test([1.0], [1.0]).p_equivalent is None
