@@ -126,7 +126,7 @@ def run(
         names = {f"{system}.{variation}".rstrip("."): wording for variation, wording in queries.items()}
         runs[system] = {out / f"{file}.trec": wording for file, wording in names.items()}
     run_files = list(chain.from_iterable(runs.values()))
-    check_outputs({"inputs": [*(pivots or ()), Path(collection or "")], "out": [*run_files, *outputs]})
+    check_outputs({"pivots": list(pivots or ()), "collection": collection, "out": [*run_files, *outputs]})
     trained_on = _search(model, options, texts, runs[run_name], out / run_name, depth)
     if len(runs) > 1:  # the model first: if it cannot be used, that is said at once
         _search(BM25, None, texts, runs[BM25], out / BM25, depth)
