@@ -10,6 +10,7 @@ from baselines.cells.journal import in_use
 from baselines.grid.documents import describe
 from baselines.grid.stages import Outcome, publish, retract
 from baselines.options import Options, Trained
+from eval_kit.files import checkpoint
 from eval_kit.models.checkpoints import declared_data
 from eval_kit.models.runs import variation_queries
 from eval_kit.release import Release
@@ -71,7 +72,7 @@ def starts(grid: Sequence[Cell]) -> list[str]:
     for cell in grid:
         backbone = cell.named_models.get("backbone")
         if backbone and not cell.options_as(Trained).random_weights:
-            training_data = declared_data(backbone)
+            training_data = declared_data(backbone, checkpoint.card(backbone))
             source = "on data that nobody declared" if training_data is None else f"on {', '.join(training_data)}"
             lines[cell.name.system] = f"{cell.name.system} starts from {backbone}, which was trained {source}"
     return [*lines.values()]

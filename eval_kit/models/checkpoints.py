@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval_kit.files import checkpoint
-
 FILE = Path(__file__).with_name("checkpoints.json")
 
 
@@ -48,12 +46,11 @@ def training_data(model: str) -> list[str] | None:
     return next((entry.training_data for entry in load().values() if entry.model == model), None)
 
 
-def declared_data(model: str) -> list[str] | None:
-    """The training data that the kit's registry, the model's card or mteb's registry declares; None where unknown."""
+def declared_data(model: str, card: Path | None) -> list[str] | None:
+    """What the kit's registry, the model's card, if it has one, or mteb's registry declares; None where unknown."""
     registered = training_data(model)
     if registered is not None:
         return registered
-    card = checkpoint.card(model)
     return (_datasets_of_card(card) if card else None) or _datasets_of_registry(model)
 
 

@@ -49,7 +49,7 @@ def open_retriever(
         _refuse_unfit(options, {one.name: one.type for one in fields(Bm25) if one.name not in ("key", "corpus")}, name)
         return Bm25(**options | ({"fields": True} if name == MULTIFIELD else {})), []
     entry = checkpoints.load().get(name) if loaded is None else None
-    model, architecture = name, None
+    model, architecture, card = name, None, None
     if entry is not None and not Path(name).exists():
         model, architecture, options = entry.model, entry.architecture, entry.options | options
     if architecture is None:
@@ -63,9 +63,10 @@ def open_retriever(
             architecture = checkpoint.kind_of_object(loaded) or "own"
         else:
             architecture = KINDS[kind] if kind else _architecture(name, options)
+            card = checkpoint.card(name)
     _refuse_unfit(options, models.options_of(architecture), architecture)
     retriever = models.retriever(architecture, model, options, loaded)
-    return retriever, None if loaded is not None else checkpoints.declared_data(model)
+    return retriever, None if loaded is not None else checkpoints.declared_data(model, card)
 
 
 def parse_options(options: Sequence[str]) -> dict[str, Any]:
