@@ -25,7 +25,8 @@ from baselines.grid import hours
 from baselines.options import Trained
 from baselines.training.queries import passage_texts
 from builder import mini
-from builder.release import Table, write
+from builder.release import write
+from eval_kit.authors.draft import Table
 from eval_kit.documents import Rule
 from eval_kit.release import Release, open_release
 from eval_kit.runs import names

@@ -12,7 +12,7 @@ import polars as pl
 from builder import validation
 from builder.collection import Collection
 from builder.encoders import Encoder, embed, public_name
-from builder.release import Table
+from eval_kit.authors.draft import Table
 from eval_kit.documents import Rule
 from eval_kit.errors import UserError
 from eval_kit.files.formats import by_id

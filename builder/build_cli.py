@@ -16,7 +16,7 @@ from eval_kit.program import Program
 
 if TYPE_CHECKING:
     from builder.collection import Collection
-    from builder.release import Draft
+    from eval_kit.authors.draft import Draft
 
 MINI = "mini"
 MS_MARCO = "msmarco"

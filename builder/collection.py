@@ -4,13 +4,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import polars as pl
 
 from eval_kit.documents import Input
 from eval_kit.errors import UserError
-from eval_kit.files.digests import file_sha256
 from eval_kit.files.formats import QUERIES_SCHEMA, by_id
 from eval_kit.stats.vectors import check_ids
 
@@ -92,12 +90,6 @@ class Collection:
             relevant = pairs.filter(pl.col("score") > 0)["query-id"].implode()
             splits[split] = by_id(self.queries[split].filter(pl.col("query_id").is_in(relevant)), "query_id")
         return splits
-
-
-def input_record(path: Path, name: str, licence: str, url: str | None = None, git_blob: str | None = None) -> Input:
-    """The manifest's record of a file that a build has read; without an address, its name stands for that."""
-    size, sha256 = path.stat().st_size, file_sha256(path)
-    return Input(id=name, url=url or name, bytes=size, sha256=sha256, git_blob=git_blob, licence=licence)
 
 
 def split_name(name: str) -> str:

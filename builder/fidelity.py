@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import polars as pl
 
 from builder.parameters import REBUILDABLE
-from builder.test_sets import levels_in
 from eval_kit import __version__
+from eval_kit.authors.test_sets import levels_in
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.results import Result

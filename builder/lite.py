@@ -19,15 +19,16 @@ import polars as pl
 from msgspec import structs
 
 from builder import pool
-from builder.collection import NONE_IN_FOLDER, NONE_STATED, input_record
-from builder.release import Draft, Table, write
+from builder.collection import NONE_IN_FOLDER, NONE_STATED
+from builder.release import write
+from eval_kit.authors.draft import Draft, Table, input_record
 from eval_kit.console import with_count
 from eval_kit.documents import Input, Manifest, Rule, TableEntry, TestSetEntry
 from eval_kit.errors import UserError
 from eval_kit.files import beir
+from eval_kit.files.cache import cache_folder
 from eval_kit.release import Release
 from eval_kit.search import bm25
-from eval_kit.search.cache import cache_folder
 from eval_kit.search.passages import collection_key, of_file, passages
 from eval_kit.search.retriever import Hits, Retriever, lines
 

@@ -10,11 +10,12 @@ import numpy as np
 import polars as pl
 
 from builder.assembly import Build
-from builder.release import Draft, Table
+from builder.release import in_order
 from builder.shifts import length, wh
 from builder.sources import mini
-from builder.test_sets import BUCKETS, CHAMELEON_SETS, LEVELS, OBSTINACY, TOPICS, in_order, test_sets
 from builder.typos import plant
+from eval_kit.authors.draft import Draft, Table
+from eval_kit.authors.test_sets import BUCKETS, CHAMELEON_SETS, LEVELS, OBSTINACY, TOPICS, test_sets
 from eval_kit.documents import Rule
 from eval_kit.files.formats import by_id
 

@@ -18,15 +18,16 @@ from filelock import FileLock
 from msgspec.structs import replace
 
 from builder.features import features
-from builder.release import Table, extend
+from builder.release import extend
+from eval_kit.authors.draft import Table
 from eval_kit.console import counting
 from eval_kit.documents import Rule, TableEntry
 from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
+from eval_kit.files.cache import cache_folder
 from eval_kit.files.digests import OrderedDigest, file_sha256
 from eval_kit.release import Release, verified_manifest
 from eval_kit.search import bm25, lucene
-from eval_kit.search.cache import cache_folder
 from eval_kit.search.examples import relevant
 from eval_kit.search.passages import collection_key
 from eval_kit.shifts import SHIFTS, union
@@ -60,7 +61,7 @@ def add(
     Args:
         folder: a release folder; it is replaced as a whole by one that has the config ``negatives``.
         parameters: by default as in the paper.
-        cache: for the index and the shards; by default :func:`eval_kit.search.cache.cache_folder`.
+        cache: for the index and the shards; by default :func:`eval_kit.files.cache.cache_folder`.
         threads: of Lucene; they do not affect the result.
 
     Raises:

@@ -12,7 +12,8 @@ from tempfile import TemporaryDirectory
 from msgspec.structs import replace
 
 from builder.collection import UNSTATED
-from builder.release import VARIATIONS, copy, with_digest
+from builder.release import VARIATIONS, copy
+from eval_kit.authors.draft import with_digest
 from eval_kit.documents import Lack, Manifest
 from eval_kit.errors import UserError
 

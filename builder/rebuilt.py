@@ -14,11 +14,12 @@ from builder.assembly import DL, TESTED, Build, ShiftResult
 from builder.collection import Collection
 from builder.encoders import MOST_FREQUENT, Encoder, Lsa
 from builder.parameters import MS_MARCO_TRAINING, REBUILDABLE, ShiftParameters, for_collection
-from builder.release import Draft, Table
+from builder.release import in_order
 from builder.shifts.length import even_cut
 from builder.shifts.wh import WhLanguage
-from builder.test_sets import in_order, test_sets
 from eval_kit import languages
+from eval_kit.authors.draft import Draft, Table
+from eval_kit.authors.test_sets import test_sets
 from eval_kit.errors import UserError
 from eval_kit.question_words import ENGLISH, TERMS
 from eval_kit.shifts import nearness_splits

@@ -13,9 +13,9 @@ from pathlib import Path
 from eval_kit.console import counting
 from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
+from eval_kit.files.cache import cache_folder
 from eval_kit.release import Release
 from eval_kit.search import texts
-from eval_kit.search.cache import cache_folder
 from eval_kit.search.examples import (
     Example,
     columns,
@@ -65,7 +65,7 @@ def write(
         count: minimum number of examples, rounded up to whole turns of all pairs; 1 for one turn.
         seed: of the cell.
         strict: also leave out every other test query.
-        cache: for the texts of the passages; by default :func:`eval_kit.search.cache.cache_folder`.
+        cache: for the texts of the passages; by default :func:`eval_kit.files.cache.cache_folder`.
 
     Raises:
         UserError: the shift has no such part; the release has no training queries of it, no negatives or no passages;

@@ -14,8 +14,9 @@ from itertools import permutations
 
 import polars as pl
 
-from builder.release import VARIATIONS, Table
+from builder.release import VARIATIONS
 from eval_kit import languages
+from eval_kit.authors.draft import Table
 from eval_kit.documents import Rule
 from eval_kit.question_words import ENGLISH
 from eval_kit.release import Variation

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from builder import typos
-from builder.release import VARIATIONS, Table, extend, write_table
+from builder.release import VARIATIONS, extend, write_table
+from eval_kit.authors.draft import Table
 from eval_kit.documents import Rule
 from eval_kit.errors import UserError
 from eval_kit.files.digests import file_sha256

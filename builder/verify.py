@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from builder import negatives
 from builder.card import check_card
 from builder.shifts import length, wh
-from builder.test_sets import OBSTINACY, levels_in, models_in
+from eval_kit.authors.test_sets import OBSTINACY, levels_in, models_in
 from eval_kit.documents import TableEntry
 from eval_kit.errors import UserError
 from eval_kit.files.digests import release_digest

@@ -14,7 +14,7 @@ from typer.main import get_command
 import baselines.cli
 import baselines.config
 import builder.cli
-import builder.test_sets
+import eval_kit.authors.test_sets
 import eval_kit.cli
 from eval_kit import documents, protocols
 from eval_kit.documents import TestSetEntry
@@ -137,12 +137,12 @@ def _measures() -> str:
 def _official() -> list[str]:
     """Which measures are the official ones of which test sets."""
     rules = {
-        "topic, wh and length": builder.test_sets.SHIFT_MEASURES,
-        "dev-small and its ReSTTest buckets": builder.test_sets.DEV_MEASURES,
-        "TREC DL 2019 and 2020, DL-Typo": builder.test_sets.DL_MEASURES,
-        "Chameleons": builder.test_sets.CHAMELEON_MEASURES,
-        "DL-HARD": builder.test_sets.DL_HARD_MEASURES,
-        "other collections": builder.test_sets.OTHER_MEASURES,
+        "topic, wh and length": eval_kit.authors.test_sets.SHIFT_MEASURES,
+        "dev-small and its ReSTTest buckets": eval_kit.authors.test_sets.DEV_MEASURES,
+        "TREC DL 2019 and 2020, DL-Typo": eval_kit.authors.test_sets.DL_MEASURES,
+        "Chameleons": eval_kit.authors.test_sets.CHAMELEON_MEASURES,
+        "DL-HARD": eval_kit.authors.test_sets.DL_HARD_MEASURES,
+        "other collections": eval_kit.authors.test_sets.OTHER_MEASURES,
     }
     rows = [f"| {name} | {', '.join(f'`{measure}`' for measure in measures)} |" for name, measures in rules.items()]
     return ["## Official measures", "\n".join(["| test sets | measures |", "| --- | --- |", *rows])]

@@ -16,6 +16,7 @@ from pathlib import Path
 import polars as pl
 import zstandard
 
+from eval_kit.authors.release import open_release
 from eval_kit.divisions import Parts
 from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
@@ -26,7 +27,7 @@ from eval_kit.protocols import generalise as generalisation
 from eval_kit.protocols import scores as score_results
 from eval_kit.protocols import similarity as similarities
 from eval_kit.protocols import variations as variation_results
-from eval_kit.release import Release, open_release
+from eval_kit.release import Release
 from eval_kit.runs import folders, in_memory, rows, training
 from eval_kit.runs.in_memory import Run, Runs, as_files
 from eval_kit.runs.names import cells_of, run_name

@@ -26,7 +26,10 @@ def argument(help: str, metavar: str | None = None) -> Any:
 
 Release = Annotated[
     str | None,
-    option("Release folder, BEIR folder or Hub id. Default: $MS_MARCO_SHIFT_RELEASE, else ./ms-marco-shift."),
+    option(
+        "Release folder, BEIR folder or Hub id. Default: $MS_MARCO_SHIFT_RELEASE, else ./ms-marco-shift, "
+        "else the published test sets, fetched from their authors once."
+    ),
 ]
 Revision = Annotated[str | None, option("Tag or commit of a release on the Hub.")]
 JsonFile = Annotated[Path | None, option("Write the results as JSON to this file; '-' prints them.", "FILE", "--json")]

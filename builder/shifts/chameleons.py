@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from builder.assembly import Build, ShiftResult
-from builder.test_sets import CHAMELEON_SETS, LEVELS, OBSTINACY
+from eval_kit.authors.test_sets import CHAMELEON_SETS, LEVELS, OBSTINACY
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse, per_query
 from eval_kit.runs.ranks import rank_judged

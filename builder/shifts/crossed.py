@@ -14,7 +14,7 @@ from builder.assembly import TESTED, Build, ShiftResult, interval_remark
 from builder.shifts import length, wh
 from builder.shifts.given import merge, without_part
 from builder.shifts.kmeans import kmeans
-from builder.test_sets import models_in
+from eval_kit.authors.test_sets import models_in
 from eval_kit.errors import UserError
 from eval_kit.shifts import ROLES
 

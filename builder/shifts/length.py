@@ -10,15 +10,15 @@ import polars as pl
 
 from builder.assembly import FEWEST_TESTED, Build, ShiftResult, check_clusters, interval_remark
 from builder.validation import check_share, draw_ids
+from eval_kit.authors.lists import LENGTH_RULE as RULE
+from eval_kit.authors.lists import LENGTH_SOURCE as SOURCE
+from eval_kit.authors.lists import LENGTHS as CLUSTERS
+from eval_kit.authors.lists import LONGEST_SHORT
 from eval_kit.errors import UserError
 from eval_kit.shifts import main_split
 from eval_kit.words import SPACELESS, all_spaced
 
-CLUSTERS = ("short", "long")
-LONGEST_SHORT = 5
-RULE = f"short if len(text.split(' ')) <= {LONGEST_SHORT}, else long"
 DRAWN = "; of a cluster larger than the size a random part (seeded)"
-SOURCE = "ECIR 2023 §3.1; exact on the published EVAL/queries/queries_{short,long}.tsv"
 LIMITS = (
     "Membership is a rule without exception on the released test sets, and is the same for every query; the test "
     "queries are dev-small, so nothing is drawn. Which training queries were kept is not stated.",

@@ -17,6 +17,8 @@ import polars as pl
 from builder.assembly import Build, ShiftResult
 from builder.validation import check_share, draw_ids, split_by
 from eval_kit import question_words
+from eval_kit.authors.lists import WH_RULE as RULE
+from eval_kit.authors.lists import WH_SOURCE as SOURCE
 from eval_kit.errors import UserError
 from eval_kit.shifts import WH_TERMS
 
@@ -25,11 +27,9 @@ CLUSTERS = tuple(WH_TERMS)
 type WhRule = Literal["substring", "token"]
 type WhLanguage = Literal["en", "de", "fr", "es", "zh"]
 
-RULE = "in a cluster if the lower-cased text contains one of its terms as a substring; may be in several"
 TOKEN_RULE = "in a cluster if the lower-cased text contains one of its terms as a whole word; may be in several"
 RULES: dict[WhRule, str] = {"substring": RULE, "token": TOKEN_RULE}
 DRAWN = "; of a cluster larger than the size a random part (seeded), split into train and test by query at random"
-SOURCE = "ECIR 2023 §3.1; exact on the published EVAL/queries/queries_{wha,how,who}.tsv"
 LIMITS = (
     "Membership is a rule without exception on the released test sets, and is the same for every query. Which "
     "queries of a cluster were kept (48,500 train and 6,500 test, arXiv 2205.02870 §3.1), and which of them test, "

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import polars as pl
 
-from builder.collection import NONE_IN_FOLDER, Collection, input_record, split_name
+from builder.collection import NONE_IN_FOLDER, Collection, split_name
+from eval_kit.authors.draft import input_record
 from eval_kit.console import with_count
 from eval_kit.errors import UserError
 from eval_kit.files.beir import read_corpus, read_qrels, read_queries

@@ -3,7 +3,7 @@
 import zipfile
 from pathlib import Path
 
-from builder.sources.fetch import Advance, UnavailableError, download_verified
+from eval_kit.authors.fetch import Advance, UnavailableError, download_verified
 from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
 from eval_kit.release.beir_suite import BeirDataset, datasets

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from builder.collection import Collection, split_name
-from builder.sources.fetch import UnavailableError
+from eval_kit.authors.fetch import UnavailableError
 from eval_kit.errors import UserError
 from eval_kit.files.formats import QRELS_SCHEMA, QUERIES_SCHEMA
 from eval_kit.release import MS_MARCO

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import polars as pl
 
-from builder.collection import Collection, input_record
+from builder.collection import Collection
+from eval_kit.authors.draft import input_record
 from eval_kit.errors import UserError
 from eval_kit.files.formats import QUERIES_SCHEMA
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import polars as pl
 
 from builder.collection import NONE_STATED
-from builder.release import VARIATIONS, Table
+from builder.release import VARIATIONS
+from eval_kit.authors.draft import Table
 from eval_kit.documents import Rule
 from eval_kit.files.formats import read_queries, read_trec_qrels
 from eval_kit.release import Variation

@@ -20,10 +20,10 @@ from eval_kit.console import with_count
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.files.beir import read_fields
+from eval_kit.files.cache import cache_folder
 from eval_kit.question_words import ENGLISH
 from eval_kit.release import Release
 from eval_kit.search import lucene
-from eval_kit.search.cache import cache_folder
 from eval_kit.search.passages import collection_key, passages
 from eval_kit.search.processes import cores
 from eval_kit.search.retriever import Passages

@@ -8,7 +8,7 @@ import polars as pl
 
 from builder import mini as planted
 from builder import release as releases
-from builder.release import Draft, Table
+from eval_kit.authors.draft import Draft, Table
 from eval_kit.documents import Rule
 from eval_kit.release import Release, open_release
 

@@ -6,8 +6,9 @@ from typing import Any
 import polars as pl
 from msgspec import structs
 
-from builder.release import Draft, Table, new_test_set, write
+from builder.release import write
 from builder.shifts import length
+from eval_kit.authors.draft import Draft, Table, new_test_set
 from eval_kit.documents import Rule
 from eval_kit.release import Release, open_release
 

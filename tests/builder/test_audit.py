@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from builder.audit import audit, pairs
-from builder.release import Draft, Table, new_test_set
+from eval_kit.authors.draft import Draft, Table, new_test_set
 from eval_kit.documents import Rule
 from eval_kit.errors import UserError
 from eval_kit.release import Release, Variation, open_release

@@ -14,7 +14,7 @@ from file_server import Server
 
 from builder.cli import app
 from builder.sources.beir_download import install
-from builder.sources.fetch import UnavailableError
+from eval_kit.authors.fetch import UnavailableError
 from eval_kit.errors import UserError
 from eval_kit.release.beir_suite import BeirDataset, dataset_named
 

@@ -17,7 +17,7 @@ from msgspec import structs
 
 from builder.diff import TableDiff, diff
 from builder.export import export
-from builder.release import Draft, Table
+from eval_kit.authors.draft import Draft, Table
 from eval_kit.errors import UserError
 from eval_kit.release import Release, Variation
 from eval_kit.shifts import SHIFTS

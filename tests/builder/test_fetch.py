@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from file_server import CONTENT, Server
 
-from builder.sources.fetch import SourceFile, UnavailableError, download, obtain
+from eval_kit.authors.fetch import SourceFile, UnavailableError, download, obtain
 from eval_kit.errors import UserError
 
 FOLDER = "owner/name/0123abcd/some folder"
@@ -35,7 +35,7 @@ def test_download_and_reuse(server: Server, tmp_path: Path, monkeypatch: pytest.
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "mkdir", refused)
-    monkeypatch.setattr("builder.sources.fetch.FileLock", refused)
+    monkeypatch.setattr("eval_kit.authors.fetch.FileLock", refused)
     assert download(source(server), tmp_path) == path, "from the cache, without a server and without a right to write"
     assert server.requests == [None]
 

@@ -20,7 +20,7 @@ from drafts import BY_HAND, small_draft, written
 from hub_server import TOKEN, Hub, Repository, Tree
 
 from builder.publish import publish as publish_here
-from builder.release import Table
+from eval_kit.authors.draft import Table
 from eval_kit.documents import Lack
 from eval_kit.errors import UserError
 from eval_kit.release import open_release, read_manifest

@@ -11,8 +11,8 @@ import pytest
 from builder import verify
 from builder.shifts import wh
 from builder.sources import published
-from builder.sources.fetch import declared_files, obtain
-from builder.test_sets import BUCKETS, LEVELS
+from eval_kit.authors.fetch import declared_files, obtain
+from eval_kit.authors.test_sets import BUCKETS, LEVELS
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 

@@ -18,8 +18,8 @@ from drafts import BY_HAND, QUERIES, small_draft
 
 from builder import mini as planted
 from builder import release as releases
-from builder.release import Draft, Table
 from builder.verify import verify
+from eval_kit.authors.draft import Draft, Table
 from eval_kit.documents import Column
 from eval_kit.errors import UserError
 from eval_kit.files.digests import table_digest

@@ -12,10 +12,11 @@ import pytest
 from builder import cli, validation
 from builder import mini as planted
 from builder import release as releases
-from builder.sources import fetch, irds, published
+from builder.sources import irds, published
 from builder.sources.train_join import HEADER, join_by_text
-from builder.test_sets import BUCKETS
 from builder.verify import verify
+from eval_kit.authors import fetch
+from eval_kit.authors.test_sets import BUCKETS
 from eval_kit.errors import UserError
 from eval_kit.files.formats import QRELS_SCHEMA, QUERIES_SCHEMA
 from eval_kit.release import Release, open_release

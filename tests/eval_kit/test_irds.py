@@ -15,7 +15,7 @@ from eval_kit.documents import Rule
 from eval_kit.release import MANIFEST, Release, open_release
 
 releases = pytest.importorskip("builder.release", exc_type=ImportError)
-test_sets = pytest.importorskip("builder.test_sets", exc_type=ImportError)
+test_sets = pytest.importorskip("eval_kit.authors.test_sets", exc_type=ImportError)
 
 MINI, PUBLISHED = "ms-marco-shift-mini/shift", "msmarco-passage/shift"
 DUMP = """

@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 
 from eval_kit.errors import UserError
+from eval_kit.files.cache import cache_folder
 from eval_kit.models.bm25 import Bm25
 from eval_kit.release import Release
 from eval_kit.search import bm25, candidates
-from eval_kit.search.cache import cache_folder
 from eval_kit.search.candidates import Settings
 from eval_kit.search.retriever import best_first
 from tests.tiny_checkpoints import passages, texts

@@ -32,6 +32,7 @@ from builder import release as releases
 from eval_kit.documents import FinishedCell
 from eval_kit.errors import UserError
 from eval_kit.files import strict_json
+from eval_kit.files.cache import cache_folder
 from eval_kit.files.digests import file_sha256
 from eval_kit.models.dense import Dense
 from eval_kit.models.sparse import Sparse
@@ -40,7 +41,6 @@ from eval_kit.protocols.variations import variations
 from eval_kit.release import Release
 from eval_kit.runs import contamination
 from eval_kit.search import bm25
-from eval_kit.search.cache import cache_folder
 from eval_kit.search.passages import passages
 from eval_kit.stats import vectors as vector_files
 from tests.baselines.grids import small_release, until

@@ -3,7 +3,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from builder.shifts.chameleons import ChameleonParameters, assign, obstinate
-from builder.test_sets import CHAMELEON_SETS, OBSTINACY
+from eval_kit.authors.test_sets import CHAMELEON_SETS, OBSTINACY
 from eval_kit.errors import UserError
 from tests.planted_rankers import RANKERS, planted
 

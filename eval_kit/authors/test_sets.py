@@ -6,19 +6,15 @@ from itertools import product
 import polars as pl
 import polars.selectors as cs
 
-from builder.card import HOLDS
-from builder.release import Table, new_test_set
+from eval_kit.authors.draft import Table, new_test_set
 from eval_kit.documents import TestSetEntry
-from eval_kit.shifts import CLUSTERED, ROLES, SHIFTS, main_split
+from eval_kit.shifts import CLUSTERED, ROLES, main_split
 
 TOPICS = ("c0", "c1", "c2", "c3", "c4")
 BUCKETS = ("b1", "b2", "b3", "b4", "b5")
 CHAMELEON_SETS = ("veiled", "pygmy", "lesser")
 OBSTINACY = ("none", *CHAMELEON_SETS)
 LEVELS = (10, 20, 30, 40, 50)
-CONFIGS = list(dict.fromkeys([*SHIFTS, *HOLDS]))
-"""Every config that a release may hold, the shifts first."""
-
 SHIFT_MEASURES = ("RR@10", "ASL@100", "R@1000")
 DEV_MEASURES = ("RR@10", "R@100", "R@1000")
 CROSSED_MEASURES = ("RR@10", "R@100")
@@ -39,11 +35,6 @@ def test_sets(tables: Iterable[Table]) -> list[TestSetEntry]:
     TREC DL's ReSTTest buckets hold 1 to 18 queries each; they are in the table, but are not separate test sets.
     """
     return list(_test_sets({(table.config, table.split): table.frame for table in tables}))
-
-
-def in_order(tables: Iterable[Table]) -> list[Table]:
-    """The tables, their configs in the order in which a release lists them."""
-    return sorted(tables, key=lambda table: CONFIGS.index(table.config))
 
 
 def models_in(table: pl.DataFrame) -> list[str]:

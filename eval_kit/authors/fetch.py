@@ -1,4 +1,4 @@
-"""Get and verify the authors' files, declared in ``published.json``, from a local folder or from the web.
+"""Get and verify the authors' files, declared in ``sources.json``, from a local folder or from the web.
 
 Every file is identified by its git blob id (sha1 of ``blob <size>\\0`` and the bytes), so a copy is either exactly
 the pinned one or refused. Downloads go to a cache shared by all builds, resume where they broke off, and are
@@ -10,20 +10,21 @@ import json
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from http import HTTPStatus
+from http.client import HTTPException
 from pathlib import Path
+from urllib.error import HTTPError, URLError
 from urllib.parse import quote
+from urllib.request import Request, urlopen
 
-import requests
-import urllib3
 from filelock import FileLock
 
 from eval_kit.console import counting
 from eval_kit.errors import UserError, disk_errors
-from eval_kit.search.cache import cache_folder
+from eval_kit.files.cache import cache_folder
 
 CHUNK_BYTES = 1 << 16
-TIMEOUT_SECONDS = (10, 60)
+TIMEOUT_SECONDS = 60
 WORKERS = 4
 GIT_BLOB = "git blob"
 
@@ -52,8 +53,8 @@ class SourceFile:
 
 
 def declared_files() -> dict[str, SourceFile]:
-    """Every file of ``published.json`` by its id."""
-    document = json.loads(Path(__file__).with_name("published.json").read_text(encoding="utf-8"))
+    """Every file of ``sources.json`` by its id."""
+    document = json.loads(Path(__file__).with_name("sources.json").read_text(encoding="utf-8"))
     files = {}
     for source in document["sources"]:
         repository, commit = source["repository"], source["commit"]
@@ -154,15 +155,19 @@ def _download_part(url: str, part: Path, advance: Advance) -> None:
     if size:
         headers["Range"] = f"bytes={size}-"
     try:
-        with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT_SECONDS) as response:
-            if response.status_code == requests.codes.requested_range_not_satisfiable:
-                return
-            if not response.ok:
-                raise UnavailableError(f"{url}: HTTP {response.status_code} {response.reason}")
-            resumes = response.status_code == requests.codes.partial_content
+        with urlopen(Request(url, headers=headers), timeout=TIMEOUT_SECONDS) as response:
+            resumes = response.status == HTTPStatus.PARTIAL_CONTENT
+            rest = int(response.headers.get("Content-Length") or 0)
             with part.open("ab" if resumes else "wb") as out:
-                for chunk in iter(partial(response.raw.read1, CHUNK_BYTES), b""):
+                while chunk := response.read1(CHUNK_BYTES):
                     out.write(chunk)
                     advance(len(chunk))
-    except (requests.RequestException, urllib3.exceptions.HTTPError, TimeoutError) as error:
-        raise UnavailableError(f"{url}: cannot be downloaded ({type(error).__name__})") from error
+                    rest -= len(chunk)
+            if rest > 0:  # what came is kept, for the next download to go on from
+                raise UnavailableError(f"{url}: cannot be downloaded (the connection broke off)")
+    except HTTPError as error:
+        if error.code != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            raise UnavailableError(f"{url}: HTTP {error.code} {error.reason}") from error
+    except (URLError, HTTPException, TimeoutError, ConnectionError) as error:
+        why = getattr(error, "reason", None) or type(error).__name__
+        raise UnavailableError(f"{url}: cannot be downloaded ({why})") from error

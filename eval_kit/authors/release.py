@@ -1,0 +1,92 @@
+"""The release that is there without being built: the published test sets, fetched from their authors at first use.
+
+Which files they are, and their bytes, is fixed by git blob ids; what they make is kept in the cache as a release.
+"""
+
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+
+import polars as pl
+from msgspec.structs import replace
+
+from eval_kit.authors.draft import Draft, describe
+from eval_kit.authors.fetch import declared_files
+from eval_kit.authors.lists import ANSERINI, RESTTEST, SHIFT_TEST, TestLists
+from eval_kit.errors import UserError
+from eval_kit.files import atomic
+from eval_kit.files.cache import cache_folder
+from eval_kit.files.digests import file_sha256
+from eval_kit.release import MANIFEST, Release, has_default
+from eval_kit.release import open_release as open_given
+
+UPSTREAM = "MS_MARCO_SHIFT_UPSTREAM"
+"""Names a folder with the authors' files at ``owner/name/path``, to take them from in place of the web."""
+WAYS = (
+    f"connect to the web, name a copy of the authors' files in ${UPSTREAM}, or name a release with --release "
+    "(python -m builder build published makes one)"
+)
+
+
+def open_release(source: Release | str | os.PathLike[str] | None = None, revision: str | None = None) -> Release:
+    """As :func:`eval_kit.release.open_release`; where no release is named and none is there, the published test sets.
+
+    Raises:
+        ReleaseError: as there.
+        UserError: the authors' files cannot be obtained.
+    """
+    if source is None and revision is None and not has_default():
+        return open_given(published_test_sets())
+    return open_given(source, revision)
+
+
+def published_test_sets() -> Path:
+    """The folder of the published test sets in the cache; made at first use.
+
+    Those whose authors state no licence (the Chameleons, some variations) are not among them.
+
+    Raises:
+        UserError: a file cannot be obtained, is not the declared one, or the cache cannot be written.
+    """
+    wanted = {id: file for id, file in declared_files().items() if _is_of_test_sets(id)}
+    known_by = hashlib.sha256("\n".join(file.git_blob for file in wanted.values()).encode()).hexdigest()
+    folder = cache_folder() / f"test-sets-{known_by[:16]}"
+    if (folder / MANIFEST).is_file():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with atomic.lock(folder):
+        if not (folder / MANIFEST).is_file():  # another process may have made it meanwhile
+            upstream = os.environ.get(UPSTREAM)
+            owners = sorted({f"{file.repository} ({file.licence})" for file in wanted.values()})
+            where = f"from {upstream}" if upstream else "from the web (12 MB)"
+            print(
+                f"eval_kit: no release is named; taking the published test sets {where}, once: {', '.join(owners)}; "
+                f"MS MARCO's and TREC's data are for non-commercial research. Kept in {folder}",
+                file=sys.stderr,
+            )
+            lists = TestLists(wanted, Path(upstream) if upstream else None)
+            tables = list(lists.test_tables(chameleons=False))
+            if lists.missing:
+                first = lists.missing[0]
+                raise UserError(f"{first.what} cannot be obtained: {first.because}; {WAYS}")
+            with atomic.folder(folder) as staging:
+                _write(lists.to_draft(tables), staging)
+    return folder
+
+
+def _is_of_test_sets(id: str) -> bool:
+    is_of_restest = id.startswith(RESTTEST) and not id.endswith("/train-qrel.txt")
+    return is_of_restest or id.startswith((f"{SHIFT_TEST}/", f"{ANSERINI}/"))
+
+
+def _write(draft: Draft, folder: Path) -> None:
+    entries = []
+    for table in draft.tables:
+        path = folder / table.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        table.frame.with_columns(pl.col(pl.Enum).cast(pl.String)).write_parquet(path)
+        entries.append(replace(table.entry, sha256=file_sha256(path)))
+    manifest = replace(describe(draft), tables=entries)
+    (folder / MANIFEST).write_text(json.dumps(manifest.as_json(), indent=1, ensure_ascii=False), encoding="utf-8")
