@@ -11,6 +11,7 @@ import pytest
 from builder import verify
 from builder.shifts import wh
 from builder.sources import published
+from eval_kit.authors import lists
 from eval_kit.authors.fetch import declared_files, obtain
 from eval_kit.authors.test_sets import BUCKETS, LEVELS
 from eval_kit.errors import UserError
@@ -99,9 +100,9 @@ def test_resttest(published_release: Release, split: str, sizes: list[int] | Non
 
 def test_chameleons_are_the_authors_lists_and_nest(published_release: Release, shared: Path) -> None:
     sets: dict[tuple[str, int], set[str]] = {}
-    for name, (title, rankers) in published.CHAMELEON_FILES.items():
+    for name, (title, rankers) in lists.CHAMELEON_FILES.items():
         for level in LEVELS:
-            file = f"{published.CHAMELEONS}/{title}(common{rankers})/{title}_common{rankers}_0.{level // 10}"
+            file = f"{lists.CHAMELEONS}/{title}(common{rankers})/{title}_common{rankers}_0.{level // 10}"
             lines = (shared / "upstream" / file).read_text().splitlines()
             sets[name, level] = ids(published_release, f"chameleons.{name}.{level}")
             assert sets[name, level] == {line.split("\t")[0] for line in lines}
@@ -142,7 +143,7 @@ def test_oddities_are_remarked(published_release: Release) -> None:
 
 
 def test_no_carriage_return(published_release: Release, shared: Path) -> None:
-    assert b"\r\n" in (shared / "upstream" / published.DL_TOPICS["dl20"]).read_bytes()
+    assert b"\r\n" in (shared / "upstream" / lists.DL_TOPICS["dl20"]).read_bytes()
     for config, splits in published_release.configs.items():
         for split in splits:
             texts = published_release.table(config, split).select(pl.col(pl.String).str.contains(r"[\r\n\t]").any())
@@ -151,7 +152,7 @@ def test_no_carriage_return(published_release: Release, shared: Path) -> None:
 
 def test_every_text_is_the_authors(published_release: Release, shared: Path) -> None:
     for cluster, number in {"c0": 0, "c3": 3}.items():
-        lines = (shared / "upstream" / f"{published.SHIFT_TEST}/queries/queries_{number}.tsv").read_text().split("\n")
+        lines = (shared / "upstream" / f"{lists.SHIFT_TEST}/queries/queries_{number}.tsv").read_text().split("\n")
         table = published_release.table("topic", "test").filter(cluster=cluster).select("query_id", "text")
         assert sorted(table.iter_rows()) == sorted(tuple(line.split("\t")) for line in lines if line)
 

@@ -15,8 +15,8 @@ from builder import release as releases
 from builder.sources import irds, published
 from builder.sources.train_join import HEADER, join_by_text
 from builder.verify import verify
-from eval_kit.authors import fetch
-from eval_kit.authors.test_sets import BUCKETS
+from eval_kit.authors import fetch, lists
+from eval_kit.authors.test_sets import BUCKETS, TOPICS
 from eval_kit.errors import UserError
 from eval_kit.files.formats import QRELS_SCHEMA, QUERIES_SCHEMA
 from eval_kit.release import Release, open_release
@@ -63,7 +63,7 @@ def test_join(tmp_path: Path) -> None:
         row("naïve already", topic=4, wh=3, train="000"),
     )
     join = join_by_text(path, train_queries(TRAIN))
-    assert join.members("topic", published.TOPICS).rows() == [
+    assert join.members("topic", TOPICS).rows() == [
         ("4", "shared text", "c3"),
         ("10", "how to cook", "c1"),
         ("30", MOJIBAKE, "c2"),
@@ -91,11 +91,11 @@ def test_two_spellings_of_one_text(tmp_path: Path) -> None:
     """Mis-decoded and proper rows are the same query: once if they agree, not at all if they do not."""
     rows = row("what is a café", topic=1), row(MOJIBAKE, topic=1)
     join = join_by_text(clustering(tmp_path / "agree.tsv", *rows), train_queries(TRAIN))
-    assert join.members("topic", published.TOPICS).rows() == [("30", "what is a café", "c1")]
+    assert join.members("topic", TOPICS).rows() == [("30", "what is a café", "c1")]
     assert join.report == "" and "reports/" not in join.remarks[0]
     rows = row("what is a café", topic=1), row(MOJIBAKE, topic=2)
     join = join_by_text(clustering(tmp_path / "disagree.tsv", *rows), train_queries(TRAIN))
-    assert join.members("topic", published.TOPICS).is_empty()
+    assert join.members("topic", TOPICS).is_empty()
     assert join.report.count("rows disagree on the clusters") == 2
 
 
@@ -143,7 +143,7 @@ def world(complements: bool) -> dict[str, str]:
         if path == published.CLUSTERING:
             rows = [row(text, i % 6, i % 4, i % 2, f"1{i % 2}1") for i, text in enumerate(TRAINING.values())]
             contents[path] = "\n".join(["\t".join(HEADER), *rows]) + "\n"
-        elif path.startswith(f"{published.SHIFT_TEST}/"):
+        elif path.startswith(f"{lists.SHIFT_TEST}/"):
             cluster = name.split("_")[1].split(".")[0]
             if cluster in ("short", "long"):
                 members = {q: t for q, t in DEV.items() if (len(t.split(" ")) <= 5) == (cluster == "short")}
@@ -166,13 +166,13 @@ def world(complements: bool) -> dict[str, str]:
             else:
                 queries = list({"dev": DEV, "trec19": DL["dl19"], "trec20": DL["dl20"]}[name.split(".")[1][:-5]])
                 contents[path] = qrels(queries[bucket::5])
-        elif path.startswith(published.CHAMELEONS):
+        elif path.startswith(lists.CHAMELEONS):
             level, size = int(name[-1]), {"Veiled": 3, "Pygmy": 2, "Lesser": 1}[name.split("_")[0]]
             contents[path] = queries_of({query: DEV[query] for query in dev[: level * size]})
         elif name.startswith("topics"):
             queries = DEV if "dev" in name else DL[name.split(".")[1].split("-")[0]]
             contents[path] = queries_of(queries).replace("\n", "\r\n")
-        elif name.startswith("qrels.") and path.startswith(published.ANSERINI):
+        elif name.startswith("qrels.") and path.startswith(lists.ANSERINI):
             contents[path] = qrels(DEV if "dev" in name else DL[name.split(".")[1].split("-")[0]])
         elif "/dl-typo/" in path:
             contents[path] = qrels(DL_TYPO) if name == "qrels.txt" else queries_of(DL_TYPO)
