@@ -6,8 +6,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from builder import reports
 from builder.features import features
 from eval_kit.documents import Manifest, TableEntry
@@ -15,7 +13,7 @@ from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.files.text import read_utf8
 from eval_kit.release import Release, read_manifest, title
-from eval_kit.release.manifest import is_of_ms_marco, is_synthetic, language
+from eval_kit.release.manifest import is_of_ms_marco, is_synthetic, language, read_table
 from eval_kit.stats.typical import about
 from eval_kit.tables.markdown import to_markdown
 
@@ -167,9 +165,13 @@ def yaml_data(path: Path) -> dict[str, Any]:
 
 
 def sample(folder: Path, tables: Sequence[TableEntry]) -> str:
-    """The first complete row of a config, as JSON on one line; long values are cut."""
+    """The first complete row of a config, as JSON on one line; long values are cut.
+
+    Raises:
+        ReleaseError: a table that is no file, or not what the manifest says.
+    """
     for table in tables:
-        rows = pl.scan_parquet(folder / table.path, hive_partitioning=False, glob=False).drop_nulls().head(1).collect()
+        rows = read_table(folder, table).drop_nulls().head(1)
         for row in rows.iter_rows(named=True):
             cells = {name: _cut(value) for name, value in row.items()}
             return json.dumps(cells, ensure_ascii=False).replace("```", "'''")
