@@ -63,7 +63,7 @@ test: $(READY)  ## run all but the slow tests (T=tests/eval_kit: only a part)
 test-slow: $(READY)  ## run the slow tests: kills, Ray, publishing's faults
 	@$(PYTEST) -m slow $(T)
 
-fuzz: $(READY)  ## random hostile inputs, against the contract of docs/security.md, for MINUTES=n
+fuzz: $(READY)  ## random hostile inputs, against the contract of docs/DESIGN.md, for MINUTES=n
 	@end=$$(( $$(date +%s) + $(MINUTES) * 60 )); while test "$$(date +%s)" -lt "$$end"; do \
 		FUZZ_EXAMPLES=30 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/fuzz || exit; done
 
@@ -156,7 +156,7 @@ gpu-check: $(READY)  ## what each part of the paper's grid takes on one GPU, on 
 lock: $(UV)  ## compile requirements.lock again
 	@$(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-header $(EXTRAS) pyproject.toml -o requirements.lock
 
-dist: $(UV)  ## the packages for PyPI in dist/, with all checks of a code release (docs/packages.md)
+dist: $(UV)  ## the packages for PyPI in dist/, with all checks of a code release (docs/baselines.md)
 	@version="$$(sed -n 's/^__version__ = "\(.*\)"/\1/p' eval_kit/__init__.py)"; \
 		grep -qx "version: $$version" CITATION.cff || { echo "make dist: CITATION.cff is not of version $$version" >&2; exit 2; }; \
 		grep -qxF "### Code $$version" CHANGELOG.md || { echo "make dist: CHANGELOG.md has no section '### Code $$version'" >&2; exit 2; }

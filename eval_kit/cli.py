@@ -281,7 +281,7 @@ def clean(
     release: options.Release = None,
     test_set: options.TestSets = None,
     near: Annotated[
-        float | None, option("Minimum cosine of near-duplicate queries. Default: as measured in docs/audit.md.")
+        float | None, option("Minimum cosine of near-duplicate queries. Default: as measured in docs/contamination.md.")
     ] = None,
     passages: Annotated[
         bool, option("A query leaks too if a relevant passage of it was relevant in training.", None, "--passages")

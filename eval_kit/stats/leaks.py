@@ -11,7 +11,7 @@ NEAR, PRECISION, RECALL = 0.61, 0.985, 0.972
 """The cosine of trigrams from which two queries are near-duplicates: the one with the greatest F1 on labelled pairs.
 
 Its precision, with as many different pairs as duplicates, and its recall are those of
-``bench/results/near_duplicates.json``; docs/audit.md describes the pairs.
+``bench/results/near_duplicates.json``; docs/contamination.md describes the pairs.
 """
 
 

@@ -46,7 +46,7 @@ def test_hours_are_work_divided_by_rates(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_the_assumed_hours_of_the_paper_are_those_on_the_page():
-    page = Path(__file__).parents[2] / "docs" / "full-size.md"
+    page = Path(__file__).parents[2] / "docs" / "baselines.md"
     assert hours.in_words(gpu_check.of_paper(hours.H100)).partition(" (")[0] in page.read_text(encoding="utf-8")
 
 

@@ -185,7 +185,7 @@ def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 PAGES = {
     "README.md": "published real_runs tutorial_runs",
-    "docs/audit.md": "copy_of_published",
+    "docs/contamination.md": "copy_of_published",
     "docs/index.md": "upstream",
     "docs/integrations/ir-datasets.md": "published without_ir_datasets",
     "docs/integrations/sentence-transformers.md": "",
