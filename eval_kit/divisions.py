@@ -109,11 +109,11 @@ def _named(by: str, release: Release, queries: pl.DataFrame, training: pl.DataFr
     for config, split, column in labels.get(by, []):
         table = release.table(config, split).filter(pl.col("query_id").is_in(ids))
         if table.height:
-            parts = [release.table(*place[:2]) for place in labels[by] if place[::2] == (config, column)]
+            tables = [release.table(*place[:2]) for place in labels[by] if place[::2] == (config, column)]
             label = pl.col(column).cast(pl.String).alias("part")
             return Division(
                 by,
-                pl.concat([part.select("query_id", label) for part in parts]).unique(maintain_order=True).drop_nulls(),
+                pl.concat([each.select("query_id", label) for each in tables]).unique(maintain_order=True).drop_nulls(),
                 f"{config}, column {column}",
             )
     of_queries = release.folder / QUERIES_FILE

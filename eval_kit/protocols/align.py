@@ -57,7 +57,7 @@ class Alignment(Result):
         """Table 5's Spearman by dataset, Inter. and Extra."""
         columns = [Column("Datasets", wrap="anywhere"), Column("n", "number")]
         columns += number_columns("Inter.", "Extra.", group="Spearman", wrap="never")
-        lines = []
+        lines: list[list[Value | str]] = []
         for (dataset,), rows in self.correlations.group_by("dataset", maintain_order=True):
             by_key = rows.rows_by_key("training", named=True, unique=True)
             counts = dict.fromkeys(str(row["n"]) for row in by_key.values())

@@ -245,7 +245,7 @@ def _in_parts(
     [together], _ = differences((once["value"] - once["baseline"]).to_numpy(), np.zeros(once.height, np.int64), 1)
     low, high = together.interval or (None, None)
     counts = {"parts": len(names), "queries": once.height}
-    over = [{"claim": THESE, **counts, "difference": together.mean, "low": low, "high": high}]
+    over: list[dict[str, Any]] = [{"claim": THESE, **counts, "difference": together.mean, "low": low, "high": high}]
     if kinds is not None:
         low, high = kinds.interval
         another = dict(zip(("another_low", "another_high"), kinds.of_another, strict=True))
@@ -279,13 +279,16 @@ def tables_of_differences(rows: pl.DataFrame, over: pl.DataFrame) -> list[Table]
         columns += [Column("Δ [95 % interval]", "number"), Column("p (Holm)", "number"), Column("≠ rest", "number")]
         columns += [Column("verdict", wrap="never")] if with_verdict else []
         lines: list[Row] = []
+        line: list[Value | str]
         for row in group.filter(pl.col("queries") >= FEWEST).iter_rows(named=True):
             line = [row["part"], row["system"], _count(row["queries"]), show(row["baseline"]), show(row["value"])]
             line += [_interval(row, show), _p(row["p_holm"]), _p(row["p_rest_holm"])]
             lines.append([*line, row["verdict"]] if with_verdict else line)
         for (system,), small in group.filter(pl.col("queries") < FEWEST).group_by("system", maintain_order=True):
-            n = small["queries"].sum()
-            folded = {each: (small[each] * small["queries"]).sum() / n for each in ("baseline", "value", "difference")}
+            n = int(small["queries"].sum())
+            weights = small["queries"].to_numpy()
+            names = ("baseline", "value", "difference")
+            folded = {each: float(small[each].to_numpy() @ weights) / n for each in names}
             line = [f"{OTHERS} ({small.height} parts)", str(system), _count(n), show(folded["baseline"])]
             line += [show(folded["value"]), show(folded["difference"], with_sign=True), "", ""]
             lines.append([*line, ""] if with_verdict else line)

@@ -137,7 +137,7 @@ class Comparison(Result):
         """The gate's word, and what it rests on."""
         tested = self.parts.filter(pl.col("verdict").is_not_null())
         least = tested["detectable"].drop_nulls()
-        shown = f"; a loss of {least.max():.4f} would be found in 80 % of cases" if len(least) else ""
+        shown = f"; a loss of {max(least):.4f} would be found in 80 % of cases" if len(least) else ""
         where = " in every part" if self.parts["by"].n_unique() and self.parts["part"].n_unique() > 1 else ""
         return (
             f"Gate: {self.verdict}. Not worse: shown to lose less than {self.margin:g} to {self.systems[0]}{where} "

@@ -100,7 +100,7 @@ class Protocols(Result):
 
     def _on_few(self) -> str:
         """The losses that rest on too few queries for a bootstrap."""
-        names = {}
+        names: dict[str, None] = {}
         for shift, frame in self.results.items():
             if "not_zero" in frame.columns:
                 for row in frame.filter(pl.col("not_zero") < FEW_NOT_ZERO).iter_rows(named=True):

@@ -67,7 +67,10 @@ def overall(results: pl.DataFrame) -> Table:
     lines: list[list[Value | str]] = []
     parts_lead = bool((results["p_q"] < 0.05).any())
     for row in results.iter_rows(named=True):
-        pooled = [Value(loss(row["rel_loss"]), mark=_mark(row)), _ends(row["rel_loss_low"], row["rel_loss_high"])]
+        pooled: list[Value | str] = [
+            Value(loss(row["rel_loss"]), mark=_mark(row)),
+            _ends(row["rel_loss_low"], row["rel_loss_high"]),
+        ]
         of_parts = [loss(row["of_parts"]), _ends(row["of_parts_low"], row["of_parts_high"])]
         both = [*of_parts, *pooled] if parts_lead else [*pooled, *of_parts]
         chance = "-" if row["q"] is None else f"{row['q']:.1f} ({_p(row['p_q'])})"

@@ -75,7 +75,8 @@ def differences(values: Floats, parts: Integers, count: int) -> tuple[list[Diffe
     """
     sizes = np.bincount(parts, minlength=count)
     sums, squares = (np.bincount(parts, each, minlength=count) for each in (values, values**2))
-    of_parts, to_rest = [], []
+    of_parts: list[Difference] = []
+    to_rest: list[float | None] = []
     for n, total, square in zip(sizes.tolist(), sums.tolist(), squares.tolist(), strict=True):
         mean, variance = _moments(n, total, square)
         of_parts.append(Difference(n, mean, None if n < 2 else (variance / n) ** 0.5))
