@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -15,6 +16,49 @@ _NAMED = 20
 """Clusters up to which a figure has room for their names."""
 _BINS = 40
 """Bars of each row of Figure 4."""
+
+
+class Effect(NamedTuple):
+    """A row of :func:`forest`: an estimate with its interval, from ``n`` queries; ``is_faint`` where they are few."""
+
+    label: str
+    estimate: float | None
+    low: float | None
+    high: float | None
+    n: int
+    is_faint: bool = False
+
+
+def forest(rows: Sequence[Effect], axis: str, title: str) -> Markup:
+    """Differences with their intervals, one below the other, beside a line at zero and their numbers.
+
+    Args:
+        rows: from top to bottom; those without an estimate are left out.
+        axis: what is on the scale.
+        title: of the picture, for those who do not see it.
+    """
+    rows = [row for row in rows if row.estimate is not None]
+    ends = [end for row in rows for end in (row.estimate, row.low, row.high) if end is not None]
+    ticks = svg.ticks(min([0.0, *ends]), max([0.0, *ends]), wider=True)
+    x_range = (ticks[0], ticks[-1]) if len(ticks) > 1 else (-1.0, 1.0)
+    height, left = 19, 16 + 6.6 * max((len(row.label) for row in rows), default=0)
+    frame = svg.Frame(left + 510, 66 + height * len(rows), x_range, (0, 1), left=left, right=216, top=18)
+    floor = frame.height - frame.bottom
+    parts = [frame.x_axis(svg.with_labels(ticks), axis), svg.line(frame.x(0), frame.top, frame.x(0), floor, "zero")]
+    parts.append(svg.label(frame.width, 12, "n", anchor="end"))
+    for number, row in enumerate(rows):
+        y = frame.top + height * (number + 0.5)
+        interval = "" if row.low is None or row.high is None else f" [{row.low:+.4f}, {row.high:+.4f}]"
+        figures = f"{row.estimate:+.4f}{interval}".replace("-", "\u2212")
+        marks = [element("title", f"{row.label}: {figures}, {row.n:,} queries")]
+        if row.low is not None and row.high is not None:
+            marks.append(svg.line(frame.x(row.low), y, frame.x(row.high), y, "range"))
+        marks.append(svg.marker(0, frame.x(float(row.estimate or 0)), y))
+        texts = [svg.label(left - 10, y + 4, row.label, anchor="end")]
+        texts.append(svg.label(frame.width - 48, y + 4, figures, anchor="end"))
+        texts.append(svg.label(frame.width, y + 4, f"{row.n:,}", anchor="end"))
+        parts.append(element("g", *texts, element("g", *marks, class_="s0"), class_="faint" if row.is_faint else None))
+    return svg.picture(frame, parts, title)
 
 
 def loss_against_jaccard(

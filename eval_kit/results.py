@@ -16,7 +16,7 @@ dataclass made with ``repr=False`` that derives from :class:`Result`, has a fiel
 import io
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import polars as pl
@@ -25,6 +25,7 @@ from rich.console import Console
 
 from eval_kit.errors import UserError, printable
 from eval_kit.markup import element
+from eval_kit.release.manifest import SYNTHETIC
 from eval_kit.tables import latex, markdown, terminal
 from eval_kit.tables.table import Table
 
@@ -69,9 +70,26 @@ class Result(ABC):
     def tables(self) -> list[Table]:
         """The rows laid out for readers."""
 
+    @property
+    def heading(self) -> str:
+        """The title of its page, with the names of what it is about."""
+        return self.title
+
+    def summary(self) -> list[str]:
+        """What it has to say, in one to five sentences; first on its page."""
+        return []
+
     def figures(self) -> list[Picture]:
         """The pictures of its page."""
         return []
+
+    def captioned(self) -> list[Table]:
+        """The tables; their titles say so where the data are synthetic."""
+        tables = self.tables()
+        if not is_synthetic(self.provenance):
+            return tables
+        titles = (", ".join(filter(None, (table.title, "synthetic data"))) for table in tables)
+        return [replace(table, title=title) for table, title in zip(tables, titles, strict=True)]
 
     def notes(self) -> list[str]:
         """What a reader must know about the figures, a sentence each."""
@@ -109,18 +127,18 @@ class Result(ABC):
 
     def to_markdown(self) -> str:
         """The tables in GitHub's Markdown, each under its title, and the notes below them."""
-        tables = map(markdown.to_markdown, self.tables())
+        tables = map(markdown.to_markdown, self.captioned())
         return "\n".join([*tables, *(f"{markdown.escape(note)}\n" for note in self.notes())])
 
     def to_latex(self) -> str:
         """The tables as tabular environments that need no package; titles and notes stand in comments."""
-        tables = map(latex.to_latex, self.tables())
+        tables = map(latex.to_latex, self.captioned())
         return "".join(f"% {printable(note)}\n" for note in self.notes()) + "\n".join(tables)
 
     def show(self, console: Console) -> None:
         """Print the tables, each section under its heading, and then the notes."""
         section = ""
-        for table in self.tables():
+        for table in self.captioned():
             if table.section != section:
                 section = table.section
                 console.rule(printable(section))
@@ -142,7 +160,7 @@ class Result(ABC):
         """The tables and notes for a notebook."""
         from eval_kit.tables.html import to_html  # only notebooks need it
 
-        tables = self.tables()
+        tables = self.captioned()
         parts: list[Markup] = []
         notes: list[str] = []
         for table in tables[:REPR_TABLES]:
@@ -153,6 +171,12 @@ class Result(ABC):
         for note in [*notes, *self.notes()]:
             parts.append(element("p", note))
         return Markup().join(parts)
+
+
+def is_synthetic(provenance: Mapping[str, Any]) -> bool:
+    """Whether figures rest on the mini release, or on a part of it."""
+    release = provenance.get("release")
+    return isinstance(release, Mapping) and (release.get("kind") == "mini" or SYNTHETIC in release.get("cautions", ()))
 
 
 def origin(provenance: Mapping[str, Any]) -> str:

@@ -7,7 +7,8 @@ and from running any script but the page's own.
 import base64
 import hashlib
 from collections.abc import Sequence
-from functools import singledispatch
+from datetime import date
+from functools import partial, singledispatch
 from importlib.resources import files
 from typing import Any
 
@@ -15,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from eval_kit import __version__
 from eval_kit.measures.definitions import parse
-from eval_kit.results import Result, origin
+from eval_kit.results import Result, is_synthetic, origin
 from eval_kit.svg import loss_bar, swatch
 from eval_kit.tables.html import sort_header, to_html, typographic
 from eval_kit.tables.table import loss
@@ -39,7 +40,8 @@ TEMPLATES = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-for helper in (loss_bar, number, percent, sort_header, swatch, to_html):
+TEMPLATES.globals["synthetic"] = is_synthetic
+for helper in (loss_bar, number, percent, sort_header, swatch):
     TEMPLATES.globals[helper.__name__] = helper
 # For the filter ``tojson``, which escapes whatever could end a script element.
 TEMPLATES.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False}
@@ -60,7 +62,10 @@ def render(template: str | Template, scripts: Sequence[str], **values: Any) -> s
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         code.append(script)
         hashes.append(f"'sha256-{digest}'")
+    provenance = values.get("provenance") or getattr(values.get("result"), "provenance", {})
+    mark = "synthetic data" if is_synthetic(provenance) else ""
     return TEMPLATES.get_template(template).render(
+        to_html=partial(to_html, mark=mark),
         style=(assets / "page.css").read_text(encoding="utf-8"),
         scripts=code,
         allowed=" ".join(hashes) or "'none'",
@@ -69,7 +74,17 @@ def render(template: str | Template, scripts: Sequence[str], **values: Any) -> s
     )
 
 
+def about(result: Result) -> dict[str, Any]:
+    """What a page says of the release and the day above its results, and at its foot."""
+    release = result.provenance.get("release")
+    words = f"{release['kind']} release {release['version']}" if release else ""
+    day = date.today()
+    words = ", ".join(filter(None, (words, f"{day.day} {day:%B %Y}")))
+    cautions = release.get("cautions", []) if release else []
+    return {"release": words, "cautions": cautions, "origin": origin(result.provenance)}
+
+
 @singledispatch
 def result_page(result: Result) -> str:
     """The page of one result: its figures, tables and notes; other kinds of page are registered for their results."""
-    return render("result.html.j2", [], result=result, origin=origin(result.provenance))
+    return render("result.html.j2", ["tables.js"], result=result, about=about(result))

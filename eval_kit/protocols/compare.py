@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from eval_kit import plots
+from eval_kit.divisions import FEW as FEW_QUERIES
 from eval_kit.divisions import Parts, whole
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import LOWER_IS_BETTER, Measure, parse
@@ -20,7 +22,7 @@ from eval_kit.protocols import by_part
 from eval_kit.protocols.scores import Scores, cut_short
 from eval_kit.protocols.scoring import mean, named, score, with_measures
 from eval_kit.release import Release
-from eval_kit.results import Result, origin
+from eval_kit.results import Picture, Result, origin
 from eval_kit.runs import contamination
 from eval_kit.stats.differences import CANNOT_TELL, NOT_WORSE, WORSE
 from eval_kit.stats.losses import FEW, FEW_NOT_ZERO, MARGIN, RESAMPLES, holm_corrected, mean_intervals, paired_t_test
@@ -33,6 +35,8 @@ ROWS = (
     | dict.fromkeys(("value", "difference", "low", "high", "p", "p_holm"), pl.Float64())
     | dict.fromkeys(("p_equivalent", "p_equivalent_holm"), pl.Float64())
 )
+BETTER = "better"
+ALPHA = 0.05
 TRACKS = {"2019": "dl19", "2020": "dl20"}
 """The test sets of the TREC DL years that runs may be named after."""
 
@@ -104,6 +108,54 @@ class Comparison(Result):
                 line += _value_and_difference(by_system.get(system), measure)
             lines.append(line)
         return [Table(columns, [lines]), *by_part.tables_of_differences(self.parts, self.over_parts)]
+
+    @property
+    def heading(self) -> str:
+        """The systems and the baseline."""
+        return f"{', '.join(self.systems[1:])} compared with {self.systems[0]}"
+
+    def summary(self) -> list[str]:
+        """The gate; and for each system where it gains, where it loses most, and where neither was shown."""
+        sentences = [self._gate()] if self.margin is not None else []
+        for system in self.systems[1:4]:
+            rows = self.first_measures().filter(pl.col("system") == system).to_dicts()
+            if not rows:
+                continue
+            words = [_word(row) for row in rows]
+            counts = f"better on {words.count(BETTER)}, worse on {words.count(WORSE)}, neither shown on "
+            counts += f"{len(words) - words.count(BETTER) - words.count(WORSE)}"
+            text = (
+                f"{system} against {self.systems[0]}: {counts} of {len(rows)} test sets, by the first measure of each"
+            )
+            enough = [row for row in rows if row["queries"] >= FEW_QUERIES]
+            if worst := min(enough, key=_gain, default=None):
+                measure = parse(worst["measure"])
+                difference = measure.show(worst["difference"], with_sign=True)
+                text += f"; lowest on {worst['test_set']}: {difference} {measure.name}, n = {worst['queries']:,}"
+            sentences.append(f"{text}.")
+        return sentences
+
+    def first_measures(self) -> pl.DataFrame:
+        """The differences by each test set's first measure."""
+        first = pl.col("measure") == pl.col("measure").first().over("test_set")
+        return self.rows.filter(first & pl.col("difference").is_not_null())
+
+    def figures(self) -> list[Picture]:
+        """The differences of each system by the first measure of each test set; then in the parts of each division."""
+        figures = []
+        base = self.systems[0]
+        for (system, measure), rows in self.first_measures().group_by("system", "measure", maintain_order=True):
+            effects = [_effect(row["test_set"], row) for row in rows.to_dicts()]
+            figures.append(_forest(effects, f"{measure} of {system} less that of {base}"))
+        # drawn towards each other, parts of few queries do not lead by chance
+        in_order = self.parts.sort(pl.coalesce("pooled", "difference"), descending=True, maintain_order=True)
+        keys = ("test_set", "measure", "system", "by")
+        for key in self.parts.select(keys).unique(maintain_order=True).iter_rows():
+            rows = in_order.filter(*(pl.col(name) == value for name, value in zip(keys, key, strict=True)))
+            if rows.height > 1:
+                effects = [_effect(row["part"], row) for row in rows.to_dicts()]
+                figures.append(_forest(effects, f"{key[1]} of {key[2]} less that of {base} on {key[0]} by {key[3]}"))
+        return figures
 
     def notes(self) -> list[str]:
         """How the differences were tested, what they rest on, and what is missing or was left out."""
@@ -287,6 +339,30 @@ def _rows(
                 row |= {"p": test.p, "p_equivalent": test.p_equivalent}
             rows.append(row)
     return rows
+
+
+def _gain(row: dict[str, Any]) -> float:
+    """The difference, greater where the system is better."""
+    return float(row["difference"]) * (-1 if parse(row["measure"]).kind.lower_is_better else 1)
+
+
+def _word(row: dict[str, Any]) -> str:
+    """Whether the test over queries shows the system better or worse; empty if neither."""
+    if row["p_holm"] is None or row["p_holm"] >= ALPHA:
+        return ""
+    return BETTER if _gain(row) > 0 else WORSE
+
+
+def _effect(label: str, row: dict[str, Any]) -> plots.Effect:
+    few = row["queries"] < FEW_QUERIES
+    return plots.Effect(label, row["difference"], row["low"], row["high"], row["queries"], few)
+
+
+def _forest(effects: Sequence[plots.Effect], title: str) -> Picture:
+    caption = f"{title}, with 95 % intervals over queries; right of the line it is higher."
+    if any(effect.is_faint for effect in effects):
+        caption += f" Faint: fewer than {FEW_QUERIES} queries."
+    return Picture(plots.forest(effects, title, title), caption)
 
 
 def _value(row: dict[str, Any], measure: Measure) -> Value:

@@ -79,6 +79,10 @@ def title(manifest: Manifest) -> str:
     return "-".join([*re.findall(r"\w+(?:\.\w+)*", plain), "shift"])
 
 
+SYNTHETIC = "synthetic: pseudo-words in no language, so figures say nothing of real search"
+"""What every result of mini says."""
+
+
 def is_synthetic(manifest: Manifest) -> bool:
     """Whether it is mini, or a part of mini, whose pseudo-words are in no language."""
     return manifest.kind == "mini" or manifest.built_from == f"{NAME}-mini"

@@ -20,7 +20,15 @@ from eval_kit.documents import Lack, Manifest, Variation
 from eval_kit.files import hub
 from eval_kit.files.opening import is_file, is_folder
 from eval_kit.release import beir_folder
-from eval_kit.release.manifest import MANIFEST, ReleaseError, read_manifest, read_table, verified_manifest
+from eval_kit.release.manifest import (
+    MANIFEST,
+    SYNTHETIC,
+    ReleaseError,
+    is_synthetic,
+    read_manifest,
+    read_table,
+    verified_manifest,
+)
 from eval_kit.tables.html import to_html
 from eval_kit.tables.table import Column, Table
 
@@ -120,8 +128,9 @@ class Release:
     @property
     def cautions(self) -> list[str]:
         """Why figures on this release are not to be trusted; every table of them repeats it."""
+        synthetic = [SYNTHETIC] if is_synthetic(self.manifest) else []
         # the remarks of builder.pool.cautions
-        return [remark for remark in self.manifest.remarks if remark.startswith("pool of ")]
+        return synthetic + [remark for remark in self.manifest.remarks if remark.startswith("pool of ")]
 
     @property
     def configs(self) -> dict[str, list[str]]:

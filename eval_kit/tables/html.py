@@ -14,12 +14,13 @@ from eval_kit.tables.table import Column, Row, Table, Value, as_cell
 _CLASSES = {"heading": "who", "label": "label", "text": "", "number": "num"}
 
 
-def to_html(table: Table, bars: bool = True) -> Markup:
+def to_html(table: Table, bars: bool = True, mark: str = "") -> Markup:
     """The table, without its notes, in a region that scrolls where the page is narrow.
 
-    ``bars`` are drawn for pages, whose styles they need.
+    ``bars`` are drawn for pages, whose styles they need; a ``mark`` stands behind the title.
     """
-    caption = element("caption", table.title) if table.title else ""
+    title = ", ".join(filter(None, (table.title, mark)))
+    caption = element("caption", title) if title else ""
     ends: list[float | None] = []
     for cell in chain.from_iterable(table.rows()):
         if cell.bar:
@@ -30,10 +31,10 @@ def to_html(table: Table, bars: bool = True) -> Markup:
     return element("div", whole, class_="scroll", role="region", tabindex="0", aria_label="wide table")
 
 
-def sort_header(name: str, number: bool, sorted_by: str | None = None, key: str | None = None) -> Markup:
+def sort_header(name: str, classes: str, sorted_by: str | None = None, key: str | None = None) -> Markup:
     """A column's header with a button that sorts by it."""
     button = element("button", name, type="button")
-    return element("th", button, scope="col", class_="num" if number else None, aria_sort=sorted_by, data_key=key)
+    return element("th", button, scope="col", class_=classes or None, aria_sort=sorted_by, data_key=key)
 
 
 def typographic(number: str) -> str:
@@ -46,21 +47,26 @@ def _head(table: Table) -> Markup:
     cells, below = [], []
     for group, columns in groupby(table.columns, attrgetter("group")):
         if group:
-            names = list(map(_header, columns))
+            names = [_header(column, _place(column, table)) for column in columns]
             cells.append(element("th", group, scope="colgroup", colspan=len(names), class_="num"))
             below += names
         else:
-            cells += [_header(column, table.sorted_by, rows) for column in columns]
+            cells += [_header(column, _place(column, table), table.sorted_by, rows) for column in columns]
     return element("thead", element("tr", *cells), element("tr", *below) if below else "")
 
 
-def _header(column: Column, sorted_by: str = "", rows: int | None = None) -> Markup:
-    number = column.kind == "number"
+def _place(column: Column, table: Table) -> str:
+    """The classes of a column's cells: whether its numbers are aligned, and whether it stays in sight at a side."""
+    is_first, is_last = column is table.columns[0], column is table.columns[-1]
+    return f"{_CLASSES[column.kind]}{' first' * is_first}{' last' * is_last}".strip()
+
+
+def _header(column: Column, classes: str, sorted_by: str = "", rows: int | None = None) -> Markup:
     if sorted_by:
-        return sort_header(column.name, number, "descending" if column.name == sorted_by else None)
+        return sort_header(column.name, classes, "descending" if column.name == sorted_by else None)
     if not column.name:
-        return element("td", rowspan=rows)
-    return element("th", column.name, scope="col", rowspan=rows, class_="num" if number else None)
+        return element("td", rowspan=rows, class_=classes or None)
+    return element("th", column.name, scope="col", rowspan=rows, class_=classes or None)
 
 
 def _body(table: Table, group: Sequence[Row], scale: tuple[float, float] | None) -> Markup:
@@ -73,13 +79,16 @@ def _body(table: Table, group: Sequence[Row], scale: tuple[float, float] | None)
             if cell is None:
                 heights[index] += 1
             else:
-                line.append(_cell(as_cell(cell), column, heights[index], scale, bool(table.sorted_by)))
+                place = _place(column, table)
+                line.append(_cell(as_cell(cell), column, place, heights[index], scale, bool(table.sorted_by)))
                 heights[index] = 1
         rows.insert(0, element("tr", *line))
     return element("tbody", *rows, class_="group" if len(table.groups) > 1 else None)
 
 
-def _cell(cell: Value, column: Column, rows: int, scale: tuple[float, float] | None, sortable: bool) -> Markup:
+def _cell(
+    cell: Value, column: Column, place: str, rows: int, scale: tuple[float, float] | None, sortable: bool
+) -> Markup:
     number = column.kind == "number"
     text = typographic(cell.text) if number else cell.text
     inside = [element("strong", text) if cell.bold else text, element("span", cell.mark) if cell.mark else ""]
@@ -87,7 +96,7 @@ def _cell(cell: Value, column: Column, rows: int, scale: tuple[float, float] | N
         inside.append(element("div", typographic(cell.below), class_="quiet"))
     if (bar := cell.bar) and scale:
         inside.append(loss_bar(bar.loss, bar.low, bar.high, scale, bar.harm))
-    classes = f"{_CLASSES[column.kind]}{' diagonal' * cell.shaded}".strip()
+    classes = f"{place}{' diagonal' * cell.shaded} {cell.word}".strip()
     heading = column.kind == "heading"
     return element(
         "th" if heading else "td",

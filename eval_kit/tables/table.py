@@ -29,6 +29,7 @@ class Value:
         mark: behind the text, such as ``°``.
         below: a second, quieter line.
         bold: the best of several.
+        word: the class of a verdict, ``good``, ``bad`` or ``open``, whose text is coloured on a page.
         shaded: set apart from the row's other cells.
         style: of the text in a terminal, as rich names it.
         tooltip: on a page.
@@ -41,6 +42,7 @@ class Value:
     below: str = ""
     bold: bool = False
     shaded: bool = False
+    word: Literal["", "good", "bad", "open"] = ""
     style: str = ""
     tooltip: str = ""
     sort: float | None = None
