@@ -25,7 +25,6 @@ from rich.console import Console
 
 from eval_kit.errors import UserError, printable
 from eval_kit.markup import element
-from eval_kit.release.manifest import SYNTHETIC
 from eval_kit.tables import latex, markdown, terminal
 from eval_kit.tables.table import Table
 
@@ -88,8 +87,13 @@ class Result(ABC):
         tables = self.tables()
         if not is_synthetic(self.provenance):
             return tables
-        titles = (", ".join(filter(None, (table.title, "synthetic data"))) for table in tables)
-        return [replace(table, title=title) for table, title in zip(tables, titles, strict=True)]
+        return [replace(table, title=f"{table.title}, synthetic data") if table.title else table for table in tables]
+
+    def all_notes(self) -> list[str]:
+        """The notes, and what the release makes every result say, where no note does."""
+        notes = self.notes()
+        cautions = (self.provenance.get("release") or {}).get("cautions", ())
+        return [*notes, *(each for each in cautions if not any(each in note for note in notes))]
 
     def notes(self) -> list[str]:
         """What a reader must know about the figures, a sentence each."""
@@ -128,12 +132,12 @@ class Result(ABC):
     def to_markdown(self) -> str:
         """The tables in GitHub's Markdown, each under its title, and the notes below them."""
         tables = map(markdown.to_markdown, self.captioned())
-        return "\n".join([*tables, *(f"{markdown.escape(note)}\n" for note in self.notes())])
+        return "\n".join([*tables, *(f"{markdown.escape(note)}\n" for note in self.all_notes())])
 
     def to_latex(self) -> str:
         """The tables as tabular environments that need no package; titles and notes stand in comments."""
         tables = map(latex.to_latex, self.captioned())
-        return "".join(f"% {printable(note)}\n" for note in self.notes()) + "\n".join(tables)
+        return "".join(f"% {printable(note)}\n" for note in self.all_notes()) + "\n".join(tables)
 
     def show(self, console: Console) -> None:
         """Print the tables, each section under its heading, and then the notes."""
@@ -143,7 +147,7 @@ class Result(ABC):
                 section = table.section
                 console.rule(printable(section))
             terminal.show(table, console)
-        terminal.show_notes(self.notes(), console)
+        terminal.show_notes(self.all_notes(), console)
 
     def __repr__(self) -> str:
         """What the command prints, cut to :data:`REPR_LINES` lines."""
@@ -168,15 +172,15 @@ class Result(ABC):
             notes += table.notes
         if len(tables) > REPR_TABLES:
             parts.append(element("p", f"… {len(tables) - REPR_TABLES:,} more tables"))
-        for note in [*notes, *self.notes()]:
+        for note in [*notes, *self.all_notes()]:
             parts.append(element("p", note))
         return Markup().join(parts)
 
 
 def is_synthetic(provenance: Mapping[str, Any]) -> bool:
     """Whether figures rest on the mini release, or on a part of it."""
-    release = provenance.get("release")
-    return isinstance(release, Mapping) and (release.get("kind") == "mini" or SYNTHETIC in release.get("cautions", ()))
+    release = provenance.get("release") or {}
+    return release.get("kind") == "mini" or any(each.startswith("synthetic") for each in release.get("cautions", ()))
 
 
 def origin(provenance: Mapping[str, Any]) -> str:

@@ -130,8 +130,8 @@ class Comparison(Result):
             enough = [row for row in rows if row["queries"] >= FEW_QUERIES]
             if worst := min(enough, key=_gain, default=None):
                 measure = parse(worst["measure"])
-                difference = measure.show(worst["difference"], with_sign=True)
-                text += f"; lowest on {worst['test_set']}: {difference} {measure.name}, n = {worst['queries']:,}"
+                shown = measure.show(worst["difference"], with_sign=True).replace("-", "\u2212")
+                text += f"; lowest on {worst['test_set']}: {shown} {measure.name}, n = {worst['queries']:,}"
             sentences.append(f"{text}.")
         return sentences
 
@@ -170,7 +170,7 @@ class Comparison(Result):
             "° not significant over queries: two-sided paired t-test, p ≥ 0.05 after Holm's correction over the "
             f"systems and test sets of a measure. ≈ equivalent: within {MARGIN:.0%} of {self.systems[0]}'s value, by "
             "two one-sided t-tests, p < 0.05 "
-            f"after the same correction. For {', '.join(LOWER_IS_BETTER)}, lower is better.",
+            f"after the same correction.{self._lower_is_better()}",
             origin(self.provenance),
         ]
         incomplete = self.rows.filter(pl.col("missing") > 0)
@@ -184,6 +184,11 @@ class Comparison(Result):
         if self.left_out:
             notes.append(f"Not compared, as covered by one side only: {'; '.join(self.left_out)}")
         return notes
+
+    def _lower_is_better(self) -> str:
+        """Which of its measures are better where they are lower."""
+        found = any(parse(name).kind.lower_is_better for name in self.rows["measure"].unique())
+        return "" if not found else f" For {', '.join(LOWER_IS_BETTER)}, lower is better."
 
     def _gate(self) -> str:
         """The gate's word, and what it rests on."""
