@@ -142,6 +142,9 @@ def run(
         list[Path] | None, option("A run to compare with. Repeatable. Default: BM25, which is searched too.", "RUN")
     ] = None,
     no_pivot: Annotated[bool, option("Compare with nothing: search the model alone.", None, "--no-pivot")] = False,
+    trained_on: Annotated[
+        Path | None, option("What the model was trained on, as for clean: for leaks and far queries.", "FILE")
+    ] = None,
     passages: options.Passages = None,
     depth: Annotated[int, option("Number of passages per query.", min=1, max=1_000_000)] = 1000,
     out: Annotated[Path, option("Folder for the runs and the index.")] = Path("runs"),
@@ -154,6 +157,7 @@ def run(
     """Search a release with a model and score it beside BM25. Its kind is read from its own files."""
     from eval_kit.models.opening import parse_options
     from eval_kit.models.run import run as run_model
+    from eval_kit.runs.training import read
 
     opened_release = _release_of(release, revision)
     outputs = [context.params["json_file"], context.params["page"]]
@@ -173,6 +177,7 @@ def run(
         depth,
         passages,
         by or [],
+        read(trained_on) if trained_on else None,
     )
 
 

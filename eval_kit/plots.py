@@ -61,6 +61,48 @@ def forest(rows: Sequence[Effect], axis: str, title: str) -> Markup:
     return svg.picture(frame, parts, title)
 
 
+def bars(rows: Sequence[tuple[str, float, str]], axis: str, title: str) -> Markup:
+    """Values from zero as bars, one below the other.
+
+    Args:
+        rows: label, value (at least 0) and the value as it is shown.
+        axis: what is on the scale.
+        title: of the picture, for those who do not see it.
+    """
+    ticks = svg.ticks(0, max((value for _, value, _ in rows), default=0) or 1, wider=True)
+    height, left = 19, 16 + 6.6 * max((len(label) for label, _, _ in rows), default=0)
+    frame = svg.Frame(left + 400, 56 + height * len(rows), (0, ticks[-1]), (0, 1), left=left, right=90, top=4)
+    parts = [frame.x_axis(svg.with_labels(ticks), axis)]
+    for number, (name, value, shown) in enumerate(rows):
+        y, end = frame.top + height * number + 3, frame.x(value)
+        bar = element("rect", x=left, y=y, width=end - left, height=height - 6, class_="bar")
+        parts.append(element("g", element("title", f"{name}: {shown}"), bar, class_="s0"))
+        parts.append(svg.label(left - 8, y + 11, name, anchor="end"))
+        parts.append(svg.label(end + 6, y + 11, shown, anchor="start"))
+    return svg.picture(frame, parts, title)
+
+
+def slopes(levels: Mapping[str, tuple[float, float]], axis: str, title: str) -> Markup:
+    """Each series' level on near and on far queries, joined by a line.
+
+    Args:
+        levels: by name, in the order of their markers: near, far.
+        axis: what is on the scale.
+        title: of the picture, for those who do not see it.
+    """
+    at = svg.ticks(0, max(chain.from_iterable(levels.values())) or 1, wider=True)
+    frame = svg.Frame(420, 260, (-0.35, 1.35), (0, at[-1]))
+    parts = [frame.grid(svg.with_labels(at), axis), frame.x_axis([(0, "near"), (1, "far")], "")]
+    for number, (name, ends) in enumerate(levels.items()):
+        (x1, y1), (x2, y2) = ((frame.x(side), frame.y(level)) for side, level in enumerate(ends))
+        marks = [svg.line(x1, y1, x2, y2, "link near-far")]
+        for x, y, side, level in ((x1, y1, "near", ends[0]), (x2, y2, "far", ends[1])):
+            tooltip = element("title", f"{name}, {side}: {level:.4f}")
+            marks.append(element("g", tooltip, svg.marker(number, x, y)))
+        parts.append(svg.series(number, marks))
+    return svg.picture(frame, parts, title)
+
+
 def loss_against_jaccard(
     points: pl.DataFrame,
     systems: Sequence[str],

@@ -124,7 +124,8 @@ def series(system: int, marks: Sequence[Markup]) -> Markup:
 def picture(frame: Frame, parts: Sequence[Markup], title: str) -> Markup:
     """A whole picture; the title is for those who do not see it."""
     box = f"0 0 {frame.width:.0f} {frame.height:.0f}"
-    return element("svg", *parts, class_="plot", viewBox=box, role="img", aria_label=title)
+    size = f"max-width: {1.2 * frame.width:.0f}px"
+    return element("svg", *parts, class_="plot", viewBox=box, role="img", aria_label=title, style=size)
 
 
 def marker(system: int, x: float, y: float) -> Markup:

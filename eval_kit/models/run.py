@@ -1,15 +1,18 @@
 """From a model to its figures on a release, beside those of its pivots."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from rich.console import Console
 
-from eval_kit.divisions import Parts
+from eval_kit import plots, svg
+from eval_kit.divisions import FEW, Parts
 from eval_kit.errors import UserError
+from eval_kit.measures.definitions import parse
 from eval_kit.models.bm25 import Bm25
 from eval_kit.models.cross import Cross
 from eval_kit.models.dense import Dense
@@ -17,16 +20,24 @@ from eval_kit.models.opening import BM25, open_retriever
 from eval_kit.models.runs import DEPTH, make_runs, only, variation_queries
 from eval_kit.program import check_outputs
 from eval_kit.protocols.by_part import scores_by_part
+from eval_kit.protocols.clean import Clean, clean
 from eval_kit.protocols.compare import Comparison, compare
+from eval_kit.protocols.generalise import Generalisation, generalise
 from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.scoring import score
 from eval_kit.protocols.variations import Variations
 from eval_kit.protocols.variations import variations as varied
 from eval_kit.release import Release
+from eval_kit.release.manifest import title
 from eval_kit.results import Picture, Result
 from eval_kit.runs import contamination
+from eval_kit.runs.training import TrainingQueries
 from eval_kit.search.passages import Collection, collection_of, with_titles
-from eval_kit.tables.table import Table
+from eval_kit.tables import markdown, terminal
+from eval_kit.tables.table import Table, loss
+
+SCATTERED = 600
+"""Queries that the scatter shows, with their texts: a page of thousands would be megabytes."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,6 +49,11 @@ class Card(Result):
         variations: what other wordings of the queries cost, if any were searched.
         trained_on: what the model was trained on, as its card or the kit's registry says; None where neither does.
         provenance: of the figures.
+        model: as it was named.
+        system: the name of its run.
+        release: what it was searched on.
+        leaks: the test queries that its training gives away; None where the training queries are not known.
+        generalises: whether far queries cost it more than the pivots; None likewise, or without a pivot.
     """
 
     title = "A model's card"
@@ -46,6 +62,71 @@ class Card(Result):
     variations: Variations | None
     trained_on: list[str] | None
     provenance: dict[str, Any]
+    model: str
+    system: str
+    release: Release
+    leaks: Clean | None = None
+    generalises: Generalisation | None = None
+
+    @property
+    def heading(self) -> str:
+        """The model and the data."""
+        return f"{self.model} on {title(self.release.manifest)}"
+
+    def summary(self) -> list[str]:
+        """The queries; the gain on each shift, where it is least, what other wordings cost, leaks and the verdict."""
+        rows = self.to_polars()
+        of_sets = rows.unique("test_set", maintain_order=True)
+        sentences = [f"Scored on {of_sets['queries'].sum():,} queries of {of_sets.height} test sets."]
+        if isinstance(self.figures_of, Comparison):
+            sentences += self._by_shift(self.figures_of)
+        else:
+            sentences += [*self.figures_of.summary(), "Compared with nothing: leave out --no-pivot to add BM25."]
+        if self.variations:
+            of_model = self.variations.results.filter(pl.col("system") == self.system)
+            for (method,), group in of_model.group_by("method", maintain_order=True):
+                row = group.row(0, named=True)
+                place = f"{row['test_set']}, n = {row['queries']:,}"
+                sentences.append(f"Wordings by {method} cost {loss(row['rel_loss'])} of {row['measure']} ({place}).")
+        else:
+            sentences.append("What typos cost is not told: add --variation, such as dev.typo.")
+        sentences += self.leaks.summary() if self.leaks else [self._declared()]
+        if self.generalises:
+            sentences += self.generalises.summary()
+        return sentences
+
+    def _declared(self) -> str:
+        """Whether training held queries of the release, as declared; and how to tell whether it held these."""
+        rows = self.to_polars()
+        own = rows.filter(pl.col("system" if "system" in rows.columns else "run") == self.system)
+        known = contamination.worst(own["trained_on"])
+        said = {
+            contamination.TrainedOn.YES: "By its declared training data, it was trained on test queries",
+            contamination.TrainedOn.NO: "By its declared training data, it was not trained on test queries",
+            contamination.TrainedOn.UNKNOWN: "Whether it was trained on test queries is unknown",
+        }[known]
+        return f"{said}; whether training gives them away, and what far queries cost, needs --trained-on FILE."
+
+    def _by_shift(self, comparison: Comparison) -> Iterator[str]:
+        """A sentence for each shift: the mean difference over its queries, and the part with the least."""
+        differences = comparison.first_measures().filter(pl.col("system") == self.system)
+        shift = pl.col("test_set").str.split(".").list.first()
+        lower = parse(differences["measure"][0]).kind.lower_is_better if differences.height else False
+        weighted = (pl.col("difference") * pl.col("queries")).sum() / pl.col("queries").sum()
+        for (name, measure), rows in differences.group_by(shift.alias("shift"), "measure", maintain_order=True):
+            text = f"{str(name).capitalize() if rows.height > 1 else name}: "
+            text += f"{rows.select(weighted).item():+.4f} {measure} against {comparison.systems[0]}"
+            better, worse = (rows.filter(pl.col("p_holm") < 0.05, sign * pl.col("difference") > 0) for sign in (1, -1))
+            if rows.height > 1:
+                text += f"; better in {better.height} of {rows.height} parts, worse in {worse.height}"
+            elif not better.height and not worse.height:
+                text += " (not significant over queries)"
+            yield f"{text}.".replace(" -0", " \u22120")
+        enough = differences.filter(pl.col("queries") >= FEW)
+        if enough.height > 1:
+            row = enough.sort("difference", descending=lower, maintain_order=True).row(0, named=True)
+            text = f"Worst at {row['test_set']}: {row['difference']:+.4f} {row['measure']}, n = {row['queries']:,}."
+            yield text.replace(" -0", " \u22120")
 
     def to_polars(self) -> pl.DataFrame:
         """The rows of the figures."""
@@ -54,22 +135,62 @@ class Card(Result):
     def tables(self) -> list[Table]:
         """The figures; then what other wordings cost in each test set's first measure."""
         changes = self.variations.by_test_set() if self.variations else []
-        return [*self.figures_of.tables(), *(tables[0] for tables in changes)]
+        further = [part.tables() for part in (self.leaks, self.generalises) if part]
+        return [*self.figures_of.tables(), *(tables[0] for tables in changes), *chain.from_iterable(further)]
 
     def figures(self) -> list[Picture]:
         """The pictures of both."""
-        return [*self.figures_of.figures(), *(self.variations.figures() if self.variations else [])]
+        parts = (self.figures_of, self.variations, self.generalises)
+        pictures = list(chain.from_iterable(part.figures() for part in parts if part))
+        if isinstance(self.figures_of, Comparison):
+            pictures.insert(1, self._against(self.figures_of))
+        return pictures
+
+    def _against(self, comparison: Comparison) -> Picture:
+        """A point a query: the pivot's value and the model's, on the test set with most queries; its text on hover."""
+        pivot = comparison.systems[0]
+        differences = comparison.first_measures().filter(pl.col("system") == self.system)
+        row = differences.sort("queries", descending=True, maintain_order=True).row(0, named=True)
+        values = comparison.values.filter(test_set=pl.lit(row["test_set"]), measure=pl.lit(row["measure"]))
+        by_system = values.select("query_id", "system", "value").partition_by("system", as_dict=True)
+        both = (
+            by_system[pivot,]
+            .select("query_id", x="value")
+            .join(by_system[self.system,].select("query_id", y="value"), on="query_id")
+        )
+        both = both.join(self.release.queries(row["test_set"]).select("query_id", "text"), on="query_id")
+        shown = both.sort("query_id").gather_every(-(-both.height // SCATTERED))
+        marks = []
+        for x, y, text in shown.select("x", "y", "text").iter_rows():
+            marks.append(svg.Point(x, y, f"{text}: {pivot} {x:.3f}, {self.system} {y:.3f}"))
+        queries = f"{shown.height:,} of the {both.height:,} queries of {row['test_set']}"
+        caption = f"{row['measure']} of {queries}: above the diagonal {self.system} is better."
+        picture = plots.points({self.system: marks}, pivot, self.system, caption, connect=False)
+        return Picture(picture, caption)
 
     def notes(self) -> list[str]:
         """What the model was trained on, and the notes of both."""
         sources = "unknown" if self.trained_on is None else ", ".join(self.trained_on) or "nothing"
         notes = [*self.figures_of.notes(), *(self.variations.notes() if self.variations else [])]
-        return [f"Training data, as declared: {sources}", *notes]
+        notes += [*(self.generalises.notes() if self.generalises else []), *(self.leaks.notes() if self.leaks else [])]
+        return [f"Training data, as declared: {sources}", *dict.fromkeys(notes)]
+
+    def to_markdown(self) -> str:
+        """A model card for the Hub: the heading and what it has to say, then the tables and notes."""
+        said = "".join(f"{markdown.escape(sentence)}\n\n" for sentence in self.summary())
+        return f"# {markdown.escape(self.heading)}\n\n{said}{super().to_markdown()}"
+
+    def show(self, console: Console) -> None:
+        """Print what it has to say, then the tables and notes."""
+        terminal.show_notes([self.heading, *self.summary(), ""], console)
+        super().show(console)
 
     def as_json(self) -> dict[str, Any]:
         """The documents of both, and the declared training data."""
         varied_figures = self.variations.as_json() if self.variations else None
-        return self.figures_of.as_json() | {"variations": varied_figures, "training_data": self.trained_on}
+        further = {"variations": varied_figures, "training_data": self.trained_on, "model": self.model}
+        further |= {"summary": self.summary(), "leaks": self.leaks and self.leaks.counts().to_dicts()}
+        return self.figures_of.as_json() | further | {"generalises": self.generalises and self.generalises.as_json()}
 
 
 def run(
@@ -86,6 +207,7 @@ def run(
     depth: int = DEPTH,
     collection: str | None = None,
     by: Sequence[str | Parts] = (),
+    training: TrainingQueries | None = None,
 ) -> Card:
     """Search a release with a model, score the runs, and set them beside the pivots'.
 
@@ -106,6 +228,7 @@ def run(
         options: of the model's architecture, by name, such as ``query_prompt``.
         depth: passages per query.
         collection: what is searched, as :func:`collection_of` takes it.
+        training: what the model was trained on, to tell leaks and whether far queries cost it more.
         by: divisions of the queries, to show each part as well (:func:`eval_kit.divisions.divide`).
 
     Raises:
@@ -131,15 +254,28 @@ def run(
     if len(runs) > 1:  # the model first: if it cannot be used, that is said at once
         _search(BM25, None, texts, runs[BM25], out / BM25, depth)
     systems = [*(pivots or ()), *(out / f"{system}.trec" for system in runs)]
+    train = training.queries if training else None
     figures_of: Comparison | Scores
     if len(systems) > 1:
-        figures_of = compare(systems, release, only=test_sets, seed=seed, allow_missing=True, by=by)
+        figures_of = compare(systems, release, only=test_sets, seed=seed, allow_missing=True, by=by, training=train)
     else:
         figures_of = score(systems, release, allow_missing=True, only=test_sets)
         if by:
-            figures_of = scores_by_part(figures_of, by, release)
+            figures_of = scores_by_part(figures_of, by, release, train)
     changes = varied(run_files, release, seed=seed, allow_missing=True) if variations else None
-    return Card(figures_of, changes, trained_on, figures_of.provenance)
+    leaks = clean(release, training, test_sets) if training else None
+    generalises = None
+    if training and len(systems) > 1:
+        untrained = [path for path in systems[:-1] if contamination.declared_beside(path) == []]
+        far_on = next(iter(test_sets), None)
+        if untrained:
+            generalises = generalise(
+                systems[-1:], release, untrained, far_on, training.queries, seed=seed, allow_missing=True
+            )
+    provenance = figures_of.provenance
+    # a folder is often called "model" or after a step: the one above it says more
+    shown = "/".join(Path(model).resolve().parts[-2:]) if Path(model).is_dir() else model
+    return Card(figures_of, changes, trained_on, provenance, shown, run_name, release, leaks, generalises)
 
 
 def name_of(model: str) -> str:

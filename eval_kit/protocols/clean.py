@@ -16,14 +16,14 @@ from typing import Any
 
 import polars as pl
 
-from eval_kit import __version__
+from eval_kit import __version__, plots
 from eval_kit.documents import CleanDocument
 from eval_kit.errors import UserError
 from eval_kit.files import strict_json
-from eval_kit.protocols.generalise import Generalisation, contrasts, small_division
+from eval_kit.protocols.generalise import DEGRADES, Generalisation, contrasts, small_division
 from eval_kit.protocols.scores import Scores
 from eval_kit.release import Release, TestSet
-from eval_kit.results import Result, origin
+from eval_kit.results import Picture, Result, origin
 from eval_kit.runs.training import TrainingQueries
 from eval_kit.search.passages import has_passages, passages
 from eval_kit.stats import leaks
@@ -69,6 +69,26 @@ class Clean(Result):
                 line.append("-" if row[name] is None else f"{row[name]:,} ({row[name] / row['queries']:.1%})")
             lines.append(line)
         return [Table(columns, [lines])]
+
+    @property
+    def heading(self) -> str:
+        """The source of the training queries."""
+        return f"Test queries that {self.provenance['training']['source']} gives away"
+
+    def summary(self) -> list[str]:
+        """How many queries leak, in all and where most do."""
+        counts = self.counts()
+        row = counts.sort(pl.col(LEAKED) / pl.col("queries"), descending=True, maintain_order=True).row(0, named=True)
+        leaked, queries = counts[LEAKED].sum(), counts["queries"].sum()
+        text = f"{leaked:,} of {queries:,} test queries ({leaked / queries:.1%}) are given away"
+        most = f", most on {row['test_set']} ({row[LEAKED]:,} of {row['queries']:,})" if row[LEAKED] else ""
+        return [f"{text}{most if counts.height > 1 else ''}."]
+
+    def figures(self) -> list[Picture]:
+        """The share of each test set that leaks."""
+        shares = [(row["test_set"], row[LEAKED] / row["queries"]) for row in self.counts().iter_rows(named=True)]
+        rows = [(name, share, f"{share:.1%}") for name, share in shares]
+        return [Picture(plots.bars(rows, "share of queries that leak", "leaks"), "The share of queries that leak.")]
 
     def notes(self) -> list[str]:
         """What was compared, and what counts as a leak."""
@@ -211,10 +231,22 @@ class CleanScores(Scores):
             why = "no differences between leaked and clean: they need a run of a system that was trained (a model) and "
             return [*super().notes(), f"{why}one that was declared untrained, such as BM25, over queries of both kinds"]
         effect = next(iter(self.effects.values()))
-        degrades = (
-            "degrades: the gain over the pivot is smaller on clean queries than on leaked ones, beyond chance, so "
-        )
-        return [*super().notes(), f"{degrades}the figure on all queries flatters the model.", *effect.notes()[:2]]
+        return [*super().notes(), *effect.notes()[:2]]
+
+    def summary(self) -> list[str]:
+        """The verdict on each test set, and what it means for the figure on all its queries."""
+        sentences = []
+        for name, effect in self.effects.items():
+            for row in effect.contrasts.iter_rows(named=True):
+                text = f"{row['system']} on {name}, clean queries beside leaked ones: {row['verdict']}"
+                if row["verdict"] == DEGRADES:
+                    text += ": its gain is smaller on clean ones, so the figure on all queries flatters it"
+                sentences.append(f"{text}{': ' * bool(row['why'])}{row['why']}.")
+        return sentences[:5] or super().summary()
+
+    def figures(self) -> list[Picture]:
+        """The scores; and the levels on leaked (near) and clean (far) queries."""
+        return [*super().figures(), *(figure for effect in self.effects.values() for figure in effect.figures())]
 
     def as_json(self) -> dict[str, Any]:
         """The document of the scores, with the ``leak_effects`` of each test set."""

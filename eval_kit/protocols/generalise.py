@@ -11,18 +11,19 @@ from dataclasses import dataclass, replace
 from itertools import product
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from eval_kit import plots
 from eval_kit.divisions import Parts, divide
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols.scoring import score_on
 from eval_kit.release import Release, TestSet
-from eval_kit.results import Result
+from eval_kit.results import Picture, Result
 from eval_kit.runs.names import names_of
 from eval_kit.runs.ranks import rank_judged
 from eval_kit.runs.reader import read_pieces
@@ -35,6 +36,7 @@ from eval_kit.tables.table import Column, Table, Value, number_columns
 
 DEGRADES, DOES_NOT, CANNOT_TELL = "degrades", "does not", "cannot tell"
 DISTANCE = "distance"
+_WORDS: dict[str, Literal["bad", "good", "open"]] = {DEGRADES: "bad", DOES_NOT: "good", CANNOT_TELL: "open"}
 QUERIES_A_PART, MOST_PARTS = 3, 60  # a part has a variance, and fifty parts do (docs/generalise.md)
 ALPHA = 0.05
 """Family-wise error rate of the verdicts."""
@@ -90,8 +92,41 @@ class Generalisation(Result):
             line += [_number(row["gain"], "+.4f"), _number(row["adjusted"], "+.4f")]
             line.append("-" if row["low"] is None else f"[{row['low']:+.4f}, {row['high']:+.4f}]")
             line += [_number(row["p"], ".3f"), _number(row["p_holm"], ".3f"), _number(row["detectable"], ".4f")]
-            lines.append([*line, Value(row["verdict"], bold=row["verdict"] == DEGRADES)])
+            lines.append([*line, Value(row["verdict"], bold=row["verdict"] == DEGRADES, word=_WORDS[row["verdict"]])])
         return [Table(columns, [lines], ", ".join(self.contrasts["measure"].unique()))]
+
+    @property
+    def heading(self) -> str:
+        """The systems and the pivots."""
+        systems = ", ".join(self.contrasts["system"].unique(maintain_order=True))
+        return f"Does {systems} generalise? Far and near queries, beside {', '.join(self.provenance['pivots'])}"
+
+    def summary(self) -> list[str]:
+        """The verdict of each of the first five rows, with its interval and what would be found."""
+        sentences = []
+        for row in self.contrasts.head(5).iter_rows(named=True):
+            text = f"{row['system']}, {row['shift']}: {row['verdict']}"
+            text += " whether it loses on far queries" if row["verdict"] == CANNOT_TELL else ""
+            text += " lose on far queries" if row["verdict"] == DOES_NOT else ""
+            if row["low"] is not None:
+                text += (
+                    f" (far less near {row['measure']}: {row['adjusted']:+.4f} [{row['low']:+.4f}, {row['high']:+.4f}]"
+                )
+                text += ")" if row["detectable"] is None else f"; would find a loss of {row['detectable']:.4f})"
+            sentences.append((f"{text}: {row['why']}." if row["why"] else f"{text}.").replace("-0", "\u22120"))
+        return sentences
+
+    def figures(self) -> list[Picture]:
+        """Of each row the levels on near and on far queries, the system's beside the pivots'."""
+        figures = []
+        pivots = ", ".join(self.provenance["pivots"])
+        for row in self.contrasts.iter_rows(named=True):
+            ends = {row["system"]: (row["near_level"], row["far_level"]), pivots: (row["near_pivot"], row["far_pivot"])}
+            if None in (*ends[row["system"]], *ends[pivots]):
+                continue
+            caption = f"{row['shift']}: {row['measure']} on near and on far queries. Verdict: {row['verdict']}."
+            figures.append(Picture(plots.slopes(ends, row["measure"], caption), caption, list(ends)))
+        return figures
 
     def notes(self) -> list[str]:
         """What the columns mean, and what no verdict may be read as."""

@@ -8,8 +8,9 @@ from typing import Any
 
 import polars as pl
 
+from eval_kit import plots
 from eval_kit.measures.definitions import parse
-from eval_kit.results import Result, origin
+from eval_kit.results import Picture, Result, origin
 from eval_kit.runs import contamination
 from eval_kit.runs.contamination import TrainedOn
 from eval_kit.tables.table import Column, Row, Table, Value, number_columns
@@ -86,6 +87,38 @@ class Scores(Result):
             columns += number_columns("queries", *measures, wrap="anywhere", min_width=7)
             tables.append(Table(columns, [rows]))
         return tables
+
+    @property
+    def heading(self) -> str:
+        """The runs and, if it is one, the test set."""
+        runs = list(dict.fromkeys(mean.run for mean in self.means))
+        names = ", ".join(runs[:4]) + (f" and {len(runs) - 4} more" if len(runs) > 4 else "")
+        test_sets = list(dict.fromkeys(mean.test_set for mean in self.means))
+        return f"{names} on {test_sets[0] if len(test_sets) == 1 else f'{len(test_sets)} test sets'}"
+
+    def summary(self) -> list[str]:
+        """The best run by the first measure of the first test set; of a single run its first measure there."""
+        first = self.means[0]
+        of_first = [mean for mean in self.means if (mean.test_set, mean.measure) == (first.test_set, first.measure)]
+        measure = parse(first.measure)
+        best = (min if measure.kind.lower_is_better else max)(of_first, key=attrgetter("value"))
+        place = f"{first.test_set} ({best.queries:,} queries)"
+        rank = f"the best of {len(of_first)} runs there, " if len(of_first) > 1 else ""
+        return [f"{best.run}: {measure.show(best.value)} {measure.name} on {place}{', ' * bool(rank)}{rank[:-2]}."]
+
+    def figures(self) -> list[Picture]:
+        """Bars of the first measure of each test set, one picture a measure."""
+        groups: dict[str, list[tuple[str, float, str]]] = {}
+        first = {mean.test_set: mean.measure for mean in reversed(self.means)}
+        several = len({mean.run for mean in self.means}) > 1
+        for mean in self.means:
+            if mean.measure == first[mean.test_set]:
+                name = f"{mean.test_set}, {mean.run}" if several else mean.test_set
+                groups.setdefault(mean.measure, []).append((name, mean.value, parse(mean.measure).show(mean.value)))
+        return [
+            Picture(plots.bars(rows, measure, measure), f"{measure} on each test set.")
+            for measure, rows in groups.items()
+        ]
 
     def notes(self) -> list[str]:
         """What the means rest on, and what readers must know about missing queries, training and ties."""
