@@ -275,7 +275,12 @@ def change_by_method(spread: pl.DataFrame, systems: Sequence[str], measure: str)
 
 
 def points(
-    series: Mapping[str, Sequence[svg.Point]], x_title: str, y_title: str, title: str, connect: bool = True
+    series: Mapping[str, Sequence[svg.Point]],
+    x_title: str,
+    y_title: str,
+    title: str,
+    connect: bool = True,
+    diagonal: bool = False,
 ) -> Markup:
     """Any number of series on two linear scales that hold zero.
 
@@ -285,11 +290,15 @@ def points(
         y_title: likewise.
         title: of the picture, for those who do not see it.
         connect: whether to draw lines from point to point.
+        diagonal: whether to draw the line of equal values.
     """
     x, y, _ = zip(*chain.from_iterable(series.values()), strict=True)
     at_x, at_y = (svg.ticks(min(0, *each), max(0, *each), wider=True) for each in (x, y))
     frame = svg.Frame(520, 320, (at_x[0], at_x[-1]), (at_y[0], at_y[-1]))
     parts = [frame.grid(svg.with_labels(at_y), y_title), frame.x_axis(svg.with_labels(at_x), x_title)]
+    if diagonal:
+        end = min(at_x[-1], at_y[-1])
+        parts.append(svg.line(frame.x(0), frame.y(0), frame.x(end), frame.y(end), "zero"))
     for number, of_series in enumerate(series.values()):
         marks = []
         if connect:

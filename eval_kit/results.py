@@ -135,7 +135,7 @@ class Result(ABC):
         return "\n".join([*tables, *(f"{markdown.escape(note)}\n" for note in self.all_notes())])
 
     def to_latex(self) -> str:
-        """The tables as tabular environments that need no package; titles and notes stand in comments."""
+        """The tables as tabular environments of the package booktabs; titles and notes stand in comments."""
         tables = map(latex.to_latex, self.captioned())
         return "".join(f"% {printable(note)}\n" for note in self.all_notes()) + "\n".join(tables)
 

@@ -117,7 +117,9 @@ def swatch(system: int) -> Markup:
 
 
 def series(system: int, marks: Sequence[Markup]) -> Markup:
-    """The marks of one system, in its colour."""
+    """The marks of one system, in its colour; nothing where there are none, so that no legend shows it."""
+    if not marks:
+        return Markup()
     return element("g", *marks, class_=f"series s{system % MARKERS}", data_system=system)
 
 

@@ -160,7 +160,7 @@ class Page:
 def browser() -> Iterator[Page]:
     """Start Chromium with an empty profile; ended, with all its processes, on leaving."""
     path = binary()
-    assert path is not None
+    assert path is not None, f"NO BROWSER: none of {', '.join(NAMES)} is installed (Debian: apt-get install chromium)"
     with tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as profile:
         # both ends stand above 10, so that making 3 and 4 of them in the child cannot overwrite either
         theirs_in, ours_out = (_high(end) for end in os.pipe())

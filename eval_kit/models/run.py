@@ -77,7 +77,8 @@ class Card(Result):
         """The queries; the gain on each shift, where it is least, what other wordings cost, leaks and the verdict."""
         rows = self.to_polars()
         of_sets = rows.unique("test_set", maintain_order=True)
-        sentences = [f"Scored on {of_sets['queries'].sum():,} queries of {of_sets.height} test sets."]
+        sets = f"{of_sets.height} test sets" if of_sets.height > 1 else f"the test set {of_sets['test_set'][0]}"
+        sentences = [f"Scored on {of_sets['queries'].sum():,} queries of {sets}."]
         if isinstance(self.figures_of, Comparison):
             sentences += self._by_shift(self.figures_of)
         else:
@@ -165,7 +166,7 @@ class Card(Result):
             marks.append(svg.Point(x, y, f"{text}: {pivot} {x:.3f}, {self.system} {y:.3f}"))
         queries = f"{shown.height:,} of the {both.height:,} queries of {row['test_set']}"
         caption = f"{row['measure']} of {queries}: above the diagonal {self.system} is better."
-        picture = plots.points({self.system: marks}, pivot, self.system, caption, connect=False)
+        picture = plots.points({self.system: marks}, pivot, self.system, caption, connect=False, diagonal=True)
         return Picture(picture, caption)
 
     def notes(self) -> list[str]:

@@ -156,7 +156,8 @@ def _system(rows: Sequence[Mapping[str, Any]]) -> Value:
 
 
 def _mean(row: Mapping[str, Any], figure: str, measure: Measure, best: Mapping[tuple[str, str], float]) -> Value:
-    return Value(measure.show_as_ecir_2023(row[figure]), bold=best.get((row["cluster"], figure)) == row[figure])
+    shown, of_best = measure.show_as_ecir_2023(row[figure]), best.get((row["cluster"], figure))
+    return Value(shown, bold=of_best is not None and measure.show_as_ecir_2023(of_best) == shown)
 
 
 def _rel_loss(row: Mapping[str, Any], measure: Measure, best: Mapping[tuple[str, str], float]) -> Value:
@@ -164,7 +165,7 @@ def _rel_loss(row: Mapping[str, Any], measure: Measure, best: Mapping[tuple[str,
     return Value(
         loss(value),
         mark=_mark(row),
-        bold=value is not None and best.get((row["cluster"], "rel_loss")) == value,
+        bold=value is not None and loss(best.get((row["cluster"], "rel_loss"))) == loss(value),
         tooltip=interval(low, high, row["queries"]),
         bar=LossBar(value, low, high, harm=-1 if measure.kind.lower_is_better else 1),
     )

@@ -29,15 +29,15 @@ _SIGNED = re.compile(r"(?<![\w.])[+-]\d+([.,]\d+)*(\\%)?")
 
 
 def to_latex(table: Table) -> str:
-    """A tabular environment that needs no package, the table's heading and notes in comments above it."""
+    """A tabular environment of the package booktabs, the table's heading and notes in comments above it."""
     lines = []
     for comment in filter(None, (table.heading, *table.notes)):
         lines.append(f"% {printable(comment)}")
     columns = "".join("r" if column.kind == "number" else "l" for column in table.columns)
-    lines += [rf"\begin{{tabular}}{{{columns}}}", r"\hline", _line(map(escape, table.headers)), r"\hline"]
+    lines += [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", _line(map(escape, table.headers)), r"\midrule"]
     for row in table.rows():
         lines.append(_line(map(_text, row, table.columns)))
-    return "\n".join([*lines, r"\hline", r"\end{tabular}", ""])
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
 def escape(text: str) -> str:
@@ -54,4 +54,4 @@ def _text(cell: Value, column: Column) -> str:
     text = escape(cell.text)
     if column.kind == "number":
         text = _SIGNED.sub(r"$\g<0>$", text)
-    return text + escape(cell.mark)
+    return (rf"\textbf{{{text}}}" if cell.bold else text) + escape(cell.mark)
