@@ -16,7 +16,7 @@ from pathlib import Path
 import polars as pl
 import zstandard
 
-from eval_kit.authors.release import open_release
+from eval_kit.authors.opening import open_release
 from eval_kit.divisions import Parts
 from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic

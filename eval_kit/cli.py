@@ -44,7 +44,7 @@ def _computing(compute: "Callable[..., Result]") -> Callable[..., None]:
 
 def _release_of(source: str | None, revision: str | None = None) -> "Release":
     """The release of these options, once a command needs it: opening one imports much."""
-    from eval_kit.authors.release import open_release
+    from eval_kit.authors.opening import open_release
 
     return open_release(source, revision)
 

@@ -54,6 +54,9 @@ _statuses: list["Status"] = []
 @contextmanager
 def status(what: str) -> Iterator[None]:
     """Show on a terminal what is being done within the block, and which run is :func:`reading`."""
+    if not sys.stderr.isatty():
+        yield
+        return
     with Console(stderr=True).status(what) as line:
         _statuses.append(line)
         try:

@@ -19,8 +19,7 @@ from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.files.cache import cache_folder
 from eval_kit.files.digests import file_sha256
-from eval_kit.release import MANIFEST, Release, has_default
-from eval_kit.release import open_release as open_given
+from eval_kit.release import MANIFEST
 
 UPSTREAM = "MS_MARCO_SHIFT_UPSTREAM"
 """Names a folder with the authors' files at ``owner/name/path``, to take them from in place of the web."""
@@ -28,18 +27,6 @@ WAYS = (
     f"connect to the web, name a copy of the authors' files in ${UPSTREAM}, or name a release with --release "
     "(python -m builder build published makes one)"
 )
-
-
-def open_release(source: Release | str | os.PathLike[str] | None = None, revision: str | None = None) -> Release:
-    """As :func:`eval_kit.release.open_release`; where no release is named and none is there, the published test sets.
-
-    Raises:
-        ReleaseError: as there.
-        UserError: the authors' files cannot be obtained.
-    """
-    if source is None and revision is None and not has_default():
-        return open_given(published_test_sets())
-    return open_given(source, revision)
 
 
 def published_test_sets() -> Path:

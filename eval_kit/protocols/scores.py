@@ -8,7 +8,6 @@ from typing import Any
 
 import polars as pl
 
-from eval_kit import plots
 from eval_kit.measures.definitions import parse
 from eval_kit.results import Picture, Result, origin
 from eval_kit.runs import contamination
@@ -108,6 +107,8 @@ class Scores(Result):
 
     def figures(self) -> list[Picture]:
         """Bars of the first measure of each test set, one picture a measure."""
+        from eval_kit import plots  # numpy, and all that a page alone needs
+
         groups: dict[str, list[tuple[str, float, str]]] = {}
         first = {mean.test_set: mean.measure for mean in reversed(self.means)}
         several = len({mean.run for mean in self.means}) > 1

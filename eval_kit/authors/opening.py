@@ -1,0 +1,20 @@
+"""Open a release by name; or, where none is named and none is there, the one that comes by itself."""
+
+import os
+
+from eval_kit.release import Release, has_default
+from eval_kit.release import open_release as open_given
+
+
+def open_release(source: Release | str | os.PathLike[str] | None = None, revision: str | None = None) -> Release:
+    """As :func:`eval_kit.release.open_release`; where no release is named and none is there, the published test sets.
+
+    Raises:
+        ReleaseError: as there.
+        UserError: the authors' files cannot be obtained.
+    """
+    if source is None and revision is None and not has_default():
+        from eval_kit.authors.release import published_test_sets
+
+        return open_given(published_test_sets())
+    return open_given(source, revision)
