@@ -14,7 +14,9 @@ from eval_kit.options import OfModel, Passages, argument, option
 from eval_kit.program import commands
 from eval_kit.shifts import SHIFTS, check_names
 
-ReleaseOption = Annotated[str | None, option("Release folder or Hub id. Default: as for eval_kit.")]
+ReleaseOption = Annotated[
+    str | None, option("Release folder or Hub id. Default: $MS_MARCO_SHIFT_RELEASE, else ./ms-marco-shift.")
+]
 
 app = commands("Train, search and score the reference systems.")
 grid_app = commands("Train, search and score a grid of cells.")
@@ -26,32 +28,36 @@ def run_grid(
     configs: Annotated[
         list[str],
         option(
-            "paper, day, mini, nfcorpus or another name in baselines/configs; or a JSON file. Repeatable.",
+            "Config of the grid: paper, day, mini, nfcorpus or another name in baselines/configs, or a JSON file. Repeatable.",
             None,
             "--config",
         ),
     ],
-    out: Annotated[Path, option("The grid's folder; an existing grid resumes.")],
+    out: Annotated[Path, option("Folder of the grid; an existing grid goes on where it stopped.")],
     release: ReleaseOption = None,
-    system: Annotated[list[str] | None, option("Only this system. Repeatable.")] = None,
+    system: Annotated[list[str] | None, option("Train and run only this system. Repeatable.")] = None,
     backbone: Annotated[
-        str | None, option("Hub id or folder that transformers start from, instead of the config's.")
+        str | None, option("Start transformers from this Hub id or folder instead of the config's.")
     ] = None,
     precision: Annotated[
         Literal["float32", "bfloat16", "float16"] | None,
-        option("Training precision on a GPU. Default: the config's, or float16 on cards without bfloat16."),
+        option("Training precision on a GPU. Default: from the config, or float16 on cards without bfloat16."),
     ] = None,
-    shift: Annotated[list[str] | None, option(f"Only this shift ({', '.join(SHIFTS)}). Repeatable.")] = None,
+    shift: Annotated[list[str] | None, option(f"Train only for this shift ({', '.join(SHIFTS)}). Repeatable.")] = None,
     seed: Annotated[list[int] | None, option("Training seed. Repeatable. Default: 0.", min=0, max=2**32 - 1)] = None,
-    runner: Annotated[Runner, option("Local processes, or a Ray cluster.")] = Runner.local,
+    runner: Annotated[Runner, option("Where cells run: local processes, or a Ray cluster.")] = Runner.local,
     workers: Annotated[
-        int | None, option("Cells at once (local). Default: as many as the GPUs, or CPUs, allow.", min=1, max=1024)
+        int | None,
+        option(
+            "Number of cells that run at once (local). Default: as many as the GPUs, or CPUs, allow.", min=1, max=1024
+        ),
     ] = None,
     part: Annotated[
-        str, option("Only one part of the cells, for an array of jobs: 3/8 is every eighth from the third.", "I/N")
+        str,
+        option("Run only one part of the cells, for an array of jobs: 3/8 is every eighth cell from the third.", "I/N"),
     ] = "1/1",
     threads: Annotated[
-        int, option("Threads per process. Changing it may change the last digits of scores.", min=1, max=1024)
+        int, option("Number of threads per process. Changing it may change the last digits of scores.", min=1, max=1024)
     ] = 1,
     check: Annotated[
         bool, option("Check the models and exit; negatives need not be drawn yet.", None, "--check")
@@ -122,7 +128,7 @@ def _part(text: str) -> tuple[int, int]:
 @grid_app.command("status")
 def grid_status(
     folder: Annotated[Path, argument("The grid's folder.")],
-    as_json: Annotated[bool, option("Print JSON for programs.", None, "--json")] = False,
+    as_json: Annotated[bool, option("Print the states as JSON.", None, "--json")] = False,
 ) -> None:
     """Show each cell's state, seconds and losses."""
     from baselines.grid.status import layout, of_grid, summary
@@ -140,11 +146,13 @@ def grid_status(
 
 @app.command()
 def encode(
-    model: Annotated[str, argument("As for eval_kit run.", "MODEL")],
+    model: Annotated[str, argument("Model to encode with, as for eval_kit run.", "MODEL")],
     release: ReleaseOption = None,
     option: OfModel = None,
     passages: Passages = None,
-    out: Annotated[Path, option("The folder that eval_kit run will take as --out.")] = Path("runs"),
+    out: Annotated[Path, option("Folder for the encoded passages; give the same to eval_kit run --out.")] = Path(
+        "runs"
+    ),
     name: Annotated[str | None, option("Name of the run. Default: the model's name.")] = None,
 ) -> None:
     """Encode a release's passages on a Ray cluster. eval_kit run with the same options then finds them encoded."""

@@ -82,21 +82,27 @@ def rebuilt(
             is_eager=True,
         ),
     ] = False,
-    run: Annotated[list[Path] | None, option("A ranker's run over dev, for Chameleons. Repeatable.")] = None,
+    run: Annotated[
+        list[Path] | None,
+        option("Run of a ranker over dev, from which the Chameleons are found (three or more). Repeatable."),
+    ] = None,
     cache: Annotated[Path | None, option("Folder to keep the queries' vectors in.")] = None,
     seed: Seed = 13,
     parts: Annotated[
         str | None,
-        option("For the shift given: a field of queries.jsonl (metadata.article), or a TSV of query id and part."),
+        option("Parts of the shift given: a field of queries.jsonl (metadata.article), or a TSV of query id and part."),
     ] = None,
     disjoint_passages: Annotated[
         bool,
         option(
-            "Test and training queries of topic, wh, length and given share no passage.", None, "--disjoint-passages"
+            "Draw test queries of topic, wh, length and given that share no passage with training queries.",
+            None,
+            "--disjoint-passages",
         ),
     ] = False,
     queries: Annotated[
-        str | None, option("A query log without judgements (.tsv, .csv); or the number of queries of mini (10,000).")
+        str | None,
+        option("Split this query log, without judgements (.tsv, .csv); for mini, its number of queries (10,000)."),
     ] = None,
     strength: Annotated[float | None, option("Strength of mini's planted shifts; 0 plants none (default 1).")] = None,
     version: Version = None,

@@ -66,12 +66,19 @@ def beir(
 
 @app.command()
 def verify(
-    release: Annotated[str, argument("A release folder; with --against, or Hub id.", "RELEASE")] = str(RELEASE),
+    release: Annotated[
+        str, argument("Release folder to check; with --against, a Hub id will do too.", "RELEASE")
+    ] = str(RELEASE),
     against: Annotated[
         str | None,
-        option("An older release, folder or Hub id[@revision]: list the queries that entered, left or moved instead."),
+        option(
+            "List the queries that entered, left or moved since this older release instead (folder or Hub id[@revision])."
+        ),
     ] = None,
-    summary: Annotated[bool, option("Print only the counts of those, one line per table.", None, "--summary")] = False,
+    summary: Annotated[
+        bool,
+        option("With --against: print only how many entered, left and moved, one line per table.", None, "--summary"),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Recompute every digest, count and rule. Exit status 1 if one does not hold, or if two releases differ."""
@@ -100,9 +107,11 @@ def verify(
 
 @app.command()
 def export(
-    release: Annotated[str, argument("A release: folder or Hub id.")] = str(RELEASE),
+    release: Annotated[str, argument("Release to export: folder or Hub id.")] = str(RELEASE),
     out: Annotated[Path, option("Folder to write the sets to.")] = Path("export"),
-    format: Annotated[Format, option("What to write.", None, "--format")] = Format.beir,
+    format: Annotated[
+        Format, option("Form to write: for evaluation tools, or for a trainer.", None, "--format")
+    ] = Format.beir,
     test_set: Annotated[list[str] | None, option("Export only this test set or variation. Repeatable.", "NAME")] = None,
     training_set: Annotated[
         list[str] | None, option("Export these training queries, such as topic.not-c0. Repeatable.", "NAME")
@@ -110,11 +119,11 @@ def export(
     passages: Annotated[
         Path | None, option("Write the passages of this file (id, tab, text) as corpus.jsonl.", "TSV")
     ] = None,
-    negatives: Annotated[int, option("For a trainer: number of negatives in an example.", min=0)] = 1,
+    negatives: Annotated[int, option("Number of negatives in each training example.", min=0)] = 1,
     examples: Annotated[
-        int, option("For a trainer: least number of examples; all pairs appear once, then all again.", min=1)
+        int, option("Least number of training examples; every pair appears once before any appears again.", min=1)
     ] = 1,
-    seed: Annotated[int, option("For a trainer: random seed of the draw of negatives.", min=0)] = 0,
+    seed: Annotated[int, option("Random seed for drawing the negatives of training examples.", min=0)] = 0,
     strict: Annotated[
         bool, option("Leave the test queries of all shifts out of training queries.", None, "--strict")
     ] = False,
@@ -172,16 +181,21 @@ def card(folder: Folder = RELEASE) -> None:
 
 @app.command()
 def publish(
-    repo_id: Annotated[str, option("The dataset on the Hub.", "ORG/NAME", "--repo-id")],
-    tag: Annotated[str, option("The tag: v and the release's version, such as v1.0.0.")],
+    repo_id: Annotated[str, option("Dataset on the Hub to publish to.", "ORG/NAME", "--repo-id")],
+    tag: Annotated[str, option("Tag to make: v and the release's version, such as v1.0.0.")],
     folder: Folder = RELEASE,
-    dry_run: Annotated[bool, option("Change nothing; print what would change.", None, "--dry-run")] = False,
+    dry_run: Annotated[bool, option("Print what would change, and change nothing.", None, "--dry-run")] = False,
     private: Annotated[bool, option("Create the dataset as private.", None, "--private")] = False,
     allow_partial: Annotated[bool, option("Publish a release that lacks parts.", None, "--allow-partial")] = False,
     with_permission: Annotated[
-        list[str] | None, option("A source without a licence whose authors permit it. Repeatable.", "NAME")
+        list[str] | None,
+        option(
+            "Publish the lists of this source, which states no licence but whose authors permit it. Repeatable.", "NAME"
+        ),
     ] = None,
-    without: Annotated[list[str] | None, option("A source without a licence to leave out. Repeatable.", "NAME")] = None,
+    without: Annotated[
+        list[str] | None, option("Leave out the lists of this source, which states no licence. Repeatable.", "NAME")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Publish a release on the Hub. It makes one commit and tags it; run it again to finish."""
@@ -208,7 +222,7 @@ def publish(
 def negatives(
     folder: Folder = RELEASE,
     depth: Annotated[int, option("Number of passages that BM25 ranks for a query.", min=1, max=1_000_000)] = 1_000,
-    sample: Annotated[int, option("Number of those to draw.", min=1)] = 100,
+    sample: Annotated[int, option("Number of negatives to draw from those passages for each query.", min=1)] = 100,
     seed: Seed = 13,
     threads: Annotated[
         int, option("Number of Java threads; does not change the result.", min=1, max=1024, show_default="all cores")
@@ -235,9 +249,9 @@ def variations(
     test_set: Annotated[list[str], option("Vary the queries of this test set. Repeatable.", "NAME")],
     folder: Folder = RELEASE,
     texts: Annotated[
-        list[Path] | None, option("Query ids of the test set, each with your text. Repeat for more replicas.", "TSV")
+        list[Path] | None, option("TSV of query id and your wording. Repeat for more replicas.", "TSV")
     ] = None,
-    name: Annotated[str, option("<family>.<method> of your texts, such as typo.mine.")] = "",
+    name: Annotated[str, option("Name of your texts, <family>.<method>, such as typo.mine.")] = "",
     licence: Annotated[str, option("Licence of your texts.")] = "own",
     replicas: Annotated[int, option("Number of draws of each kind of typo.", min=1, max=1_000)] = 1,
     seed: Seed = 13,
@@ -259,7 +273,10 @@ def variations(
 def describe(
     source: Annotated[Path, argument("A release folder, or a query log.")] = RELEASE,
     against: Annotated[
-        Path | None, option("Another log or release: how far the queries are from its own, and if two logs differ.")
+        Path | None,
+        option(
+            "Compare with this log or release: how far the queries are from its own, and whether two whole logs differ."
+        ),
     ] = None,
     seed: Seed = 13,
     format: PrintedFormat = output.Format.table,

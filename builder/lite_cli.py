@@ -14,15 +14,16 @@ PASSAGES, DEPTH, SEED = 1_000_000, 100, 13
 
 
 def fidelity(
-    release: Annotated[str, argument("A rebuilt release, or one with the judgements of --pool's runs.")],
-    against: Annotated[str | None, option("The published release: folder or Hub id.")] = None,
+    release: Annotated[str, argument("A rebuilt release; with --pool, the release that the runs are judged on.")],
+    against: Annotated[str | None, option("Compare with this published release: folder or Hub id.")] = None,
     pool: Annotated[
-        list[Path] | None, option("A run over all passages whose best are in a pool. Repeatable.", "RUN")
+        list[Path] | None, option("Run over all passages whose best passages make the pool. Repeatable.", "RUN")
     ] = None,
     run: Annotated[
-        list[Path] | None, option("A run over all passages of a system that is not in the pool. Repeatable.", "RUN")
+        list[Path] | None,
+        option("Run over all passages of a system that did not contribute to the pool. Repeatable.", "RUN"),
     ] = None,
-    depth: Annotated[int, option("How many of each run's best the pool holds.", min=1)] = 100,
+    depth: Annotated[int, option("Passages per query taken from each run.", min=1)] = 100,
     format: PrintedFormat = output.Format.table,
     json_file: JsonFile = None,
     page: PageFile = None,
@@ -50,10 +51,10 @@ def fidelity(
 def lite(
     folder: Folder = RELEASE,
     out: Out = Path("ms-marco-shift-lite"),
-    passages: Annotated[int, option("How many passages it will hold.", min=1)] = PASSAGES,
-    depth: Annotated[int, option("How many of each ranker's best to keep for a test query.", min=1)] = DEPTH,
+    passages: Annotated[int, option("Number of passages that the lite release holds.", min=1)] = PASSAGES,
+    depth: Annotated[int, option("Passages per test query taken from each ranker.", min=1)] = DEPTH,
     pool: Annotated[
-        list[Path] | None, option("Keep the best of this run over all passages too, beside BM25's. Repeatable.", "RUN")
+        list[Path] | None, option("Also keep the best passages of this run over all passages. Repeatable.", "RUN")
     ] = None,
     dense: Annotated[
         str | None,
@@ -63,12 +64,16 @@ def lite(
             show_default="sentence-transformers/all-MiniLM-L6-v2, where no --pool is given",
         ),
     ] = None,
-    seed: Annotated[int, option("Seed for drawing the other passages.", min=0)] = SEED,
+    seed: Annotated[int, option("Random seed for drawing the other passages.", min=0)] = SEED,
     queries: Annotated[
-        int | None, option("Queries to draw of each test set, without training data.", min=1, show_default="all")
+        int | None,
+        option(
+            "Number of queries to draw from each test set; training data are then left out.", min=1, show_default="all"
+        ),
     ] = None,
     collection: Annotated[
-        Path | None, option("Keep the test sets that can be searched in these passages, whole.", "DIR|TSV")
+        Path | None,
+        option("Take these passages, whole, and keep the test sets that can be searched in them.", "DIR|TSV"),
     ] = None,
     shift: Annotated[list[str] | None, option("Only test sets of this shift. Repeatable.")] = None,
     cache: Cache = None,

@@ -77,16 +77,24 @@ def score(
     measure: options.Measures = None,
     test_set: options.TestSets = None,
     clean: Annotated[
-        Path | None, option("Also score leaked and clean queries apart: what 'clean --json' wrote.", "FILE")
+        Path | None, option("Also score leaked and clean queries apart, by the file that clean --json wrote.", "FILE")
     ] = None,
-    per_query: Annotated[Path | None, option("Write each query's values to this file, tab-separated.", "FILE")] = None,
+    per_query: Annotated[
+        Path | None, option("Write the values of each query to this file, tab-separated.", "FILE")
+    ] = None,
     by: options.By = None,
     trained_on: options.TrainedOn = None,
     allow_missing: options.AllowMissing = False,
     dataset: options.Datasets = None,
-    bm25: Annotated[list[Path] | None, option("With --dataset: BM25's runs, in the same order.", "RUN")] = None,
+    bm25: Annotated[
+        list[Path] | None,
+        option("BM25's runs on the folders of --dataset, in the same order, to average against.", "RUN"),
+    ] = None,
 ) -> "Result":
-    """Score runs on every test set they cover, or on BEIR's datasets."""
+    """Score runs on every test set they cover, or on BEIR's datasets.
+
+    Example: eval_kit score runs/*.trec --measure nDCG@10 --page scores.html
+    """
     from eval_kit.files import atomic
     from eval_kit.protocols.scoring import score as score_runs
     from eval_kit.protocols.scoring import with_measures
@@ -139,22 +147,32 @@ def run(
         list[str] | None, option("Also search this wording of the queries, such as dev.typo. Repeatable.", "NAME")
     ] = None,
     pivot: Annotated[
-        list[Path] | None, option("A run to compare with. Repeatable. Default: BM25, which is searched too.", "RUN")
+        list[Path] | None,
+        option(
+            "Compare with this run of an untrained system. Repeatable. Default: BM25, which is searched too.", "RUN"
+        ),
     ] = None,
-    no_pivot: Annotated[bool, option("Compare with nothing: search the model alone.", None, "--no-pivot")] = False,
+    no_pivot: Annotated[
+        bool, option("Search with the model alone and compare it with nothing.", None, "--no-pivot")
+    ] = False,
     trained_on: Annotated[
         Path | None, option("What the model was trained on, as for clean: for leaks and far queries.", "FILE")
     ] = None,
     passages: options.Passages = None,
-    depth: Annotated[int, option("Number of passages per query.", min=1, max=1_000_000)] = 1000,
-    out: Annotated[Path, option("Folder for the runs and the index.")] = Path("runs"),
+    depth: Annotated[int, option("Number of passages to keep for each query.", min=1, max=1_000_000)] = 1000,
+    out: Annotated[Path, option("Folder for the runs and indexes; what is encoded there is used again.")] = Path(
+        "runs"
+    ),
     name: Annotated[str | None, option("Name of the run. Default: the model's name.")] = None,
     by: options.By = None,
     seed: options.Seed = 0,
     *,
     context: typer.Context,
 ) -> "Result":
-    """Search a release with a model and score it beside BM25. Its kind is read from its own files."""
+    """Search a release with a model and score it beside BM25. Its kind is read from its own files.
+
+    Example: eval_kit run sentence-transformers/all-MiniLM-L6-v2 --release nfcorpus --page card.html
+    """
     from eval_kit.models.opening import parse_options
     from eval_kit.models.run import run as run_model
     from eval_kit.runs.training import read
@@ -186,23 +204,28 @@ def protocol(
     runs: options.GridRuns = None,
     paper: options.Paper = None,
     system: Annotated[
-        list[str] | None, option("The system of each run, in the same order; or one for all runs.", "NAME", "--system")
+        list[str] | None, option("System name of each run, in RUN order, or one name for all.", "NAME", "--system")
     ] = None,
     shift: Annotated[
         list[str] | None,
-        option("Each run's shift: topic, wh, length, given, crossed, resttest or restrain.", "NAME", "--shift"),
+        option(
+            "Shift of each run, in RUN order, or one for all: topic, wh, length, given, crossed, resttest or restrain.",
+            "NAME",
+            "--shift",
+        ),
     ] = None,
     held_out: Annotated[
-        list[str] | None, option("What each run's training held out, likewise, such as c0.", "NAME", "--held-out")
+        list[str] | None,
+        option("Part that each run's model was trained without, in RUN order, such as c0.", "NAME", "--held-out"),
     ] = None,
     untrained: Annotated[
-        list[Path] | None, option("A run of an untrained system, such as BM25. Repeatable.", "RUN")
+        list[Path] | None, option("Also show this run of an untrained system, such as BM25. Repeatable.", "RUN")
     ] = None,
     release: options.Release = None,
     revision: options.Revision = None,
     vectors: Annotated[
         str | None,
-        option("Model or file for the page's figures about R, as for similarity. Default: the vectors beside RUN."),
+        option("Vectors for the page's figures of R, as for similarity --vectors. Default: those beside RUN."),
     ] = None,
     seed: options.Seed = 0,
     allow_missing: options.AllowMissing = False,
@@ -210,6 +233,8 @@ def protocol(
     """Print the papers' tables from the runs of a grid. Avg In, Out, Rel Loss, or Inter., Extra., delta.
 
     --page writes a report: tables, figures, a per-query explorer and provenance.
+
+    Example: eval_kit protocol mine.topic.*.trec --untrained bm25.trec --page report.html
     """
     from eval_kit.pages.report import report
     from eval_kit.runs.names import cell_of, cells_of
@@ -238,11 +263,17 @@ def similarity(
     ] = None,
     release: options.Release = None,
     vectors: Annotated[
-        str | None, option("Vectors for the cosine: a sentence-transformers model, or NAME.npy with NAME.ids.txt.")
+        str | None,
+        option(
+            "Compare queries by the cosine of these vectors: a sentence-transformers model, or NAME.npy with NAME.ids.txt."
+        ),
     ] = None,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
-    """Measure how alike each cluster is to the others. With runs, also correlate their losses with it."""
+    """Measure how alike each cluster is to the others. With runs, also correlate their losses with it.
+
+    Example: eval_kit similarity mine.topic.*.trec --release mini
+    """
     from eval_kit.protocols.similarity import similarities
 
     return similarities(_release_of(release), vectors, runs or [], allow_missing)
@@ -251,25 +282,34 @@ def similarity(
 @_computing
 def generalise(
     runs: Annotated[list[Path], argument("Runs of trained systems over the test set.", "RUN")],
-    pivot: Annotated[list[Path], option("The run of an untrained system, such as BM25. Repeatable.", "RUN")],
+    pivot: Annotated[
+        list[Path], option("Run of an untrained system, such as BM25, to compare with. Repeatable.", "RUN")
+    ],
     trained_on: Annotated[
-        Path | None, option("What the models were trained on, as for clean: near and far is measured from it.", "FILE")
+        Path | None, option("Training queries (same forms as for clean); near and far are distances to them.", "FILE")
     ] = None,
     test_set: Annotated[
-        str | None, option("The test set whose queries are divided. Default: dev, else test, else the only.", "NAME")
+        str | None,
+        option("Divide the queries of this test set. Default: dev, then test, then the only test set.", "NAME"),
     ] = None,
     by: options.By = None,
     far: Annotated[
-        list[str] | None, option("A part of --by that training held out. Repeatable. Default: by distance.", "PART")
+        list[str] | None,
+        option(
+            "Part of --by that training left out. Repeatable. Default: the parts farther from --trained-on.", "PART"
+        ),
     ] = None,
     vectors: Annotated[
-        str | None, option("Vectors for the distance, as for similarity. Default: character trigrams.")
+        str | None, option("Measure distance by these vectors, as for similarity. Default: character trigrams.")
     ] = None,
     release: options.Release = None,
     seed: options.Seed = 0,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
-    """Say what a shift costs models that are trained already. Each verdict is: degrades, does not, or cannot tell."""
+    """Say what a shift costs models that are trained already. Each verdict is: degrades, does not, or cannot tell.
+
+    Example: eval_kit generalise mine.trec --pivot bm25.trec --trained-on train.tsv
+    """
     from eval_kit.protocols.generalise import generalise as compare_gains
 
     training = _training(trained_on)
@@ -286,13 +326,22 @@ def clean(
     release: options.Release = None,
     test_set: options.TestSets = None,
     near: Annotated[
-        float | None, option("Minimum cosine of near-duplicate queries. Default: as measured in docs/contamination.md.")
+        float | None,
+        option(
+            "Smallest cosine of trigrams at which two queries are near-duplicates. Default: 0.61 (docs/contamination.md)."
+        ),
     ] = None,
     passages: Annotated[
-        bool, option("A query leaks too if a relevant passage of it was relevant in training.", None, "--passages")
+        bool,
+        option(
+            "Also count a query as leaked if a relevant passage of it was relevant in training.", None, "--passages"
+        ),
     ] = False,
 ) -> "Result":
-    """Find the test queries that training gives away; score --clean takes the JSON and scores them apart."""
+    """Find the test queries that training gives away; score --clean takes the JSON and scores them apart.
+
+    Example: eval_kit clean --train train.tsv --json clean.json
+    """
     from eval_kit.protocols.clean import clean as find_leaks
     from eval_kit.runs import training
     from eval_kit.stats.leaks import NEAR
@@ -309,7 +358,7 @@ def variations(
     ],
     test_set: Annotated[str | None, option("Compare only on the queries of this test set.", "NAME")] = None,
     pivot: Annotated[
-        str | None, option("System that LongEval's effect ratio and ΔRI compare with, such as bm25.", "SYSTEM")
+        str | None, option("Compare with this system, such as bm25, by LongEval's effect ratio and ΔRI.", "SYSTEM")
     ] = None,
     ranker: options.Rankers = None,
     release: options.Release = None,
@@ -317,7 +366,10 @@ def variations(
     seed: options.Seed = 0,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
-    """Measure what other wordings of the queries cost. Each query is paired with its original wording."""
+    """Measure what other wordings of the queries cost. Each query is paired with its original wording.
+
+    Example: eval_kit variations runs/bm25*.trec --release mini
+    """
     from eval_kit.pages.report import Report
     from eval_kit.protocols.variations import variations as variations_of
 
@@ -333,9 +385,7 @@ def variations(
 @_computing
 def compare(
     runs: options.Runs,
-    baseline: Annotated[
-        str | None, option("The system that the others are tested against. Default: the first.")
-    ] = None,
+    baseline: Annotated[str | None, option("Test the other systems against this one. Default: the first RUN.")] = None,
     release: options.Release = None,
     measure: options.Measures = None,
     test_set: options.TestSets = None,
@@ -353,7 +403,10 @@ def compare(
     seed: options.Seed = 0,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
-    """Compare the runs of several systems on the same test sets, with paired tests."""
+    """Compare the runs of several systems on the same test sets, with paired tests.
+
+    Example: eval_kit compare bm25.trec mine.trec --test-set dl19
+    """
     from eval_kit.protocols.compare import compare as compare_systems
     from eval_kit.runs import folders
 
@@ -377,7 +430,7 @@ def compare(
 @_computing
 def align(
     scores: Annotated[
-        Path, argument("CSV of models' scores: system, training, score, and a column for each dataset.", "FILE")
+        Path, argument("CSV of models' scores, with columns system, training, score, and one for each dataset.", "FILE")
     ],
     seed: options.Seed = 0,
 ) -> "Result":

@@ -36,16 +36,19 @@ JsonFile = Annotated[Path | None, option("Write the results as JSON to this file
 PrintedFormat = Annotated[Format, option("How to print the results; csv has every number.")]
 PageFile = Annotated[Path | None, option("Also write the tables, figures and notes to this HTML file.", "FILE")]
 AllowMissing = Annotated[
-    bool, option("Also score runs that lack many queries, or are cut short.", None, "--allow-missing")
+    bool,
+    option("Also score runs that lack more than 8 % of a test set's queries; those score 0.", None, "--allow-missing"),
 ]
 Measures = Annotated[
     list[str] | None,
-    option("Score by this measure, such as P@5, instead of the test sets' own. Repeatable.", "NAME", "--measure"),
+    option("Score by this measure, such as P@5, instead of the test sets' own ones. Repeatable.", "NAME", "--measure"),
 ]
-TestSets = Annotated[list[str] | None, option("Score on this test set alone. Repeatable.", "NAME", "--test-set")]
+TestSets = Annotated[
+    list[str] | None, option("Use only this test set, such as dl19. Repeatable.", "NAME", "--test-set")
+]
 OfModel = Annotated[
     list[str] | None,
-    option("Option of the model, such as query_prompt=… or pooling=cls. Repeatable.", "KEY=VALUE", "--option"),
+    option("Set an option of the model, such as query_prompt=… or pooling=cls. Repeatable.", "KEY=VALUE", "--option"),
 ]
 Passages = Annotated[
     str | None,
@@ -57,8 +60,7 @@ Seed = Annotated[int, option("Random seed of the bootstrap.", min=0, max=2**32 -
 Datasets = Annotated[
     list[Path] | None,
     option(
-        "Instead, score each run on a folder in BEIR's format, beside BEIR's own figures: one per run, in their order.",
-        "DIR",
+        "Score RUNs on these BEIR folders instead (one per run, same order), next to BEIR's published figures.", "DIR"
     ),
 ]
 Runs = Annotated[
@@ -68,24 +70,24 @@ Runs = Annotated[
 GridRuns = Annotated[
     list[Path] | None,
     argument(
-        "Runs <system>.<shift>.<held-out>.trec; other names need the next three options. Runs"
-        " of variations may stand among them.",
+        "Runs named <system>.<shift>.<held-out>.trec; otherwise give --system, --shift and --held-out. Runs of "
+        "variations may stand among them.",
         "RUN",
     ),
 ]
 Paper = Annotated[
     str | None,
     option(
-        "Print this published table, such as ecir2023-table2; below its figures those of the grid whose folder of runs "
-        "is RUN, if any. With all, every such figure, beside the grid's own tables.",
+        "Print this published table, such as ecir2023-table2, with the grid's own figures below if RUN is a grid's "
+        "folder of runs. With all: every published figure of the grid's systems, beside its own tables.",
         "ID|all",
     ),
 ]
 Train = Annotated[
     Path,
     option(
-        "What the model was trained on: queries (id, tab, text), triplets (three columns, or "
-        "JSON lines), or a release or BEIR folder with a train split.",
+        "The queries that the model was trained on: lines of id, tab, text; triplets (three columns, or JSON lines); "
+        "or a release or BEIR folder with a train split.",
         "FILE",
     ),
 ]
@@ -100,12 +102,12 @@ By = Annotated[
 ]
 TrainedOn = Annotated[
     Path | None,
-    option("Training queries that --by distance and --by leaked compare with: what 'clean --train' takes.", "FILE"),
+    option("Training queries for --by distance and --by leaked, in any form that clean --train takes.", "FILE"),
 ]
 Rankers = Annotated[
     list[str] | None,
     option(
-        "On chameleons.veiled.50: show SYSTEM beside this ranker of CIKM 2021, Table 7. Default: by name.",
+        "Show SYSTEM beside this ranker of CIKM 2021, Table 7 (on chameleons.veiled.50). Default: the same name.",
         "SYSTEM=RANKER",
     ),
 ]
