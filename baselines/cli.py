@@ -28,7 +28,7 @@ def run_grid(
     configs: Annotated[
         list[str],
         option(
-            "Config of the grid: paper, day, mini, nfcorpus or another name in baselines/configs, or a JSON file. Repeatable.",
+            "Config: paper, day, mini, nfcorpus or another name in baselines/configs, or a JSON file. Repeatable.",
             None,
             "--config",
         ),

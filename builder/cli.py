@@ -71,9 +71,7 @@ def verify(
     ] = str(RELEASE),
     against: Annotated[
         str | None,
-        option(
-            "List the queries that entered, left or moved since this older release instead (folder or Hub id[@revision])."
-        ),
+        option("List what entered, left or moved since this older release instead (folder or Hub id[@revision])."),
     ] = None,
     summary: Annotated[
         bool,

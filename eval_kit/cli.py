@@ -216,7 +216,7 @@ def protocol(
     ] = None,
     held_out: Annotated[
         list[str] | None,
-        option("Part that each run's model was trained without, in RUN order, such as c0.", "NAME", "--held-out"),
+        option("Part that each run's training left out, in RUN order, such as c0.", "NAME", "--held-out"),
     ] = None,
     untrained: Annotated[
         list[Path] | None, option("Also show this run of an untrained system, such as BM25. Repeatable.", "RUN")
@@ -263,10 +263,7 @@ def similarity(
     ] = None,
     release: options.Release = None,
     vectors: Annotated[
-        str | None,
-        option(
-            "Compare queries by the cosine of these vectors: a sentence-transformers model, or NAME.npy with NAME.ids.txt."
-        ),
+        str | None, option("Vectors for the cosine: a sentence-transformers model, or NAME.npy with NAME.ids.txt.")
     ] = None,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
@@ -283,14 +280,13 @@ def similarity(
 def generalise(
     runs: Annotated[list[Path], argument("Runs of trained systems over the test set.", "RUN")],
     pivot: Annotated[
-        list[Path], option("Run of an untrained system, such as BM25, to compare with. Repeatable.", "RUN")
+        list[Path], option("Compare with this run of an untrained system, such as BM25. Repeatable.", "RUN")
     ],
     trained_on: Annotated[
         Path | None, option("Training queries (same forms as for clean); near and far are distances to them.", "FILE")
     ] = None,
     test_set: Annotated[
-        str | None,
-        option("Divide the queries of this test set. Default: dev, then test, then the only test set.", "NAME"),
+        str | None, option("Divide this test set. Default: dev, then test, then the only test set.", "NAME")
     ] = None,
     by: options.By = None,
     far: Annotated[
@@ -326,16 +322,10 @@ def clean(
     release: options.Release = None,
     test_set: options.TestSets = None,
     near: Annotated[
-        float | None,
-        option(
-            "Smallest cosine of trigrams at which two queries are near-duplicates. Default: 0.61 (docs/contamination.md)."
-        ),
+        float | None, option("Smallest cosine of trigrams of near-duplicates. Default: 0.61 (docs/contamination.md).")
     ] = None,
     passages: Annotated[
-        bool,
-        option(
-            "Also count a query as leaked if a relevant passage of it was relevant in training.", None, "--passages"
-        ),
+        bool, option("Also count queries of which a relevant passage was relevant in training.", None, "--passages")
     ] = False,
 ) -> "Result":
     """Find the test queries that training gives away; score --clean takes the JSON and scores them apart.
