@@ -88,6 +88,23 @@ class Variations(Result):
             tables.setdefault(str(test_set), []).append(table)
         return [*tables.values(), *([[_beside_published(self.published)]] if self.published.height else [])]
 
+    @property
+    def heading(self) -> str:
+        """The systems."""
+        return f"What other wordings of queries cost {', '.join(self.results['system'].unique(maintain_order=True))}"
+
+    def summary(self) -> list[str]:
+        """What costs each of the first five systems most, by the first measure of the first test set."""
+        first = self.results.row(0, named=True)
+        here = self.results.filter(test_set=pl.lit(first["test_set"]), measure=pl.lit(first["measure"]))
+        sentences = []
+        sign = -1 if parse(first["measure"]).kind.lower_is_better else 1
+        for (system,), rows in list(here.drop_nulls("rel_loss").group_by("system", maintain_order=True))[:5]:
+            row = max(rows.iter_rows(named=True), key=lambda row: sign * row["rel_loss"])
+            cost = f"{row['method']}: {loss(row['rel_loss'])} of {row['measure']}"
+            sentences.append(f"{system} loses most by {cost} ({row['test_set']}, n = {row['queries']:,}).")
+        return sentences
+
     def notes(self) -> list[str]:
         """What the marks and the columns mean."""
         return [*_NOTES, *([_PIVOT_NOTE.format(self.pivot)] if self.pivot else [])]
