@@ -7,6 +7,7 @@
 Everything heavy is imported where it is used, so that ``import eval_kit`` and ``eval_kit --help`` start at once.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0"
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         variations,
         write_run,
     )
+    from eval_kit.models.run import run
 
 __all__ = [
     "UserError",
@@ -34,6 +36,7 @@ __all__ = [
     "open_release",
     "protocol",
     "report",
+    "run",
     "score",
     "similarity",
     "variations",
@@ -44,9 +47,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'eval_kit' has no attribute {name!r}")
-    from eval_kit import api
-
-    return getattr(api, name)
+    return getattr(import_module("eval_kit.models.run" if name == "run" else "eval_kit.api"), name)
 
 
 def __dir__() -> list[str]:

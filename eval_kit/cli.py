@@ -164,6 +164,10 @@ def run(
         "runs"
     ),
     name: Annotated[str | None, option("Name of the run. Default: the model's name.")] = None,
+    kind: Annotated[
+        str | None, option("The model's kind, where its files do not tell: dense, sparse, late or cross.", "KIND")
+    ] = None,
+    replace: Annotated[bool, option("Replace a run of this name by another model.", None, "--replace")] = False,
     by: options.By = None,
     seed: options.Seed = 0,
     *,
@@ -196,6 +200,8 @@ def run(
         passages,
         by or [],
         read(trained_on) if trained_on else None,
+        kind,
+        replace,
     )
 
 

@@ -4,9 +4,11 @@ import itertools
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
 
 WIDTH_OF_A_FILE = 160
 COUNT_EVERY = 1_000
-SECONDS_A_LINE = 30.0
-"""Between two progress lines in a log or a pipe, where no moving line can be drawn."""
+SECONDS_TO_THE_FIRST, SECONDS_A_LINE = 4.0, 30.0
+"""Before and between progress lines in a log or a pipe, where no moving line can be drawn."""
 
 
 def screen() -> Console:
@@ -75,7 +77,8 @@ def reading(run: Path) -> None:
 def counting(what: str, unit: str, total: int | None = None) -> Iterator[Callable[..., None]]:
     """Show progress; yields the function that adds steps.
 
-    A terminal shows a moving line with the time left; a log gets a plain line every :data:`SECONDS_A_LINE`.
+    A terminal shows a moving line with the time left; a log gets a plain line after :data:`SECONDS_TO_THE_FIRST`, and
+    then every :data:`SECONDS_A_LINE`.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -89,18 +92,30 @@ def counting(what: str, unit: str, total: int | None = None) -> Iterator[Callabl
     )
     line = Progress(*columns, console=terminal, transient=True, redirect_stdout=False, redirect_stderr=False)
     task = line.add_task(what, total=total)
-    last_line = time.monotonic()
+    last_line, last_count = time.monotonic(), 0.0
+
+    def say() -> None:
+        nonlocal last_line, last_count
+        seconds, count = time.monotonic() - last_line, line.tasks[0].completed
+        of_all = f" of {total:,}" if total else ""
+        speed = (count - last_count) / max(seconds, 1e-9)
+        left = f", {timedelta(seconds=round((total - count) / speed))} left" if total and speed > 0 else ""
+        last_line, last_count = time.monotonic(), count
+        print(f"{what}: {count:,.0f}{of_all} {unit}{left}", file=sys.stderr, flush=True)
 
     def advance(steps: int) -> None:
-        nonlocal last_line
         line.advance(task, steps)
         if not terminal.is_terminal and time.monotonic() - last_line > SECONDS_A_LINE:
-            last_line = time.monotonic()
-            of_all = f" of {total:,}" if total else ""
-            print(f"{what}: {line.tasks[0].completed:,.0f}{of_all} {unit}", file=sys.stderr, flush=True)
+            say()
 
     if not terminal.is_terminal:
-        yield advance
+        first_line = threading.Timer(SECONDS_TO_THE_FIRST, say)
+        first_line.daemon = True
+        first_line.start()
+        try:
+            yield advance
+        finally:
+            first_line.cancel()
         return
     with line:
         yield advance

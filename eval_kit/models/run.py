@@ -1,5 +1,6 @@
 """From a model to its figures on a release, beside those of its pivots."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -10,8 +11,10 @@ import polars as pl
 from rich.console import Console
 
 from eval_kit import plots, svg
+from eval_kit.api import ReleaseSource
 from eval_kit.divisions import FEW, Parts
 from eval_kit.errors import UserError
+from eval_kit.files import atomic, checkpoint
 from eval_kit.measures.definitions import parse
 from eval_kit.models.bm25 import Bm25
 from eval_kit.models.cross import Cross
@@ -27,17 +30,23 @@ from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.scoring import score
 from eval_kit.protocols.variations import Variations
 from eval_kit.protocols.variations import variations as varied
-from eval_kit.release import Release
+from eval_kit.release import Release, open_release
 from eval_kit.release.manifest import title
 from eval_kit.results import Picture, Result
 from eval_kit.runs import contamination
 from eval_kit.runs.training import TrainingQueries
+from eval_kit.search.encoders import weights_digest
 from eval_kit.search.passages import Collection, collection_of, with_titles
+from eval_kit.search.retriever import Retriever
 from eval_kit.tables import markdown, terminal
 from eval_kit.tables.table import Table, loss
 
 SCATTERED = 600
 """Queries that the scatter shows, with their texts: a page of thousands would be megabytes."""
+
+
+_OF_ALL = re.compile(r"checkpoint-\d+|final|best|last|model|output|snapshots|[0-9a-f]{40}")
+"""Names that trainers and the Hub's cache give every model's folder."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -195,9 +204,9 @@ class Card(Result):
 
 
 def run(
-    model: str,
-    release: Release,
-    out: Path,
+    model: Any,
+    release: ReleaseSource,
+    out: Path = Path("runs"),
     pivots: Sequence[Path] | None = None,
     test_sets: Sequence[str] = (),
     variations: Sequence[str] = (),
@@ -209,6 +218,8 @@ def run(
     collection: str | None = None,
     by: Sequence[str | Parts] = (),
     training: TrainingQueries | None = None,
+    kind: str | None = None,
+    replace: bool = False,
 ) -> Card:
     """Search a release with a model, score the runs, and set them beside the pivots'.
 
@@ -216,14 +227,15 @@ def run(
     is kept in ``out`` and not made again, by this or a later call, for the same passages and model.
 
     Args:
-        model: as :func:`eval_kit.models.opening.open_retriever` takes it.
-        release: with passages, unless a ``collection`` is named.
+        model: a name, as :func:`eval_kit.models.opening.open_retriever` takes it; or a model in memory: one of
+            sentence-transformers, or any object that encodes (:mod:`eval_kit.models.own`).
+        release: an open one, a folder or Hub id; with passages, unless a ``collection`` is named.
         out: folder for the runs and the index.
         pivots: runs to compare with, or none; by default BM25's, which is searched too.
         test_sets: names of those to search and score; by default all.
         variations: names of variations to search as well, as
             :func:`eval_kit.models.runs.variation_queries` takes them.
-        name: of the run; by default :func:`name_of` the model.
+        name: of the run; by default :func:`name_of` the model, or the name of its class.
         seed: of the bootstrap.
         outputs: other files that the caller will write; no run may be one of them.
         options: of the model's architecture, by name, such as ``query_prompt``.
@@ -231,18 +243,22 @@ def run(
         collection: what is searched, as :func:`collection_of` takes it.
         training: what the model was trained on, to tell leaks and whether far queries cost it more.
         by: divisions of the queries, to show each part as well (:func:`eval_kit.divisions.divide`).
+        kind: ``dense``, ``sparse``, ``late`` or ``cross``, where the model's files do not tell.
+        replace: whether the run may replace one of that name by another model.
 
     Raises:
         UserError: a model that cannot be used, a release without passages, an unknown test set or variation; a run that
-            would replace a pivot or one of the outputs.
+            would replace a pivot or one of the outputs, or a run of another model.
     """
+    release, out = open_release(release), Path(out)
+    loaded, model = (None, str(model)) if isinstance(model, str | Path) else (model, name or type(model).__name__)
     texts = collection_of(release, collection)
     run_name = name or name_of(model)
     if Path(run_name).name != run_name or run_name.startswith("."):
         raise UserError(f"--name: {run_name!r:.60} is no name of a file in {out}; choose another")
     if run_name == BM25 != model and pivots is None:
         raise UserError(f"{BM25} is the name of what the model is compared with; give another --name")
-    if Path(model).is_dir() and out.resolve().is_relative_to(Path(model).resolve()):
+    if loaded is None and Path(model).is_dir() and out.resolve().is_relative_to(Path(model).resolve()):
         raise UserError(f"{out}: lies in the model's folder, whose files say whether it changed; name another --out")
     queries = {"": only(release, test_sets)} | variation_queries(release, variations, test_sets)
     runs: dict[str, dict[Path, pl.DataFrame]] = {}
@@ -251,9 +267,18 @@ def run(
         runs[system] = {out / f"{file}.trec": wording for file, wording in names.items()}
     run_files = list(chain.from_iterable(runs.values()))
     check_outputs({"pivots": list(pivots or ()), "collection": collection, "out": [*run_files, *outputs]})
-    trained_on = _search(model, options, texts, runs[run_name], out / run_name, depth)
+    maker, source = out / f"{run_name}.index" / "model.txt", _source(model, loaded)
+    if not replace and any(file.exists() for file in runs[run_name]) and run_name != BM25:
+        before = maker.read_text(encoding="utf-8") if maker.exists() else "another model"
+        if before != source:
+            raise UserError(f"{next(iter(runs[run_name]))}: is a run of {before}; give another --name, or --replace")
+    opened = open_retriever(model, options, kind, loaded)
+    if run_name != BM25:
+        maker.parent.mkdir(parents=True, exist_ok=True)
+        atomic.write_text(maker, source)
+    trained_on = _search(opened, texts, runs[run_name], out / run_name, depth)
     if len(runs) > 1:  # the model first: if it cannot be used, that is said at once
-        _search(BM25, None, texts, runs[BM25], out / BM25, depth)
+        _search(open_retriever(BM25), texts, runs[BM25], out / BM25, depth)
     systems = [*(pivots or ()), *(out / f"{system}.trec" for system in runs)]
     train = training.queries if training else None
     figures_of: Comparison | Scores
@@ -280,20 +305,28 @@ def run(
 
 
 def name_of(model: str) -> str:
-    """What a model's run is called by default: the last part of its name."""
-    return Path(model.replace(":", ".")).resolve().name
+    """What a model's run is called by default: the last part of its name, after those that tell it apart."""
+    parts = Path(model.replace(":", ".")).resolve().parts[1:]
+    first = next((place for place in reversed(range(len(parts))) if not _OF_ALL.fullmatch(parts[place])), 0)
+    return "-".join(parts[first:])
+
+
+def _source(model: str, loaded: Any) -> str:
+    """What a run is known to be of: the folder, or the name; a model in memory by its weights, or its class."""
+    if loaded is None:
+        return str(Path(model).resolve()) if Path(model).exists() else model
+    return weights_digest(loaded) if checkpoint.kind_of_object(loaded) else type(loaded).__qualname__
 
 
 def _search(
-    model: str,
-    options: Mapping[str, Any] | None,
+    opened: tuple[Retriever, list[str] | None],
     texts: Collection,
     runs: Mapping[Path, pl.DataFrame],
     index: Path,
     depth: int,
 ) -> list[str] | None:
     """Make the runs of a model; what it was trained on, as declared."""
-    retriever, trained_on = open_retriever(model, options)
+    retriever, trained_on = opened
     if isinstance(retriever, Bm25):
         retriever = retriever.over(texts)
     elif isinstance(retriever, Cross) and retriever.fields:

@@ -22,7 +22,8 @@ from eval_kit.files import atomic
 from eval_kit.search import bm25
 
 BM25 = "bm25"
-SHARD = 1_000
+SHARD, FEW = 1_000, 100
+"""Queries in a file; and those searched for at once where nothing is kept, so that progress shows."""
 QUERY = ["query_id", "text"]
 HITS: dict[str, pl.DataType] = {"passage_ids": pl.List(pl.String), "scores": pl.List(pl.Float32)}
 ID, SCORE = itemgetter(0), itemgetter(1)
@@ -74,7 +75,7 @@ def of(queries: pl.DataFrame, index: Path, settings: Settings) -> Iterator[tuple
         UserError: the folder holds no finished index; no Java.
     """
     rows = _stored_queries(_store(index, settings))
-    for part in queries.select(QUERY).iter_slices(SHARD):
+    for part in queries.select(QUERY).iter_slices(SHARD if rows.height else FEW):
         files = part.join(rows, on=QUERY)["file"].unique().to_list()
         old_hits = (
             pl.read_parquet(files, glob=False).join(part, on=QUERY, how="semi")

@@ -66,7 +66,7 @@ def with_probe(identity: str, folder: Path, encode: Encode) -> str:
         if not _are_alike(kept, now):
             folder.mkdir(parents=True, exist_ok=True)
             with atomic.whole(path) as part, part.open("wb") as file:
-                np.savez(file, **now)
+                np.savez(file, allow_pickle=False, **now)
             kept = now
     except OSError as error:
         raise UserError(f"{folder}: the encoded passages cannot be kept: {error.strerror or error}") from error

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 import torch
 
+import eval_kit
 from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
 from eval_kit.models.opening import open_retriever
+from eval_kit.release import Release
 from tests.tiny_checkpoints import passages, texts, tiny
 
 PASSAGES = passages(60)
@@ -257,3 +259,54 @@ def test_what_modules_are_called_shows_a_kind(tmp_path: Path) -> None:
     assert open_retriever(str(tmp_path), kind="late")[0].__class__.__name__ == "MultiVector"
     with pytest.raises(UserError, match="kind"):
         open_retriever(str(tmp_path), kind="colbert")
+
+
+def test_runs_of_folders_of_one_name_are_told_apart_and_none_replaces_anothers(
+    trainable_release: Release, tmp_path: Path
+) -> None:
+    search = partial(eval_kit.run, release=trainable_release, out=tmp_path / "runs", pivots=[], test_sets=["dl19"])
+    for parent in ("a", "b"):
+        dense(tmp_path / parent / "checkpoint-500")
+        search(str(tmp_path / parent / "checkpoint-500"))
+    assert {file.name for file in (tmp_path / "runs").glob("*.trec")} == {
+        "a-checkpoint-500.trec",
+        "b-checkpoint-500.trec",
+    }
+    first, model = tmp_path / "runs" / "a-checkpoint-500.trec", sparse(tmp_path / "other")
+    before = first.read_bytes()
+    with pytest.raises(UserError, match="replace"):
+        search(model, name="a-checkpoint-500")
+    assert first.read_bytes() == before
+    search(model, name="a-checkpoint-500", replace=True)
+    assert first.read_bytes() != before
+
+
+def test_the_three_doors_give_one_figure(trainable_release: Release, tmp_path: Path) -> None:
+    from eval_kit.integrations.sentence_transformers import ShiftEvaluator
+
+    for name, make in {
+        "csr": partial(auto_encoder, similarity_fn_name="cosine"),
+        "near": MODELS["dense, euclidean"],
+    }.items():
+        model = make(tmp_path / name)
+        card = eval_kit.run(model, trainable_release, tmp_path / "runs", pivots=[], name=name)
+        rows = card.to_polars().filter(measure="RR@10")
+        values = dict(rows.select("test_set", "value").iter_rows())
+        found = ShiftEvaluator(trainable_release, "topic")(model)
+        parts = [test_set for test_set in values if test_set.startswith("topic.")]
+        assert parts
+        for test_set in parts:
+            [value] = [value for key, value in found.items() if key.endswith(f"{test_set}_RR@10")]
+            assert value == pytest.approx(values[test_set], abs=0.003)  # near ties of a random model
+
+
+def test_two_scores_a_pair_are_refused_by_the_evaluator_too(trainable_release: Release) -> None:
+    from sentence_transformers import CrossEncoder
+
+    from eval_kit.integrations.sentence_transformers import ShiftEvaluator
+
+    queries = trainable_release.test_sets["topic.c0"].queries
+    passage = trainable_release.table("passages", "passages")["passage_id"][0]
+    candidates = {query: {passage: 1.0} for query in queries}
+    with pytest.raises(UserError, match="3 scores"):
+        ShiftEvaluator(trainable_release, "topic", candidates)(CrossEncoder(str(tiny("classes"))))
