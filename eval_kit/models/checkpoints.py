@@ -56,10 +56,9 @@ def declared_data(model: str, card: Path | None) -> list[str] | None:
 
 def registered_prompts(model: str) -> dict[str, str]:
     """The prompts of queries and documents in mteb's registry, for a model on the Hub; none where it knows none."""
-    prompts = (
-        getattr(_registered(model), "loader_kwargs", {}).get("model_prompts") if not Path(model).exists() else None
-    )
-    return {role: prompts[role] for role in ("query", "document") if (prompts or {}).get(role)}
+    known = None if Path(model).exists() else _registered(model)
+    prompts = getattr(known, "loader_kwargs", {}).get("model_prompts") or {}
+    return {role: prompts[role] for role in ("query", "document") if prompts.get(role)}
 
 
 def _datasets_of_card(card: Path) -> list[str] | None:

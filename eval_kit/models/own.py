@@ -78,7 +78,8 @@ class Own:
 
     def _method(self, model: Any, role: str) -> Callable[[Sequence[Any]], Any]:
         first, *others = _METHODS[role]
-        method = next((one for name in (first, *others) if callable(one := getattr(model, name, None))), None)
+        named = (getattr(model, name, None) for name in (first, *others))
+        method: Callable[[Any], Any] | None = next(filter(callable, named), None)
         if method is None:
             raise UserError(f"{self.name}: has no method encode, or {first}")
         if getattr(method, "__name__", "") == "embed_query":  # of one text
@@ -98,7 +99,7 @@ class Own:
                 if method != "encode_corpus":
                     raise
                 rows = _as_array(encode([{"title": "", "text": text} for text in texts]))  # as BEIR gives them
-            vectors = rows.astype(np.float32)
+            vectors: dense.Vectors = rows.astype(np.float32)
         except Exception as error:
             raise UserError(f"{self.name}: {method} failed: {type(error).__name__}: {str(error)[:200]}") from error
         if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.shape[1]:
