@@ -135,7 +135,8 @@ def differences(values: pl.DataFrame, shift: str, release: Release, measure: str
         rows.append((system, other, measure, *figures))
     names = dict.fromkeys(("system", "other", "measure"), pl.String)
     numbers = dict.fromkeys(("difference", "low", "high", "p"), pl.Float64)
-    return holm_corrected(pl.DataFrame(rows, {**names, **numbers}, orient="row"), ["measure"])
+    table = pl.DataFrame(rows, {**names, **numbers}, orient="row")
+    return holm_corrected(table, ["measure"]) if rows else table  # one system
 
 
 def in_and_out_by_query(values: pl.DataFrame, shift: str, release: Release) -> pl.DataFrame:
