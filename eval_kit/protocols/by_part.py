@@ -302,11 +302,12 @@ def tables_of_differences(rows: pl.DataFrame, over: pl.DataFrame) -> list[Table]
     return tables
 
 
-def notes_of(over: pl.DataFrame) -> list[str]:
+def notes_of(rows: pl.DataFrame, over: pl.DataFrame) -> list[str]:
     """What the lines over all parts claim, and how much parts differ."""
+    small = f"· fewer than {FEW} queries. " if (rows["queries"] < FEW).any() else ""
     notes = [
-        f"· fewer than {FEW} queries. Intervals and p over a part's queries, by Student's t; p after Holm's correction "
-        "over parts, systems and test sets; ≠ rest: p of no difference to the other parts, likewise.",
+        f"{small}Intervals and p over a part's queries, by Student's t; p after Holm's correction over parts, systems "
+        "and test sets; ≠ rest: p of no difference to the other parts, likewise.",
         f"{THESE}: queries random, parts as they are. {KINDS}: parts random too, each a draw of its kind.",
     ]
     for row in over.filter(claim=pl.lit(KINDS)).iter_rows(named=True):

@@ -160,7 +160,7 @@ class Comparison(Result):
     def notes(self) -> list[str]:
         """How the differences were tested, what they rest on, and what is missing or was left out."""
         notes = [self._gate()] if self.margin is not None else []
-        notes += by_part.notes_of(self.over_parts) if self.parts.height else []
+        notes += by_part.notes_of(self.parts, self.over_parts) if self.parts.height else []
         notes += [
             *self.remarks,
             f"Differences are from {self.systems[0]}, with 95 % paired bootstrap intervals over queries alone "

@@ -130,3 +130,10 @@ def test_labels_of_a_release_divide(mini_release: Release) -> None:
     for test_set, by in (("dev", "length"), ("dev", "bucket"), ("dev", "chameleons50")):
         parts = divide(by, mini_release, mini_release.queries(test_set)).parts
         assert parts["part"].n_unique() > 1 and set(parts["query_id"]) <= mini_release.test_sets[test_set].query_ids
+
+
+def test_the_example_shows_the_topic_that_loses() -> None:
+    folder = Path(__file__).parents[2] / "examples"
+    runs = [folder / "bm25.trec", folder / "noisy.trec"]
+    result = compare(runs, open_release(folder), measures=["RR@10"], by=["metadata.topic"], margin=0.05)
+    assert result.parts.filter(verdict=pl.lit(WORSE))["part"].to_list() == ["c3"] and result.exit_status == 1
