@@ -122,7 +122,7 @@ class Trained(Options, frozen=True, kw_only=True):
     loader_processes: Annotated[
         int, Meta(ge=0, le=1024, description="Processes that make the batches; with 0 the training process does it.")
     ] = 0
-    negatives: Annotated[Number, about("For each query, besides the other passages of the batch.")]
+    negatives: Annotated[Number, about("Negatives of each query, besides the other passages of the batch.")]
     negatives_from: Annotated[
         Literal["bm25", "random"], about("The release's negatives (bm25), or all passages (random).")
     ] = "bm25"
@@ -133,7 +133,7 @@ class Trained(Options, frozen=True, kw_only=True):
             "negatives, again and again."
         ),
     ] = None
-    mine_depth: Annotated[Depth, about("How many passages are ranked for that.")] = 200
+    mine_depth: Annotated[Depth, about("Passages that are ranked for each query to mine negatives.")] = 200
     teacher: Annotated[
         str | None, about("Hub id or folder: a cross-encoder for margin_mse, a late-interaction model for kl.")
     ] = None
@@ -149,11 +149,11 @@ class Trained(Options, frozen=True, kw_only=True):
     ] = None
     patience: Annotated[Count | None, about("Evaluations without a gain after which training ends.")] = None
     checkpoint_every: Annotated[Count, about("Steps that a killed training may lose.")]
-    query_length: Annotated[Tokens | None, about("Tokens.")] = None
-    passage_length: Annotated[Tokens | None, about("Tokens.")] = None
+    query_length: Annotated[Tokens | None, about("Longest query, in tokens; the rest is cut off.")] = None
+    passage_length: Annotated[Tokens | None, about("Longest passage, in tokens; the rest is cut off.")] = None
     encode_batch: Depth | None = None
     encode_precision: Annotated[
-        Precision | None, about("Of encoding and re-ranking; by default float16 on a GPU, float32 on a CPU.")
+        Precision | None, about("Precision of encoding and re-ranking. Default: float16 on a GPU, float32 on a CPU.")
     ] = None
 
 
@@ -180,7 +180,9 @@ class Splade(Trained, frozen=True, kw_only=True):
 
     RULES = (never("share has no effect with distillation: remove one", ("distillation", "share")),)
 
-    pooling: Annotated[Literal["max", "sum"], about("Of a term's weights over the tokens of a text.")] = "max"
+    pooling: Annotated[Literal["max", "sum"], about("How a term's weights are pooled over the tokens of a text.")] = (
+        "max"
+    )
     share: Annotated[
         Count | None,
         about(
@@ -211,14 +213,15 @@ class Colbert(Trained, frozen=True, kw_only=True):
         True
     )
     similarity: Annotated[
-        Literal["cosine", "l2"], about("Of two tokens in training: cosine, or l2, the negative squared distance.")
+        Literal["cosine", "l2"],
+        about("Similarity of two tokens in training: cosine, or l2, the negative squared distance."),
     ] = "cosine"
     engine: Annotated[
         Literal["exact", "plaid"] | None, about("If left out, plaid from a million passages on, else exact.")
     ] = None
-    dimensions: Annotated[Tokens, about("Of a token's vector.")]
-    query_length: Annotated[Tokens, about("Tokens.")]
-    passage_length: Annotated[Tokens, about("Tokens.")]
+    dimensions: Annotated[Tokens, about("Dimensions of the vector of a token.")]
+    query_length: Annotated[Tokens, about("Longest query, in tokens.")]
+    passage_length: Annotated[Tokens, about("Longest passage, in tokens.")]
     expand_queries: Annotated[bool, about("Fill queries up to query_length with [MASK] tokens that match too.")] = False
     markers: Markers | None = None
     skip_punctuation: Annotated[bool, about("Leave the vectors of punctuation out of passages.")] = False
@@ -231,10 +234,10 @@ class Monobert(Trained, frozen=True, kw_only=True):
     RULES = (never("monobert has neither distillation nor mined negatives", ("distillation",), ("mine_every",)),)
 
     candidates: Annotated[Depth, about("Passages of BM25 that are re-ranked.")]
-    k1: Annotated[Positive, about("Of that BM25.")] = K1
-    b: Annotated[Share, about("Of that BM25.")] = B
+    k1: Annotated[Positive, about("k1 of the BM25 that finds the candidates.")] = K1
+    b: Annotated[Share, about("b of the BM25 that finds the candidates.")] = B
     tune: Annotated[bool, about("Choose k1 and b of that BM25 by RR@10 on the validation queries.")] = False
-    pair_length: Annotated[Tokens, about("Tokens of query and passage together.")]
+    pair_length: Annotated[Tokens, about("Longest query and passage together, in tokens.")]
     in_batch_negatives: Annotated[
         Number, about("Passages of other queries of the batch that each query is paired with.")
     ] = 1

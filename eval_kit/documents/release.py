@@ -180,7 +180,7 @@ class Manifest(Document, frozen=True, kw_only=True, omit_defaults=True):
     tables: Annotated[list[TableEntry], Meta(min_length=1)]
     test_sets: list[Annotated[TestSetEntry, together("column", "values")]]
     inputs: list[Input]
-    missing: Annotated[list[Lack], Meta(description="What could not be had. Empty in a complete release.")]
+    missing: Annotated[list[Lack], Meta(description="Parts that could not be obtained. Empty in a complete release.")]
     remarks: Annotated[list[str], Meta(description="Oddities of the source data and how they were handled.")]
     variations: Annotated[list[Variation], Meta(description="Other wordings of test sets' queries.")] = []
     built_from: Annotated[
