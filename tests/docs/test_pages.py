@@ -117,6 +117,9 @@ class Folder:
         release: Release = self.request.getfixturevalue("published_release")
         shutil.copytree(release.folder, self.folder / "ms-marco-shift")
 
+    def examples(self) -> None:
+        link(ROOT / "examples", self.folder / "examples")
+
     def mini(self) -> None:
         """A copy of the mini release of 1,500 queries, as some pages add to it."""
         release: Release = self.request.getfixturevalue("mini_release")
@@ -184,7 +187,7 @@ def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 PAGES = {
-    "README.md": "published real_runs tutorial_runs",
+    "README.md": "examples tutorial_runs",
     "docs/contamination.md": "copy_of_published",
     "docs/index.md": "upstream",
     "docs/integrations/ir-datasets.md": "published without_ir_datasets",
