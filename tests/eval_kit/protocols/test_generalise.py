@@ -108,14 +108,13 @@ def test_what_cannot_be_compared_is_one_sentence_and_what_is_far_is_never_guesse
     runs: list[Path], published_release: Release
 ) -> None:
     halves = in_two_parts(published_release)
-    first = published_release.queries("dl19")["query_id"][0]
     for options, message in (
         ({"pivots": []}, "name a pivot"),
         ({"test_set": "nosuch"}, "has no test set nosuch"),
-        ({"parts": {}}, f"43 queries of dl19 have no part, such as {first};"),
-        ({"parts": halves, "far": ["1", "2"]}, "far: there is no part '2' in parts"),
-        ({"far": ["1"]}, "far: there is no part '1' in parts"),
-        ({"parts": halves}, "it is not known which parts are far; give trained_on, or parts and far"),
+        ({"by": [{"none": "1"}]}, "not one of the 43 queries of the test set is in a part"),
+        ({"by": [halves], "far": ["1", "2"]}, "far: there is no part '2' in the divisions of"),
+        ({"far": ["1"]}, "far: there is no part '1' in the divisions of"),
+        ({"by": [halves]}, "it is not known which parts are far; give trained_on, or by and far"),
         ({}, "it is not known which parts are far"),
     ):
         given = {"pivots": runs[1], "test_set": "dl19", "far": []} | options
