@@ -42,10 +42,16 @@ def _computing(compute: "Callable[..., Result]") -> Callable[..., None]:
     return app.command()(emitting(compute))
 
 
-def _release_of(source: str | None, revision: str | None = None) -> "Release":
+def _release_of(
+    source: str | None, revision: str | None = None, qrels: Path | None = None, queries: Path | None = None
+) -> "Release":
     """The release of these options, once a command needs it: opening one imports much."""
-    from eval_kit.authors.opening import open_release
+    from eval_kit.authors.opening import open_judgements, open_release
 
+    if qrels is not None:
+        _refuse({"--release": source, "--revision": revision}, "--qrels takes its place")
+        return open_judgements(qrels, queries)
+    _refuse({"--queries": queries}, "it holds the texts of --qrels")
     return open_release(source, revision)
 
 
@@ -74,6 +80,8 @@ def score(
     runs: options.Runs,
     release: options.Release = None,
     revision: options.Revision = None,
+    qrels: options.Qrels = None,
+    queries: options.Queries = None,
     measure: options.Measures = None,
     test_set: options.TestSets = None,
     clean: Annotated[
@@ -109,7 +117,7 @@ def score(
         with _reading():
             return suite(systems(runs, dataset or [], bm25 or []), dataset or [])
     runs = folders.run_files(runs)
-    opened_release = _release_of(release, revision)
+    opened_release = _release_of(release, revision, qrels, queries)
     all_test_sets = opened_release.test_sets
     if clean is not None:
         from eval_kit.protocols.clean import twins, with_effects
@@ -383,6 +391,8 @@ def compare(
     runs: options.Runs,
     baseline: Annotated[str | None, option("Test the other systems against this one. Default: the first RUN.")] = None,
     release: options.Release = None,
+    qrels: options.Qrels = None,
+    queries: options.Queries = None,
     measure: options.Measures = None,
     test_set: options.TestSets = None,
     by: options.By = None,
@@ -407,7 +417,7 @@ def compare(
     from eval_kit.runs import folders
 
     runs = folders.run_files(runs)
-    opened_release = _release_of(release)
+    opened_release = _release_of(release, None, qrels, queries)
     with _reading():
         return compare_systems(
             runs,

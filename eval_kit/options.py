@@ -100,6 +100,10 @@ By = Annotated[
         "DIVISION",
     ),
 ]
+Qrels = Annotated[Path | None, option("Score on these judgements (TREC or BEIR format) instead of a release.", "FILE")]
+Queries = Annotated[
+    Path | None, option("With --qrels: the queries' texts, for --by (queries.jsonl, or TSV of id and text).", "FILE")
+]
 TrainedOn = Annotated[
     Path | None,
     option("Training queries for --by distance and --by leaked, in any form that clean --train takes.", "FILE"),

@@ -1,8 +1,9 @@
 """Open a release by name; or, where none is named and none is there, the one that comes by itself."""
 
 import os
+from pathlib import Path
 
-from eval_kit.release import Release, has_default
+from eval_kit.release import Release, beir_folder, has_default
 from eval_kit.release import open_release as open_given
 
 
@@ -18,3 +19,14 @@ def open_release(source: Release | str | os.PathLike[str] | None = None, revisio
 
         return open_given(published_test_sets())
     return open_given(source, revision)
+
+
+def open_judgements(qrels: Path, queries: Path | None = None) -> Release:
+    """One's own judgements as a release of one test set, in memory.
+
+    The files are those of :func:`eval_kit.release.beir_folder.of_judgements`.
+
+    Raises:
+        UserError: what is wrong with the files, with the lines.
+    """
+    return Release(qrels.parent, *beir_folder.of_judgements(qrels, queries))

@@ -167,6 +167,8 @@ def _files_beside(own: Any) -> Iterator[Path]:
         source = getattr(module, "__file__", None)
         is_own = name.partition(".")[0] == package
         if source and Path(source).suffix == ".py" and not name.startswith("eval_kit"):
-            path = Path(source).resolve()
+            path = Path(source).resolve()  # some modules, such as torch.classes, name a file that is not there
+            if not path.is_file():
+                continue
             if is_own or (path.is_relative_to(folder) and "site-packages" not in path.parts):
                 yield path

@@ -11,14 +11,21 @@ from pathlib import Path
 import polars as pl
 
 from eval_kit.documents import NAME, Manifest, Rule, TableEntry, TestSetEntry
-from eval_kit.files.beir import read_qrels, read_queries
+from eval_kit.errors import UserError
+from eval_kit.files.beir import HEADER, read_qrels, read_queries
+from eval_kit.files.formats import QUERIES_SCHEMA, read_trec_qrels
+from eval_kit.files.formats import read_queries as read_tsv
+from eval_kit.files.text import read_lines
 
 KIND = "beir"
+JUDGEMENTS = "qrels"
+"""The kind of a release of judgements alone."""
 QUERIES_FILE = "queries.jsonl"
 QUERIES = "queries"
 """The table of all queries, judged or not."""
 MEASURES = ["nDCG@10", "RR@10", "R@100"]
 TRAIN = "train"
+_QRELS_NAMES = {"query-id": "query_id", "corpus-id": "passage_id", "score": "relevance"}
 
 type Tables = dict[tuple[str, str], pl.DataFrame]
 
@@ -31,22 +38,60 @@ def read(folder: Path) -> tuple[Manifest, Tables]:
     """
     queries = read_queries(folder / QUERIES_FILE)
     splits = sorted(path.stem for path in (folder / "qrels").glob("[!.]*.tsv")) or ["test"]
-    tables: Tables = {(KIND, QUERIES): queries}
+    ids = set(queries["query_id"])
+    qrels = {split: read_qrels(folder / "qrels" / f"{split}.tsv", ids) for split in splits}
+    return _release(KIND, folder.resolve().name, queries, qrels)
+
+
+def of_judgements(qrels: Path, queries: Path | None = None) -> tuple[Manifest, Tables]:
+    """What stands in for a manifest and its tables, of judgements alone: one test set, ``test``.
+
+    Args:
+        qrels: in TREC's format, or BEIR's with its header.
+        queries: their texts, as ``queries.jsonl`` or a TSV of id and text: without it, divisions by text are empty.
+
+    Raises:
+        UserError: what is wrong with the files, with the lines.
+    """
+    texts = None
+    if queries is not None:
+        texts = read_queries(queries) if queries.suffix == ".jsonl" else read_tsv(queries)
+    if next(read_lines(qrels), (1, ""))[1] == HEADER:
+        judgements = read_qrels(qrels, None if texts is None else set(texts["query_id"]))
+    else:
+        judgements = read_trec_qrels(qrels).unique(maintain_order=True).rename(_QRELS_NAMES)
+        twice = judgements.filter(pl.struct("query_id", "passage_id").is_duplicated())
+        if twice.height:
+            raise UserError(
+                f"{qrels}: passage {twice['passage_id'][0]} has two grades for query {twice['query_id'][0]}"
+            )
+    if judgements.is_empty():
+        raise UserError(f"{qrels}: holds no judgements")
+    if texts is None:
+        ids = judgements["query_id"].unique(maintain_order=True)
+        texts = pl.DataFrame({"query_id": ids, "text": [None] * len(ids)}, QUERIES_SCHEMA)
+    return _release(JUDGEMENTS, qrels.name, texts, {"test": judgements})
+
+
+def _release(
+    kind: str, name: str, queries: pl.DataFrame, of_splits: dict[str, pl.DataFrame]
+) -> tuple[Manifest, Tables]:
+    """The manifest and tables of queries, judged in these splits."""
+    tables: Tables = {(kind, QUERIES): queries}
     test_sets, digest = [], hashlib.sha256(queries.write_csv().encode())
-    for split in splits:
-        qrels = read_qrels(folder / "qrels" / f"{split}.tsv", set(queries["query_id"]))
+    for split, qrels in of_splits.items():
         digest.update(f"{split}\n{qrels.write_csv()}".encode())
         judged_queries = queries.filter(pl.col("query_id").is_in(qrels["query_id"].implode()))
-        tables[KIND, split] = judged_queries
+        tables[kind, split] = judged_queries
         tables["qrels", split] = qrels.select(
             pl.col("query_id").alias("query-id"), pl.col("passage_id").alias("corpus-id"), score="relevance"
         )
-        if split != TRAIN or splits == [TRAIN]:
+        if split != TRAIN or list(of_splits) == [TRAIN]:
             test_sets.append(
                 TestSetEntry(
                     name=split,
-                    shift=KIND,
-                    config=KIND,
+                    shift=kind,
+                    config=kind,
                     split=split,
                     qrels=split,
                     measures=MEASURES,
@@ -55,13 +100,13 @@ def read(folder: Path) -> tuple[Manifest, Tables]:
             )
     manifest = Manifest(
         name=NAME,
-        kind=KIND,
+        kind=kind,
         version="0",
         schema_version=1,
         collection=None,
         code_version="",
         seed=None,
-        built_from=folder.resolve().name,
+        built_from=name,
         digest=digest.hexdigest(),
         tables=[_entry(*key, len(rows)) for key, rows in tables.items()],
         test_sets=test_sets,
@@ -73,5 +118,5 @@ def read(folder: Path) -> tuple[Manifest, Tables]:
 
 
 def _entry(config: str, split: str, rows: int) -> TableEntry:
-    rule = Rule(text="", source=KIND)
+    rule = Rule(text="", source=config)
     return TableEntry(config=config, split=split, path="", rows=rows, columns=[], digest="", rule=rule, sha256="")

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
+from eval_kit.authors.opening import open_judgements
 from eval_kit.divisions import divide
 from eval_kit.errors import UserError
 from eval_kit.protocols.by_part import KINDS, scores_by_part
@@ -137,3 +138,19 @@ def test_the_example_shows_the_topic_that_loses() -> None:
     runs = [folder / "bm25.trec", folder / "noisy.trec"]
     result = compare(runs, open_release(folder), measures=["RR@10"], by=["metadata.topic"], margin=0.05)
     assert result.parts.filter(verdict=pl.lit(WORSE))["part"].to_list() == ["c3"] and result.exit_status == 1
+
+
+def test_judgements_alone_are_a_test_set(shared: Path, published_release: Release, tmp_path: Path) -> None:
+    run = shared / "real-slice/runs/tas-b.dl19.trec"
+    qrels = shared / "upstream/castorini/anserini-tools/qrels/qrels.dl19-passage.txt"
+    release = open_judgements(qrels, shared / "upstream/castorini/anserini-tools/topics/topics.dl19-passage.txt")
+    [found] = [mean.value for mean in score([run], release).means if mean.measure == "nDCG@10"]
+    [expected] = [mean.value for mean in score([run], published_release).means if mean.measure == "nDCG@10"]
+    assert found == expected and round(found, 4) == 0.7210
+    assert divide("question-word", release, release.queries("test")).parts["part"].n_unique() > 2
+    beir = tmp_path / "qrels.tsv"
+    beir.write_text("query-id\tcorpus-id\tscore\nq1\tp1\t1\n")
+    assert open_judgements(beir).test_sets["test"].queries.to_list() == ["q1"]
+    beir.write_text("q1 0 p1 1\nq1 0 p1 2\n")
+    with pytest.raises(UserError, match="two grades"):
+        open_judgements(beir)

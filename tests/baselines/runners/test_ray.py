@@ -65,10 +65,13 @@ shards.SHARD = 300
 retriever = system("biencoder").retriever(model, json.loads(options))
 ray_encoding.encode_with_ray(retriever, PassageTexts(Path(texts)), Path(out, "shards"), gpus=1, threads=1)
 
-def refuse(*_):
-    raise AssertionError("the driver encodes")
+here = Dense.encode_passages
 
-Dense.encode_passages = refuse
+def probe(model, texts):
+    assert list(texts) == list(shards.PROBE), "the driver encodes"
+    return here(model, texts)
+
+Dense.encode_passages = probe
 arguments = ["encode", model, "--release", beir, "--name", "run", "--out", str(Path(out, "search"))]
 app(arguments, standalone_mode=False)
 
@@ -208,8 +211,10 @@ def test_ray_data_makes_the_shards_that_one_process_makes(
     assert (on_ray.key, len(on_ray)) == (by_one.key, len(by_one))
     for (_, mine), (_, theirs) in zip(on_ray, by_one, strict=True):
         np.testing.assert_array_equal(mine["vectors"], theirs["vectors"])
-    monkeypatch.setattr(Dense, "encode_passages", None)  # nothing is encoded again
+    here, encoded_texts = Dense.encode_passages, []
+    monkeypatch.setattr(Dense, "encode_passages", lambda *given: encoded_texts.extend(given[1]) or here(*given))
     retriever.index(passage_texts(trained), encoded / "shards")
+    assert encoded_texts in ([], [*shards.PROBE]), "no passage is encoded again"
 
 
 def test_a_model_that_an_actor_cannot_load_is_one_sentence(encoded: Path):
