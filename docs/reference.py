@@ -72,11 +72,15 @@ def test_sets(release: Release) -> str:
     for config in dict.fromkeys(entry.config for entry in manifest.test_sets):
         entries = [entry for entry in manifest.test_sets if entry.config == config]
         rule = rules[entries[0].table]
-        lines += ["", f"## {config}", "", f"Rule: {rule.text} ({rule.source}).", ""]
-        lines += ["| test set | queries | selected by | measures |", "| --- | ---: | --- | --- |"]
-        for entry in entries:
-            measures = ", ".join(f"`{measure}`" for measure in entry.measures)
-            lines.append(f"| `{entry.name}` | {entry.queries:,} | {_selection(entry)} | {measures} |")
+        lines += ["", f"## {config}", "", f"Rule: {rule.text} ({rule.source})."]
+        for measures in dict.fromkeys(tuple(entry.measures) for entry in entries):
+            lines += ["", f"Measures: {', '.join(f'`{measure}`' for measure in measures)}.", ""]
+            lines += ["| test set | queries | selected by |", "| --- | ---: | --- |"]
+            lines += [
+                f"| `{entry.name}` | {entry.queries:,} | {_selection(entry)} |"
+                for entry in entries
+                if tuple(entry.measures) == measures
+            ]
     return "\n".join(lines) + "\n"
 
 
