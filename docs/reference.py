@@ -38,7 +38,7 @@ RESULTS = (
 HELP_WIDTH = 100
 CLUSTERS = """\
 The parts of the published shifts have no names. Here are the words that are typical of each (by the z-score of their
-log-odds against the other parts, Monroe, Colaresi and Quinn, 2008), and five test queries full of them. The card of any
+log-odds against the other parts, Monroe, Colaresi and Quinn, 2008), and three test queries full of them. The card of any
 release has such a table for its own parts.
 
 The queries of topic, wh and length are from [naver/ms-marco-shift](https://github.com/naver/ms-marco-shift) by Simon
@@ -85,7 +85,7 @@ def test_sets(release: Release) -> str:
 
 
 def clusters(release: Release) -> str:
-    """The page that says what each cluster of the published release is about: typical words, and five typical queries.
+    """The page that says what each cluster of the published release is about: typical words, and three typical queries.
 
     Args:
         release: built from all the lists at hand.
@@ -94,7 +94,7 @@ def clusters(release: Release) -> str:
     for shift in ("topic", "wh", "length", "resttest"):
         queries = release.table(shift, "test" if shift != "resttest" else "dev")
         label = "cluster" if "cluster" in queries.columns else "bucket"
-        for topic in typical.topics(queries, label, examples=5):
+        for topic in typical.topics(queries, label, examples=3):
             texts = "\n".join(topic.examples)
             words = f"{topic.queries:,} test queries; typical words: {', '.join(topic.terms)}."
             parts.append(f"## {shift}.{topic.cluster}\n\n{words}\n\n```text\n{texts}\n```")
