@@ -38,8 +38,8 @@ RESULTS = (
 HELP_WIDTH = 100
 CLUSTERS = """\
 The parts of the published shifts have no names. Here are the words that are typical of each (by the z-score of their
-log-odds against the other parts, Monroe, Colaresi and Quinn, 2008), and three test queries full of them. The card of any
-release has such a table for its own parts.
+log-odds against the other parts, Monroe, Colaresi and Quinn, 2008), and three test queries full of them. The card of
+any release has such a table for its own parts.
 
 The queries of topic, wh and length are from [naver/ms-marco-shift](https://github.com/naver/ms-marco-shift) by Simon
 Lupart, Thibault Formal and Stéphane Clinchant (CC BY-NC-SA 4.0), the buckets of ReSTTest from
