@@ -40,7 +40,7 @@ class Cross(PretrainedModel):
         candidates: passages from BM25 that are re-ranked per query.
         k1: of BM25.
         b: of BM25.
-        fields: whether BM25 searches title and text as two fields; for a folder in BEIR's format (§4 of its paper).
+        fields: whether BM25 searches title and text as two fields (§4 of BEIR's paper); None: over a folder in its format.
         pair_length: tokens after which a pair is cut, from the passage's end; None for the checkpoint's own.
         first: what finds the passages instead of BM25 over their texts, if anything.
     """
@@ -48,7 +48,7 @@ class Cross(PretrainedModel):
     candidates: int = Settings.depth
     k1: float = Settings.k1
     b: float = Settings.b
-    fields: bool = False
+    fields: bool | None = None
     pair_length: int | None = None
     first: Retriever | None = field(default=None, init=False)
 

@@ -329,7 +329,7 @@ def _search(
     retriever, trained_on = opened
     if isinstance(retriever, Bm25):
         retriever = retriever.over(texts)
-    elif isinstance(retriever, Cross) and retriever.fields:
+    elif isinstance(retriever, Cross) and (texts.corpus is not None if retriever.fields is None else retriever.fields):
         retriever.first = Bm25(retriever.k1, retriever.b, fields=True).over(texts)
     elif isinstance(retriever, Dense):
         texts = with_titles(texts, retriever.title_separator)
