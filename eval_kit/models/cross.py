@@ -40,7 +40,7 @@ class Cross(PretrainedModel):
         candidates: passages from BM25 that are re-ranked per query.
         k1: of BM25.
         b: of BM25.
-        fields: whether BM25 searches title and text as two fields (§4 of BEIR's paper); None: over a folder in its format.
+        fields: whether BM25 searches title and text as two fields (§4 of BEIR's paper); None: in its format, yes.
         pair_length: tokens after which a pair is cut, from the passage's end; None for the checkpoint's own.
         first: what finds the passages instead of BM25 over their texts, if anything.
     """

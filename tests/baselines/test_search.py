@@ -49,8 +49,8 @@ def found(model: str, folder: Path, out: Path, **given: object) -> list[str]:
 def test_titles_and_written_queries_are_fields_of_their_own(folder: Path, tmp_path: Path) -> None:
     assert found("bm25", folder, tmp_path / "runs") == ["text", "title"]
     assert found("bm25-multifield", folder, tmp_path / "runs") == ["title", "text", "written"]
-    assert found(str(tiny("cross")), folder, tmp_path, options={"candidates": 1, "fields": True}) == ["title"]
-    assert found(str(tiny("cross")), folder, tmp_path, options={"candidates": 1}) == ["text"]
+    assert found(str(tiny("cross")), folder, tmp_path, options={"candidates": 1}) == ["title"]
+    assert found(str(tiny("cross")), folder, tmp_path, options={"candidates": 1, "fields": False}) == ["text"]
 
 
 @pytest.mark.parametrize("model", ["bm25", "bm25-multifield", "dense", "cross"])
