@@ -198,8 +198,9 @@ class Card(Result):
     def as_json(self) -> dict[str, Any]:
         """The documents of both, and the declared training data."""
         varied_figures = self.variations.as_json() if self.variations else None
-        further = {"variations": varied_figures, "training_data": self.trained_on, "model": self.model}
-        further |= {"summary": self.summary(), "leaks": self.leaks and self.leaks.counts().to_dicts()}
+        leaks = None if self.leaks is None else self.leaks.counts().to_dicts()
+        further: dict[str, Any] = {"variations": varied_figures, "training_data": self.trained_on, "model": self.model}
+        further |= {"summary": self.summary(), "leaks": leaks}
         return self.figures_of.as_json() | further | {"generalises": self.generalises and self.generalises.as_json()}
 
 

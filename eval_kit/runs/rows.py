@@ -166,7 +166,7 @@ def _number(name: str, value: Any) -> float:
 
 def _rank(value: Any) -> int | None:
     """A stated rank, which decides nothing where there are scores; None for what is no whole number."""
-    if not isinstance(value, int | float | np.integer | np.floating) or not abs(value) < 2**63:
+    if not isinstance(value, int | float | np.integer | np.floating) or not abs(float(value)) < 2**63:
         return None
     return int(value) if float(value).is_integer() else None
 
