@@ -79,6 +79,10 @@ def reporting(program: str) -> Iterator[None]:
     except (UserError, Warning) as error:
         _say(program, str(error))
         sys.exit(EXIT_USER_ERROR)
+    except SystemExit as end:
+        if end.code == 128 + signal.SIGTERM:
+            _say(program, "terminated")
+        raise
     except KeyboardInterrupt:
         _say(program, "interrupted")
         sys.exit(128 + signal.SIGINT)

@@ -212,7 +212,7 @@ def protocols(
 def _trained_on(scores: Scores, cells: dict[Path, RunName], shift: Shift, release: Release) -> pl.DataFrame:
     """``system``, ``cluster`` if the shift has any, and ``trained_on``: whether a model was on what it is scored on."""
     figures = scores.to_polars().filter(pl.col("test_set").is_in(shift.test_sets(release)))
-    in_grid = figures.join(_by_run(cells), on="run").filter(pl.col("shift") == shift.name)
+    in_grid = figures.join(_by_run(scores, cells), on="run").filter(pl.col("shift") == shift.name)
     cluster = pl.col("test_set").str.strip_prefix(f"{shift.name}.").alias("cluster")
     keys = ["system", *([cluster] if shift.has_clusters else [])]
     return in_grid.group_by(keys, maintain_order=True).agg(contamination.WORST)
@@ -220,20 +220,15 @@ def _trained_on(scores: Scores, cells: dict[Path, RunName], shift: Shift, releas
 
 def values_of(scores: Scores, cells: Mapping[Path, RunName]) -> pl.DataFrame:
     """Per-query values with the ``system``, ``shift``, ``held_out`` and ``seed`` of each run's cell."""
-    return scores.per_query().join(_by_run(cells), on="run", how="inner", maintain_order="left")
+    return scores.per_query().join(_by_run(scores, cells), on="run", how="inner", maintain_order="left")
 
 
-def _by_run(cells: Mapping[Path, RunName]) -> pl.DataFrame:
-    """The cell of each run, by the run's name and by its path: ``run``, ``system``, ``shift``, ``held_out``, ``seed``.
-
-    Scores call runs that share a name by their paths, so their rows by name match nothing.
-    """
-    rows = {}
-    for name_of in (run_name, str):
-        for run, cell in cells.items():
-            rows[name_of(run)] = (name_of(run), cell.system, cell.shift, cell.held_out, cell.seed)
+def _by_run(scores: Scores, cells: Mapping[Path, RunName]) -> pl.DataFrame:
+    """The cell of each run, by what the scores call it: ``run``, ``system``, ``shift``, ``held_out``, ``seed``."""
+    called = {source["file"]: source["run"] for source in scores.provenance["runs"]}
+    rows = [(called[str(run)], cell.system, cell.shift, cell.held_out, cell.seed) for run, cell in cells.items()]
     names = dict.fromkeys(("run", "system", "shift", "held_out"), pl.String)
-    return pl.DataFrame(list(rows.values()), {**names, "seed": pl.Int64}, orient="row")
+    return pl.DataFrame(rows, {**names, "seed": pl.Int64}, orient="row")
 
 
 def _rows(frames: Mapping[str, pl.DataFrame]) -> dict[str, list[dict[str, Any]]]:

@@ -18,7 +18,7 @@ from eval_kit.files.formats import read_queries as read_tsv
 from eval_kit.files.text import read_lines
 
 KIND = "beir"
-JUDGEMENTS = "qrels"
+JUDGEMENTS = "judgements"
 """The kind of a release of judgements alone."""
 QUERIES_FILE = "queries.jsonl"
 QUERIES = "queries"

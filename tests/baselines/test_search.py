@@ -42,7 +42,7 @@ def rows(run: Path) -> list[list[str]]:
 
 def found(model: str, folder: Path, out: Path, **given: object) -> list[str]:
     """The passages that a model finds, best first."""
-    run(model, open_release(folder), out, [], name="x", **given)  # type: ignore[arg-type]
+    run(model, open_release(folder), out, [], name="x", replace=True, **given)  # type: ignore[arg-type]
     return [line[2] for line in rows(out / "x.trec")]
 
 
@@ -113,7 +113,6 @@ def test_mistakes_are_one_sentence(monkeypatch: pytest.MonkeyPatch):
         ("bm25", "k=0.9", "bm25 has no option 'k'"),
         ("bm25", "k1=high", "option k1 cannot be 'high'"),
         (dense, "encode_batch=x", "encode_batch cannot be 'x'"),
-        ("mine:model", "k1=1", "has no option 'k1'"),
         ("tas-b", "", "msmarco-distilbert-base-tas-b: cannot be loaded"),
     ):
         with pytest.raises(UserError, match=re.escape(noun)) as error:

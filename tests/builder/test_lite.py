@@ -83,12 +83,13 @@ def test_the_manifest_and_every_figure_say_what_it_is(mini_release: Release, mad
     scores = score([run], made)
     assert scores.provenance["release"]["kind"] == "lite"
     nothing = pl.DataFrame()
-    scored = Protocols(nothing, {}, {}, {}, {}, scores.provenance, {})
-    shown = Results(scored, nothing, nothing, None, made, [])
+    scored = Protocols(nothing, {}, {}, {}, {}, nothing, scores.provenance, {})
+    shown = Results(scored, made, [])
     assert shown.comparable == "lite, a part of the collection: not comparable with the published figures"
-    assert made.cautions == [made.manifest.remarks[-2]]
-    assert re.fullmatch(r"pool of bm25's best alone, with 1 label a query: other rankers' .*", made.cautions[0])
-    assert made.cautions[0] in origin(scores.provenance)
+    synthetic, caution = made.cautions
+    assert "synthetic" in synthetic and caution == made.manifest.remarks[-2]
+    assert re.fullmatch(r"pool of bm25's best alone, with 1 label a query: other rankers' .*", caution)
+    assert caution in origin(scores.provenance)
     validate("scores", scores.as_json())
 
 
@@ -124,7 +125,7 @@ def test_the_best_of_other_rankers_are_kept_too(mini_release: Release, made: Rel
     run.write_text(lines)
     release = make(mini_release, tmp_path / NAME, cache, rankers=[run])
     assert ids(release) - ids(made) == set(left_out[:DEPTH])
-    [caution] = release.cautions
+    _, caution = release.cautions  # the first says that mini is synthetic
     assert caution.startswith("pool of bm25, other: Kendall's tau with all passages unknown, as these systems have no")
 
 
@@ -144,7 +145,7 @@ def test_by_default_a_dense_encoder_searches_beside_bm25(
     assert not (tmp_path / "out").exists()
     model = tiny("dense")
     release = run(tmp_path / "out", "--dense", str(model))
-    [caution] = release.cautions
+    _, caution = release.cautions  # the first says that mini is synthetic
     assert re.search(r"RR@10 of systems that are not in it shifts by up to [+-]0\.\d{3} \(.*\)", caution), caution
     assert caution in DatasetCard.load(release.folder / "README.md").content
     queries = pl.concat(release.queries(name) for name in release.test_sets).unique("query_id")

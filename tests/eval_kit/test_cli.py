@@ -54,4 +54,4 @@ def test_beir_and_align(command, tmp_path):
     table.write_text("system,training,score,nq\n" + "\n".join(rows) + "\n")
     done = command("eval_kit", "align", table, "--json", "-")
     assert done.returncode == 0, done.stderr
-    assert "spearman" in done.stdout.lower()
+    assert "alignment" in done.stdout.lower()

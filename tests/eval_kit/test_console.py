@@ -11,7 +11,10 @@ def test_a_log_gets_a_line_now_and_then(monkeypatch, capsys):
             seconds[0] += 10
             advance(500)
     lines = capsys.readouterr().err.splitlines()
-    assert lines == ["indexing: 2,000 of 30,005 passages", "indexing: 4,000 of 30,005 passages"]
+    assert lines == [
+        "indexing: 2,000 of 30,005 passages, 0:09:20 left",
+        "indexing: 4,000 of 30,005 passages, 0:08:40 left",
+    ]
 
 
 def test_what_is_soon_done_says_nothing(capsys):

@@ -111,7 +111,7 @@ def test_what_are_no_predictions_is_one_sentence(tmp_path: Path) -> None:
     ],
 )
 def test_only_its_own_absence_is_advised_on(module: str, missing: str, advised: bool, tmp_path: Path) -> None:
-    code = f"import sys; sys.modules[{missing!r}] = None; import eval_kit.{module}"
+    code = f"import sys; sys.modules[{missing!r}] = None; import eval_kit.integrations.{module}"
     done = clients.run(["-c", code], {**os.environ}, tmp_path)
     assert done.returncode == 1 and missing in done.stderr.splitlines()[-1]
     assert ("; run: pip install" in done.stderr.splitlines()[-1]) == advised

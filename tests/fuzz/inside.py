@@ -5,6 +5,7 @@ from pathlib import Path
 import polars as pl
 
 from builder import release as releases
+from eval_kit.authors import draft
 from eval_kit.documents import Rule
 from tests.fuzz.strange import RUN
 
@@ -21,14 +22,14 @@ def small_draft():
         ("passages", "passages"): pl.DataFrame({"passage_id": ["7", "8"], "text": ["seven", "eight"]}),
     }
     rule = Rule("made by hand", "tests/fuzz")
-    return releases.Draft(
+    return draft.Draft(
         kind="mini",
         version="1.0.0",
         collection=None,
         seed=0,
-        tables=[releases.Table(*key, frame, rule) for key, frame in frames.items()],
+        tables=[draft.Table(*key, frame, rule) for key, frame in frames.items()],
         test_sets=[
-            releases.new_test_set(f"length.{name}", "length", "length", "test", "dev", ["RR@10"], ("cluster", [name]))
+            draft.new_test_set(f"length.{name}", "length", "length", "test", "dev", ["RR@10"], ("cluster", [name]))
             for name in ("short", "long")
         ],
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-PUBLISHED = Path(__file__).parents[2] / "eval_kit" / "release" / "published"
+PUBLISHED = Path(__file__).parents[2] / "eval_kit" / "release" / "printed_tables"
 TEXTS = {
     "ecir2023": "ms-marco-shift-ecir2023",
     "arxiv2022": "ms-marco-shift-arxiv2205.02870",

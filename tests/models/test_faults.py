@@ -78,7 +78,7 @@ def test_more_negatives_than_passages_are_one_sentence() -> None:
 
 def test_a_loss_is_logged_by_the_first_evaluation(tmp_path: Path) -> None:
     options = tiny_options("static", steps=4_000, evaluate_every=3, patience=1)
-    assert _arguments(options, 0, 4_000, 4, tmp_path)["logging_steps"] <= 3
+    assert _arguments(options, 0, 4_000, tmp_path)["logging_steps"] <= 3
 
 
 def test_a_seed_named_twice_is_one(trainable_release: Release, command: Run, tmp_path: Path) -> None:

@@ -67,8 +67,9 @@ def test_distances_by_vectors_are_cosines(tmp_path):
     values = np.random.default_rng(3).standard_normal((len(QUERIES) + len(TRAINING), 4)).astype(np.float32)
     values[0] = 0
     ids = pl.concat([frame["query_id"], training["query_id"]])
-    pl.DataFrame({"query_id": ids, "vector": values.tolist()}).write_parquet(tmp_path / "v.parquet")
-    ours = distance.to_training(frame, training, str(tmp_path / "v.parquet"))
+    np.save(tmp_path / "v.npy", values)
+    (tmp_path / "v.ids.txt").write_text("".join(f"{query}\n" for query in ids))
+    ours = distance.to_training(frame, training, str(tmp_path / "v.npy"))
     unit_rows = values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-30)
     cosines = unit_rows[: len(QUERIES)] @ unit_rows[len(QUERIES) :].T
     assert ours["distance"].to_numpy() == pytest.approx(1 - cosines.max(axis=1), abs=1e-6)
