@@ -23,7 +23,6 @@ from eval_kit.words import SPACELESS
 FEW, FEWEST = 30, 10
 """Queries of a part below which its figures are marked, and below which a screen folds it into :data:`OTHERS`."""
 OTHERS = "others"
-NO_PART = "(no part)"
 WORDS, QUESTION_WORD, DISTANCE, LEAKED = "words", "question-word", "distance", "leaked"
 _CROSS = " × "
 _WORD_COUNTS = ((3, "1-3"), (5, "4-5"), (8, "6-8"), (12, "9-12"))

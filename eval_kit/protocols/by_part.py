@@ -52,13 +52,13 @@ def divisions(
     """
     found: dict[str, list[Division]] = {}
     for each in by:
-        faults, before = [], sum(map(len, found.values()))
+        faults = []
         for name in test_sets:
             try:
                 found.setdefault(name, []).append(divide(each, release, release.queries(name), training))
             except UserError as fault:
                 faults.append(fault)
-        if sum(map(len, found.values())) == before:
+        if len(faults) == len(test_sets):
             raise faults[0]
     return found
 

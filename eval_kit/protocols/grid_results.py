@@ -16,7 +16,7 @@ from eval_kit.protocols.scoring import Declaration, score
 from eval_kit.release import Release
 from eval_kit.results import Picture, Result
 from eval_kit.runs import contamination
-from eval_kit.runs.names import RunName, cells_of, grid, run_name
+from eval_kit.runs.names import RunName, cells_of, grid
 from eval_kit.shifts import SHIFTS, Shift
 from eval_kit.stats.losses import FEW_NOT_ZERO, MARGIN
 from eval_kit.stats.similarity import by_cluster
@@ -225,10 +225,15 @@ def values_of(scores: Scores, cells: Mapping[Path, RunName]) -> pl.DataFrame:
 
 def _by_run(scores: Scores, cells: Mapping[Path, RunName]) -> pl.DataFrame:
     """The cell of each run, by what the scores call it: ``run``, ``system``, ``shift``, ``held_out``, ``seed``."""
-    called = {source["file"]: source["run"] for source in scores.provenance["runs"]}
+    called = _names(scores)
     rows = [(called[str(run)], cell.system, cell.shift, cell.held_out, cell.seed) for run, cell in cells.items()]
     names = dict.fromkeys(("run", "system", "shift", "held_out"), pl.String)
     return pl.DataFrame(rows, {**names, "seed": pl.Int64}, orient="row")
+
+
+def _names(scores: Scores) -> dict[str, str]:
+    """What the scores call each run, by its path: the one key to their figures."""
+    return {source["file"]: source["run"] for source in scores.provenance["runs"]}
 
 
 def _rows(frames: Mapping[str, pl.DataFrame]) -> dict[str, list[dict[str, Any]]]:
@@ -257,7 +262,8 @@ def _refuse_unequal_batches(cells: Mapping[Path, RunName]) -> None:
 
 
 def _means_of_untrained(scores: Scores, runs: Sequence[Path]) -> dict[str, dict[str, dict[str, float]]]:
-    names = {*map(run_name, runs), *map(str, runs)}
+    called = _names(scores)
+    names = {called[str(run)] for run in runs}
     values: dict[str, dict[str, dict[str, float]]] = {}
     for figure in scores.means:
         if figure.run in names:

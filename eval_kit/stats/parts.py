@@ -9,6 +9,7 @@ Statistics in Medicine 22), which keeps its rate with few parts.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,6 +158,7 @@ def between(means: Floats, variances: Floats) -> float:
     return spread
 
 
+@cache
 def quantile_of_t(level: float, degrees: float) -> float:
     """The t that a share ``level`` of Student's distribution lies within, on both sides of 0."""
     return _root(lambda t: p_values.of_t(t, degrees) - (1 - level), 1e4)  # the widest, of 0.95 and one degree, is 12.7
