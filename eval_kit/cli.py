@@ -406,6 +406,20 @@ def compare(
             min=0,
         ),
     ] = None,
+    against: Annotated[
+        str | None,
+        option(
+            "Show what each system keeps on this other snapshot: a release or BEIR folder, or a file of judgements.",
+            "RELEASE|QRELS",
+        ),
+    ] = None,
+    against_run: Annotated[
+        list[Path] | None,
+        option(
+            "With --against: the systems' runs over it, in the order of RUN, or their folder. Default: the same RUNs.",
+            "RUN",
+        ),
+    ] = None,
     seed: options.Seed = 0,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
@@ -418,6 +432,18 @@ def compare(
 
     runs = folders.run_files(runs)
     opened_release = _release_of(release, None, qrels, queries)
+    if against is not None:
+        from eval_kit.protocols.snapshots import snapshots
+
+        _refuse({"--by": by, "--no-worse-than": no_worse_than}, "--against compares two snapshots as a whole")
+        other = Path(against)
+        after = _release_of(None, None, other) if other.is_file() else _release_of(against)
+        runs_after = folders.run_files(against_run or runs)
+        with _reading():
+            return snapshots(
+                runs, opened_release, runs_after, after, baseline, measure or [], test_set or [], allow_missing
+            )
+    _refuse({"--against-run": against_run}, "its snapshot is that of --against")
     with _reading():
         return compare_systems(
             runs,

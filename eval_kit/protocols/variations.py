@@ -26,7 +26,8 @@ from eval_kit.release import Release, TestSet, Variation
 from eval_kit.results import Picture, Result
 from eval_kit.runs.names import WordedRun, original_of, run_name, wordings_of
 from eval_kit.stats.losses import holm_corrected, paired_t_test, relative_losses
-from eval_kit.tables.table import Column, Table, Value, loss, number_columns, significance
+from eval_kit.stats.snapshots import Figure, delta_ri, effect_ratio
+from eval_kit.tables.table import Column, Table, Value, loss, number_columns, significance, with_interval
 
 type Pairs = dict[tuple[str, str], tuple[NDArray[np.float64], NDArray[np.float64]]]
 
@@ -38,7 +39,10 @@ _NOTES = (
     "n: queries, and × replicas; Rel Loss: (clean − varied) / clean, LongEval's RC, with its 95 % interval; "
     "RI: robustness index, helped − hurt; valid: of the wordings that people judged to ask the same",
 )
-_PIVOT_NOTE = "ER, ΔRI: effect ratio and difference of the relative improvement over {}"
+_PIVOT_NOTE = (
+    "ER, ΔRI: effect ratio and difference of the relative improvement over {}, of means over replicas, with 95 % "
+    "intervals over queries"
+)
 _PERCENTILES = {"p5": 0.05, "q1": 0.25, "median": 0.5, "q3": 0.75, "p95": 0.95}
 
 
@@ -237,7 +241,8 @@ def changes(
         - ``helped``, ``unhurt``, ``hurt``: shares of the queries (of every replica) that got better, stayed equal, got
           worse; ``robustness_index`` = helped − hurt (Collins-Thompson, CIKM 2009);
         - ``effect_ratio`` = (system − pivot, varied) / (system − pivot, clean) and ``delta_ri``, the relative
-          improvement over the pivot, clean − varied (Breuer et al., SIGIR 2020); null without a pivot.
+          improvement over the pivot, clean − varied (:mod:`eval_kit.stats.snapshots`), of the means over replicas,
+          with ``_low`` and ``_high`` over queries; null without a pivot.
     """
     pairs = beside_clean(values)
     rows_of_variations = [(each.full_name, each.group, each.replica or 0) for each in variations]
@@ -270,17 +275,6 @@ def robustness(
     gain = (clean - variant) if lower_is_better else (variant - clean)
     gains, hurt = float((gain > _EQUAL).mean()), float((gain < -_EQUAL).mean())
     return {"helped": gains, "unhurt": 1 - gains - hurt, "hurt": hurt, "robustness_index": gains - hurt}
-
-
-def against_pivot(clean: float, variant: float, pivot_clean: float, pivot_varied: float) -> dict[str, float | None]:
-    """How much of a system's advantage over the pivot is left: ``effect_ratio`` (1: all) and ``delta_ri`` (0: all).
-
-    The means of both are those on the original wording and on the other one.
-    """
-    before, after = clean - pivot_clean, variant - pivot_varied
-    ratio = after / before if before else None
-    improvement = before / pivot_clean - after / pivot_varied if pivot_clean and pivot_varied else None
-    return {"effect_ratio": ratio, "delta_ri": improvement}
 
 
 def _scopes(variant: pl.DataFrame, variations: Sequence[Variation]) -> Iterator[tuple[str, pl.DataFrame]]:
@@ -323,11 +317,11 @@ def _rows(variant: pl.DataFrame, pivot: str | None, seed: int) -> Iterator[dict[
         row["worst"] = float(of_replicas.max() if lower_is_better else of_replicas.min())
         row |= losses.rel_loss.columns("rel_loss")
         row |= {"p": test.p} | robustness(before, after, lower_is_better)
-        if pivot is None or pivot == system or (pivot, measure) not in pairs:
-            yield row | {"effect_ratio": None, "delta_ri": None}
-        else:
-            pivot_before, pivot_after = pairs[pivot, measure]
-            yield row | against_pivot(clean, after_mean, float(pivot_before.mean()), float(pivot_after.mean()))
+        kept = lost = Figure()
+        if pivot not in (None, system) and (pivot, measure) in pairs:
+            sides = np.stack([side.mean(axis=0) for side in (before, after, *pairs[str(pivot), measure])])
+            kept, lost = effect_ratio(sides), delta_ri(sides)
+        yield row | kept.columns("effect_ratio") | lost.columns("delta_ri")
 
 
 def _table(results: pl.DataFrame, title: str, measure: Measure, pivot: str | None) -> Table:
@@ -342,7 +336,7 @@ def _table(results: pl.DataFrame, title: str, measure: Measure, pivot: str | Non
         lines = []
         for number, row in enumerate(rows.iter_rows(named=True)):
             line = [None if number else row["method"], row["system"], *_figures(row, measure)]
-            line += [_decimals(row["effect_ratio"]), _decimals(row["delta_ri"])] if pivot else []
+            line += [with_interval(row, name, "{:z.2f}") for name in ("effect_ratio", "delta_ri")] if pivot else []
             line += _validity(valid.get((row["method"], row["system"]))) if valid else []
             lines.append(line)
         groups.append(lines)
@@ -372,7 +366,7 @@ def _figures(row: Mapping[str, Any], measure: Measure) -> list[Value | str]:
     means.append(measure.show(row["change"], with_sign=True))
     interval = f"{loss(row['rel_loss_low'])} to {loss(row['rel_loss_high'])}"
     shares = [f"{row[name]:.0%}" for name in ("helped", "unhurt", "hurt")]
-    return [n, *means, _rel_loss(row), interval, *shares, _decimals(row["robustness_index"])]
+    return [n, *means, _rel_loss(row), interval, *shares, f"{row['robustness_index']:.2f}"]
 
 
 def _rel_loss(row: Mapping[str, Any]) -> Value:
@@ -381,7 +375,3 @@ def _rel_loss(row: Mapping[str, Any]) -> Value:
 
 def _validity(row: Mapping[str, Any] | None) -> list[Value | str]:
     return ["", ""] if row is None else [f"{row['queries']:,}", _rel_loss(row)]
-
-
-def _decimals(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"

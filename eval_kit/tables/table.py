@@ -141,3 +141,12 @@ def significance(row: Mapping[str, Any]) -> str:
 def interval(low: float | None, high: float | None, queries: int) -> str:
     """The uncertainty of a relative loss, in words."""
     return f"95% interval {loss(low)} to {loss(high)}, n = {queries:,}"
+
+
+def with_interval(row: Mapping[str, Any], name: str, form: str) -> str:
+    """A figure and the interval of its columns ``_low`` and ``_high``, as ``form`` writes numbers."""
+    value, *ends = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
+    if value is None:
+        return "-"
+    interval = "-" if None in ends else ", ".join(map(form.format, ends))
+    return f"{form.format(value)} [{interval}]"

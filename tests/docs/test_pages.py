@@ -188,6 +188,7 @@ def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 PAGES = {
     "README.md": "examples tutorial_runs",
+    "docs/by.md": "",
     "docs/contamination.md": "copy_of_published",
     "docs/index.md": "upstream",
     "docs/integrations/ir-datasets.md": "published without_ir_datasets",

@@ -1,0 +1,262 @@
+"""Systems on two snapshots of their queries, such as two months: what each loses, and beside a pivot.
+
+A snapshot is a release, a folder in BEIR's format or a file of judgements, with a run of each system.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from eval_kit.errors import UserError
+from eval_kit.measures.definitions import Measure, parse
+from eval_kit.protocols.scores import Mean, Scores
+from eval_kit.protocols.scoring import named, score, with_measures
+from eval_kit.release import Release
+from eval_kit.results import Result, origin
+from eval_kit.runs.names import names_of
+from eval_kit.stats.losses import holm
+from eval_kit.stats.snapshots import delta_ri, effect_ratio, relative_change
+from eval_kit.tables.table import Table, Value, loss, number_columns, significance, text_columns, with_interval
+
+type Integers = NDArray[np.int64]
+
+ROWS = (
+    dict.fromkeys(("test_set", "test_set_after", "measure", "system"), pl.String())
+    | dict.fromkeys(("queries", "queries_after", "shared"), pl.Int64())
+    | dict.fromkeys(("before", "after", "rc", "rc_low", "rc_high", "p", "p_holm"), pl.Float64())
+    | dict.fromkeys(("effect_ratio", "effect_ratio_low", "effect_ratio_high"), pl.Float64())
+    | dict.fromkeys(("delta_ri", "delta_ri_low", "delta_ri_high", "p_pivot", "p_pivot_holm"), pl.Float64())
+    | {"verdict": pl.String()}
+)
+
+MORE, LESS, CANNOT_TELL = "loses more", "loses less", "cannot tell"
+ALPHA = 0.05
+
+
+@dataclass(frozen=True, repr=False)
+class Snapshots(Result):
+    """What systems keep, and what that rests on.
+
+    Attributes:
+        rows: one for each test set, measure and system, as :data:`ROWS`: ``queries`` and mean ``before``,
+            ``queries_after`` and mean ``after``, ``shared`` queries of both; ``rc`` with ``p`` of no change;
+            ``effect_ratio`` and ``delta_ri`` against the pivot with ``p_pivot`` of losing the share that it loses
+            (``delta_ri`` is 0), each p also after Holm's correction; and the ``verdict`` on that.
+        pivot: the system that the others stand beside.
+        remarks: on ids of both with two texts, and systems with two names.
+        provenance: of the scores, with those of the other snapshot as ``against``.
+    """
+
+    title = "Two snapshots"
+
+    rows: pl.DataFrame
+    pivot: str
+    remarks: Sequence[str]
+    provenance: dict[str, Any]
+
+    def to_polars(self) -> pl.DataFrame:
+        """One row for each test set, measure and system: ``rows``."""
+        return self.rows
+
+    def tables(self) -> list[Table]:
+        """A table for each test set and measure: a row a system."""
+        columns = [*text_columns("system", wrap="never"), *number_columns("n", "before", "n", "after")]
+        columns += number_columns("RC [95 %]", wrap="anywhere")
+        if others := self.rows["system"].n_unique() > 1:
+            columns += number_columns("ER [95 %]", "ΔRI [95 %]", wrap="anywhere")
+            columns += text_columns(f"beside {self.pivot}", wrap="never")
+        tables = []
+        for key, group in self.rows.group_by("test_set", "test_set_after", "measure", maintain_order=True):
+            name, other, measure = map(str, key)
+            lines = [_line(row, parse(measure), others) for row in group.iter_rows(named=True)]
+            tables.append(
+                Table(columns, [lines], f"{name}, {measure}" if name == other else f"{name}, then {other}, {measure}")
+            )
+        return tables
+
+    def summary(self) -> list[str]:
+        """What is shown of each of the first five systems, by the first measure of the first test set."""
+        first = self.rows.row(0, named=True)
+        rows = self.rows.filter(test_set=pl.lit(first["test_set"]), measure=pl.lit(first["measure"])).head(5)
+        sentences = []
+        for row in rows.iter_rows(named=True):
+            shown = row["p_holm"] is not None and row["p_holm"] < ALPHA
+            change = f"changes by {loss(-row['rc'] if row['rc'] is not None else None)} of its {row['measure']}"
+            beside = f"; beside {self.pivot}: {row['verdict']}" if row["verdict"] else ""
+            sentences.append(f"{row['system']} {change if shown else 'is not shown to change'}{beside}.")
+        return sentences
+
+    def notes(self) -> list[str]:
+        """What the figures are, which queries are independent, and what cannot be told."""
+        notes = [
+            "RC: (before − after) / before; ° not significant: t-test over queries, p ≥ 0.05 after Holm's correction "
+            "over the systems and test sets of a measure."
+        ]
+        if self.rows["verdict"].count():
+            notes.append(
+                f"ER, ΔRI: what is left of the difference from {self.pivot} (1: all) and what is lost of the relative "
+                f"improvement over it (0: none). {MORE}, {LESS}: a greater or smaller share than {self.pivot}, "
+                f"p < 0.05 likewise; {CANNOT_TELL}: the snapshots cannot separate the two."
+            )
+        for row in self.rows.unique("test_set", maintain_order=True).iter_rows(named=True):
+            name, shared = row["test_set"], row["shared"]
+            alone = f"{row['queries'] - shared:,} and {row['queries_after'] - shared:,}"
+            notes.append(f"{name}: {shared:,} queries are of both snapshots and paired; {alone} are independent")
+        unclear = self.rows.filter(pl.col("effect_ratio").is_not_null() & pl.col("effect_ratio_low").is_null())
+        for row in unclear.unique(["test_set", "system"], maintain_order=True).iter_rows(named=True):
+            notes.append(
+                f"{row['system']} is not shown to differ from {self.pivot} before ({row['test_set']}, "
+                f"{row['measure']}): any ER is possible"
+            )
+        return [*notes, *self.remarks, origin(self.provenance)]
+
+
+def snapshots(
+    runs: Sequence[Path],
+    release: Release,
+    runs_after: Sequence[Path],
+    after: Release,
+    pivot: str | None = None,
+    measures: Collection[str] = (),
+    only: Collection[str] = (),
+    allow_missing: bool = False,
+) -> Snapshots:
+    """Score each system on two snapshots.
+
+    Args:
+        runs: of one or more systems on the first snapshot.
+        release: the first snapshot.
+        runs_after: of the same systems on the second one: with the same names, or else in the same order.
+        after: the second snapshot.
+        pivot: the system that the others stand beside; by default the first.
+        measures: to compare by, in place of the test sets' own.
+        only: names of the test sets to compare on.
+        allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
+
+    Raises:
+        UserError: a run, measure, pivot or test set that cannot be used; test sets or measures that the two snapshots
+            do not share.
+    """
+    if len(runs) != len(runs_after):
+        raise UserError(f"--against-run: give one run for each of the {len(runs)} systems, not {len(runs_after)}")
+    names = [list(names_of(each).values()) for each in (runs, runs_after)]
+    if pivot is not None and pivot not in names[0]:
+        raise UserError(f"there is no system {pivot} to compare with; there are {', '.join(names[0])}")
+    base = pivot or names[0][0]
+    scores = []
+    for files, snapshot in ((runs, release), (runs_after, after)):
+        chosen = only if set(only) <= set(snapshot.test_sets) or snapshot is release else ()
+        test_sets = with_measures(named(snapshot.test_sets, chosen), measures)
+        scores.append(score(files, snapshot, allow_missing, test_sets))
+    same = set(names[0]) == set(names[1])
+    of_system = {name: name if same else system for system, name in zip(*names, strict=True)}
+    of_before = _by_test_set(scores[0], {name: name for name in names[0]})
+    of_after = _by_test_set(scores[1], of_system)
+    rows: list[dict[str, Any]] = []
+    remarks: list[str] = []
+    for first, second in _pairs(of_before, of_after):
+        places, twice = _positions(release.queries(first), after.queries(second))
+        remarks += [f"{first}: {twice:,} ids have another text there and are two queries"] if twice else []
+        for row in _rows(of_before[first], of_after[second], names[0], base, places):
+            rows.append({"test_set": first, "test_set_after": second, **row})
+    if not rows:
+        raise UserError("the two snapshots share no measure; name one with --measure")
+    for measure in dict.fromkeys(row["measure"] for row in rows):
+        family = [row for row in rows if row["measure"] == measure]
+        beside = [row for row in family if row["system"] != base]
+        for name, tested in (("p", family), ("p_pivot", beside)):
+            for row, p in zip(tested, holm([row[name] for row in tested]), strict=True):
+                row[f"{name}_holm"] = p
+        for row in beside:
+            row["verdict"] = _verdict(row)
+    provenance = {**scores[0].provenance, "pivot": base, "against": scores[1].provenance}
+    remarks += [f"{name} is {system} there" for name, system in of_system.items() if name != system]
+    return Snapshots(pl.DataFrame(rows, ROWS), base, remarks, provenance)
+
+
+def _by_test_set(scores: Scores, systems: dict[str, str]) -> dict[str, dict[tuple[str, str], Mean]]:
+    """The means of each test set by measure and system; ``systems`` are those of the runs, by name."""
+    found: dict[str, dict[tuple[str, str], Mean]] = {}
+    for each in scores.means:
+        found.setdefault(each.test_set, {})[each.measure, systems[each.run]] = each
+    return found
+
+
+def _pairs(before: Collection[str], after: Collection[str]) -> list[tuple[str, str]]:
+    """The test sets to set side by side: those of one name, or the only ones."""
+    if len(before) == len(after) == 1:
+        return list(zip(before, after, strict=True))
+    if pairs := [(name, name) for name in before if name in after]:
+        return pairs
+    raise UserError(f"no test set is in both snapshots: {', '.join(before)}; {', '.join(after)}")
+
+
+def _positions(before: pl.DataFrame, after: pl.DataFrame) -> tuple[tuple[Integers, Integers], int]:
+    """Where each query stands among those of either snapshot, and how many ids of both have two texts."""
+    known = before.with_row_index("place")
+    beside = after.join(known, on="query_id", how="left", maintain_order="left", suffix="_before")
+    is_other = (pl.col("text") != pl.col("text_before")).fill_null(False)
+    own = pl.int_range(pl.len(), dtype=pl.UInt32) + before.height
+    place = pl.when(is_other | pl.col("place").is_null()).then(own).otherwise("place")
+    found = beside.select(place.alias("place").cast(pl.Int64), is_other.alias("other"))
+    return (np.arange(before.height), found["place"].to_numpy()), int(found["other"].sum())
+
+
+def _rows(
+    before: dict[tuple[str, str], Mean],
+    after: dict[tuple[str, str], Mean],
+    systems: Sequence[str],
+    pivot: str,
+    places: Sequence[Integers],
+) -> Iterator[dict[str, Any]]:
+    """A row for each measure and system of both."""
+    queries = int(max(each.max() for each in places)) + 1
+    shared = len(np.intersect1d(places[0], places[1]))
+
+    def columns(measure: str, system: str) -> NDArray[np.float64]:
+        sides = np.full((2, queries), np.nan)
+        for side, means, where in zip(sides, (before, after), places, strict=True):
+            side[where] = means[measure, system].per_query["value"].to_numpy()
+        return sides
+
+    for measure in dict.fromkeys(measure for measure, _ in before if (measure, pivot) in after):
+        of_pivot = columns(measure, pivot) if (measure, pivot) in before else None
+        for system in systems:
+            if (measure, system) not in before or (measure, system) not in after:
+                continue
+            own = columns(measure, system)
+            ends = before[measure, system], after[measure, system]
+            change = relative_change(own)
+            row = {"measure": measure, "system": system, "queries": ends[0].queries, "queries_after": ends[1].queries}
+            row |= {"shared": shared, "before": ends[0].value, "after": ends[1].value}
+            row |= change.columns("rc") | {"p": change.p}
+            if system != pivot and of_pivot is not None:
+                both = np.concatenate([own, of_pivot])
+                lost = delta_ri(both)
+                row |= effect_ratio(both).columns("effect_ratio") | lost.columns("delta_ri") | {"p_pivot": lost.p}
+            yield row
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    """Whether a system loses another share than the pivot does."""
+    if row["p_pivot_holm"] is None or row["p_pivot_holm"] >= ALPHA:
+        return CANNOT_TELL
+    sign = -1 if parse(row["measure"]).kind.lower_is_better else 1
+    return MORE if sign * row["delta_ri"] > 0 else LESS
+
+
+def _line(row: dict[str, Any], measure: Measure, with_pivot: bool) -> list[Value | str]:
+    line: list[Value | str] = [row["system"]]
+    for count, mean in (("queries", "before"), ("queries_after", "after")):
+        line += [f"{row[count]:,}", measure.show(row[mean])]
+    line.append(Value(with_interval(row, "rc", "{:z.1%}"), mark=significance(row)))
+    if with_pivot:
+        is_pivot = row["verdict"] is None
+        line += ["" if is_pivot else with_interval(row, name, "{:z.2f}") for name in ("effect_ratio", "delta_ri")]
+        line.append(row["verdict"] or "")
+    return line

@@ -1,0 +1,120 @@
+"""Two snapshots: LongEval's figures beside plain loops and a bootstrap, and what cannot be told."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eval_kit.errors import UserError
+from eval_kit.protocols.snapshots import CANNOT_TELL, LESS, snapshots
+from eval_kit.release import Release, open_release
+from eval_kit.stats.snapshots import delta_ri, effect_ratio, relative_change
+
+BEFORE, AFTER = range(300), range(240, 640)
+SYSTEMS = {"bm25": (0.4, 0.25), "mine": (0.6, 0.55)}
+
+
+def write(folder: Path, queries: range, finds: dict[str, float], rng: np.random.Generator, text: str = "t") -> Release:
+    """A BEIR folder, and runs that find each query's passage at a random rank: better where ``finds`` is greater."""
+    (folder / "qrels").mkdir(parents=True)
+    lines = [json.dumps({"_id": f"q{i}", "text": f"{text} {i}"}) + "\n" for i in queries]
+    (folder / "queries.jsonl").write_text("".join(lines))
+    qrels = "".join(f"q{i}\tp{i}\t1\n" for i in queries)
+    (folder / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{qrels}")
+    for name, chance in finds.items():
+        rows = []
+        for i in queries:
+            place = rng.geometric(chance)
+            rows += [f"q{i} Q0 {f'p{i}' if at == place else f'x{at}'} {at} {20 - at} {name}\n" for at in range(1, 11)]
+        (folder / f"{name}.trec").write_text("".join(rows))
+    return open_release(folder)
+
+
+@pytest.fixture(scope="module")
+def months(tmp_path_factory: pytest.TempPathFactory) -> tuple[Release, Release]:
+    folder, rng = tmp_path_factory.mktemp("months"), np.random.default_rng(1)
+    june = write(folder / "june", BEFORE, {name: ends[0] for name, ends in SYSTEMS.items()}, rng)
+    return june, write(folder / "july", AFTER, {name: ends[1] for name, ends in SYSTEMS.items()}, rng)
+
+
+def runs(release: Release, *names: str) -> list[Path]:
+    return [release.folder / f"{name}.trec" for name in names]
+
+
+def reciprocal_ranks(run: Path) -> dict[int, float]:
+    found = dict.fromkeys((int(line.split()[0][1:]) for line in run.read_text().splitlines()), 0.0)
+    for query, _, passage, rank, *_ in map(str.split, run.read_text().splitlines()):
+        if passage == f"p{query[1:]}":
+            found[int(query[1:])] = 1 / int(rank)
+    return found
+
+
+def test_figures_are_those_of_plain_loops_and_intervals_those_of_a_bootstrap(months) -> None:
+    june, july = months
+    july_runs = runs(july, "mine", "bm25")  # of the same names, in another order
+    result = snapshots(runs(june, "bm25", "mine"), june, july_runs, july, measures=["RR@10"])
+    pivot, row = result.rows.to_dicts()
+    assert (row["queries"], row["queries_after"], row["shared"]) == (300, 400, 60)
+    sides = [reciprocal_ranks(run) for name in ("mine", "bm25") for month in months for run in runs(month, name)]
+    before, after, pivot_before, pivot_after = [sum(side.values()) / len(side) for side in sides]
+    assert (row["before"], row["after"]) == pytest.approx((before, after), abs=1e-12)
+    assert row["rc"] == pytest.approx((before - after) / before, abs=1e-12)
+    assert pivot["rc"] == pytest.approx((pivot_before - pivot_after) / pivot_before, abs=1e-12)
+    assert row["effect_ratio"] == pytest.approx((after - pivot_after) / (before - pivot_before), abs=1e-12)
+    improvement = (before - pivot_before) / pivot_before - (after - pivot_after) / pivot_after
+    assert row["delta_ri"] == pytest.approx(improvement, abs=1e-12)
+    assert row["verdict"] == LESS and pivot["verdict"] is None
+
+    columns = np.array([[side.get(i, np.nan) for i in range(640)] for side in sides])
+    rng = np.random.default_rng(2)
+    drawn = rng.integers(640, size=(4000, 640))  # a query of both months is drawn for both
+    draws = np.stack([np.nanmean(column[drawn], axis=1) for column in columns], axis=1)
+    s, s_after, p, p_after = draws.T
+    for name, drawn in (("rc", 1 - s_after / s), ("delta_ri", s / p - s_after / p_after)):
+        width = 2 * 1.97 * drawn.std()
+        assert row[f"{name}_high"] - row[f"{name}_low"] == pytest.approx(width, rel=0.05), name
+    low, high = np.quantile((s_after - p_after) / (s - p), [0.025, 0.975])
+    assert (row["effect_ratio_low"], row["effect_ratio_high"]) == pytest.approx((low, high), rel=0.1)
+
+
+def test_one_system_with_itself_loses_nothing(months) -> None:
+    june, _ = months
+    result = snapshots(runs(june, "bm25", "mine"), june, runs(june, "bm25", "mine"), june)
+    assert result.rows["shared"].unique().to_list() == [300]
+    for row in result.rows.iter_rows(named=True):
+        assert (row["rc"], row["rc_low"], row["rc_high"], row["p"]) == (0, 0, 0, None)
+        if row["system"] == "mine":
+            assert row["delta_ri"] == 0 and row["verdict"] == CANNOT_TELL
+
+
+def test_ids_with_another_text_are_other_queries(months, tmp_path: Path) -> None:
+    june, _ = months
+    other = write(tmp_path / "other", range(200), {"bm25": 0.4}, np.random.default_rng(3), "another")
+    result = snapshots(runs(june, "bm25"), june, runs(other, "bm25"), other)
+    assert result.rows["shared"].unique().to_list() == [0]
+    assert any("200 ids" in note for note in result.notes())
+
+
+def test_no_difference_before_gives_any_ratio_and_pairs_matter() -> None:
+    rng = np.random.default_rng(4)
+    before = rng.random(50)
+    equal = np.stack([before, before - 0.1 * rng.random(50), before + 0.01 * (rng.random(50) - 0.5), before])
+    assert effect_ratio(equal).value is not None and effect_ratio(equal).low is None
+    paired = relative_change(equal[:2])
+    apart = np.full((2, 100), np.nan)
+    apart[0, :50], apart[1, 50:] = equal[:2]
+    alone = relative_change(apart)
+    assert alone.value == pytest.approx(paired.value) and alone.p > 0.05 > paired.p
+    assert alone.high - alone.low > 5 * (paired.high - paired.low)
+    nothing = np.zeros((4, 9))
+    assert [f(nothing[:k]).value for f, k in ((relative_change, 2), (effect_ratio, 4), (delta_ri, 4))] == [None] * 3
+    assert relative_change(np.array([[0.5], [0.25]])).low is None
+
+
+def test_what_cannot_be_paired_is_refused(months) -> None:
+    june, july = months
+    with pytest.raises(UserError, match="one run for each"):
+        snapshots(runs(june, "bm25", "mine"), june, runs(july, "bm25"), july)
+    with pytest.raises(UserError, match="no system nobody"):
+        snapshots(runs(june, "bm25"), june, runs(july, "bm25"), july, "nobody")
