@@ -1,7 +1,6 @@
 """``python -m baselines``: the reference systems. Every command only calls the library."""
 
 import functools
-import json
 import re
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,7 +9,7 @@ import typer
 
 from baselines.runners import Runner
 from eval_kit.errors import UserError, reporting
-from eval_kit.options import OfModel, Passages, argument, option
+from eval_kit.options import JsonFile, OfModel, Passages, argument, option
 from eval_kit.program import commands
 from eval_kit.shifts import SHIFTS, check_names
 
@@ -126,18 +125,14 @@ def _part(text: str) -> tuple[int, int]:
 
 
 @grid_app.command("status")
-def grid_status(
-    folder: Annotated[Path, argument("The grid's folder.")],
-    as_json: Annotated[bool, option("Print the states as JSON.", None, "--json")] = False,
-) -> None:
+def grid_status(folder: Annotated[Path, argument("The grid's folder.")], json_file: JsonFile = None) -> None:
     """Show each cell's state, seconds and losses."""
     from baselines.grid.status import layout, of_grid, summary
-    from eval_kit.console import screen
+    from eval_kit.console import screen, write_json
     from eval_kit.tables import terminal
 
     standings = of_grid(folder)
-    if as_json:
-        typer.echo(json.dumps([standing.as_json() for standing in standings]))
+    if write_json([standing.as_json() for standing in standings], json_file):
         return
     console = screen()
     terminal.show(layout(standings), console)

@@ -1,6 +1,5 @@
 """``python -m builder build``: write a release from the authors' lists, from any collection, or a synthetic one."""
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from builder.options import RELEASE, Json, Out, Seed, Version
+from builder.options import RELEASE, Out, Seed, Version, print_result
 from eval_kit.errors import UserError
-from eval_kit.options import option
+from eval_kit.options import JsonFile, option
 from eval_kit.program import Program
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ def published(
         bool, option("Include the variations and test sets whose authors state no licence.", None, "--unlicensed")
     ] = False,
     version: Version = None,
-    as_json: Json = False,
+    json_file: JsonFile = None,
 ) -> None:
     """Build the canonical release from the authors' lists."""
     from builder.sources.published import draft
@@ -44,7 +43,7 @@ def published(
         raise UserError(f"{upstream}: there is no such folder")
     with Console(stderr=True).status("reading the authors' lists"):
         release = draft(upstream, allow_partial, unlicensed)
-    _write(release, out, version, as_json)
+    _write(release, out, version, json_file)
 
 
 def _list_parameters(flag: bool) -> None:
@@ -106,7 +105,7 @@ def rebuilt(
     ] = None,
     strength: Annotated[float | None, option("Strength of mini's planted shifts; 0 plants none (default 1).")] = None,
     version: Version = None,
-    as_json: Json = False,
+    json_file: JsonFile = None,
 ) -> None:
     """Run the papers' algorithms on any collection."""
     from builder import encoders
@@ -133,7 +132,7 @@ def rebuilt(
     encode = by_lsa if encoder == "lsa" else encoders.by_name(encoder)
     settings_changed = parameters.with_settings(settings or [])
     release = draft(source, shift, encode, settings_changed, seed, runs, cache, disjoint_passages=disjoint_passages)
-    _write(release, out, version, as_json)
+    _write(release, out, version, json_file)
 
 
 @app.command()
@@ -143,14 +142,14 @@ def mini(
     strength: Annotated[float, option("Strength of the planted shifts; 0 plants none.")] = 1.0,
     seed: Seed = 13,
     version: Version = None,
-    as_json: Json = False,
+    json_file: JsonFile = None,
 ) -> None:
     """Generate a synthetic collection with planted shifts."""
     from builder.mini import draft
 
     with Console(stderr=True).status("generating the mini collection"):
         release = draft(seed=seed, queries=queries, strength=strength)
-    _write(release, out, version, as_json)
+    _write(release, out, version, json_file)
 
 
 def _collection(name: str, options: dict[str, Any]) -> "Collection":
@@ -173,7 +172,7 @@ def _collection(name: str, options: dict[str, Any]) -> "Collection":
         return released.collection(folder) if folder.is_dir() else irds.collection(name)
 
 
-def _write(draft: "Draft", out: Path, version: str | None, as_json: bool) -> None:
+def _write(draft: "Draft", out: Path, version: str | None, json_file: Path | None) -> None:
     from builder.release import summary, write
     from eval_kit.documents import VERSION
 
@@ -181,4 +180,4 @@ def _write(draft: "Draft", out: Path, version: str | None, as_json: bool) -> Non
         raise UserError(f"--version {version}: expected three numbers, such as 1.1.0")
     with Console(stderr=True).status(f"writing {out}"):
         manifest = write(replace(draft, version=version or draft.version), out)
-    typer.echo(json.dumps(manifest.as_json()) if as_json else "\n".join(summary(out, manifest)))
+    print_result(manifest.as_json(), summary(out, manifest), json_file)

@@ -1,6 +1,5 @@
 """``python -m builder``: build, verify, describe, export and publish releases. Every command only calls the library."""
 
-import json
 import sys
 from dataclasses import asdict
 from enum import StrEnum
@@ -10,7 +9,7 @@ from typing import Annotated
 import typer
 
 from builder import build_cli, lite_cli
-from builder.options import RELEASE, Cache, Folder, Json, Seed, print_result
+from builder.options import RELEASE, Cache, Folder, Seed, print_result
 from eval_kit import output
 from eval_kit.errors import UserError, disk_errors, reporting
 from eval_kit.options import JsonFile, PageFile, PrintedFormat, argument, option
@@ -77,7 +76,7 @@ def verify(
         bool,
         option("With --against: print only how many entered, left and moved, one line per table.", None, "--summary"),
     ] = False,
-    as_json: Json = False,
+    json_file: JsonFile = None,
 ) -> None:
     """Recompute every digest, count and rule. Exit status 1 if one does not hold, or if two releases differ."""
     from builder import diff as comparison
@@ -90,7 +89,7 @@ def verify(
         lines = []
         for change in changes:
             lines += [change.headline] if summary else change.lines()
-        print_result(list(map(asdict, changes)), lines or ["the releases have the same content"], as_json)
+        print_result(list(map(asdict, changes)), lines or ["the releases have the same content"], json_file)
         raise typer.Exit(bool(changes))
     checks = verification.verify(Path(release))
     faults, rows, lines = 0, [], []
@@ -99,7 +98,7 @@ def verify(
         rows.append({"check": check.what, "fault": check.fault or None})
         lines.append(f"WRONG {check.what}: {check.fault}" if check.fault else f"ok    {check.what}")
     lines.append(f"{release}: {len(checks)} checks, {faults} faults")
-    print_result({"folder": release, "faults": faults, "checks": rows}, lines, as_json)
+    print_result({"folder": release, "faults": faults, "checks": rows}, lines, json_file)
     raise typer.Exit(bool(faults))
 
 
@@ -126,7 +125,7 @@ def export(
         bool, option("Leave the test queries of all shifts out of training queries.", None, "--strict")
     ] = False,
     cache: Cache = None,
-    as_json: Json = False,
+    json_file: JsonFile = None,
 ) -> None:
     """Write test sets or training examples for other tools.
 
@@ -153,7 +152,7 @@ def export(
             )
             rows.append({"file": str(file), **asdict(result)})
             lines.append(f"{file}: {result.examples:,} examples of {name}, sha256 {result.sha256}")
-        print_result(rows, lines, as_json)
+        print_result(rows, lines, json_file)
         return
     folders = exporting.export(opened_release, out, format.value, test_set or [], training_set or [], passages, strict)
     lines = [f"{out}: {len(folders)} folders in {format.value} format"]
@@ -161,7 +160,7 @@ def export(
         collection = opened_release.manifest.collection
         where = f"ir_datasets {collection}" if collection else "not in the release"
         lines.append(f"  no corpus.jsonl, which its loader needs: the passages are {where}; give --passages")
-    print_result([{"folder": str(folder)} for folder in folders], lines, as_json)
+    print_result([{"folder": str(folder)} for folder in folders], lines, json_file)
 
 
 @app.command()
@@ -194,7 +193,7 @@ def publish(
     without: Annotated[
         list[str] | None, option("Leave out the lists of this source, which states no licence. Repeatable.", "NAME")
     ] = None,
-    as_json: Json = False,
+    json_file: JsonFile = None,
 ) -> None:
     """Publish a release on the Hub. It makes one commit and tags it; run it again to finish."""
     from huggingface_hub.utils.tqdm import disable_progress_bars
@@ -213,7 +212,7 @@ def publish(
         permitted=with_permission or (),
         left_out=without or (),
     )
-    print_result(asdict(publication), publication.lines(dry_run), as_json)
+    print_result(asdict(publication), publication.lines(dry_run), json_file)
 
 
 @app.command()
@@ -226,7 +225,7 @@ def negatives(
         int, option("Number of Java threads; does not change the result.", min=1, max=1024, show_default="all cores")
     ] = cores(),
     cache: Cache = None,
-    as_json: Json = False,
+    json_file: JsonFile = None,
 ) -> None:
     """Add BM25 negatives for every training query. An interrupted draw resumes."""
     from builder import negatives as drawing
@@ -239,7 +238,7 @@ def negatives(
         f"{folder}: {count:,} negatives of {len(sizes):,} queries ({fewer:,} with fewer than {sample}); "
         f"the release's digest is now {release.digest[:16]}"
     )
-    print_result(report | {"digest": release.digest}, [line], as_json)
+    print_result(report | {"digest": release.digest}, [line], json_file)
 
 
 @app.command()
@@ -290,29 +289,25 @@ def describe(
 @app.command()
 def audit(
     folder: Folder = RELEASE,
-    out: Annotated[
-        Path | None, option("Write the report to this file. Default: reports/audit.json in the release.")
+    json_file: Annotated[
+        Path | None,
+        option("Write the report here, not to the release's reports/audit.json; '-' prints it.", "FILE", "--json"),
     ] = None,
-    as_json: Json = False,
 ) -> None:
     """Count the test queries that leak into training. By equal or normalised text, near-duplicate or shared passage."""
     from builder import audit as auditing
     from builder.reports import AUDIT
-    from eval_kit.console import screen
-    from eval_kit.files import atomic
+    from eval_kit.console import screen, write_json
     from eval_kit.release import Release, verified_manifest
     from eval_kit.tables import terminal
 
     release = Release(folder, verified_manifest(folder))
-    path = out or folder / AUDIT
+    path = json_file or folder / AUDIT
     report = auditing.audit(release)
-    text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
-    with disk_errors(path):
-        path.parent.mkdir(exist_ok=True)
-    atomic.write_text(path, text)
-    if as_json:
-        typer.echo(text, nl=False)
-    else:
+    if json_file is None:
+        with disk_errors(path):
+            path.parent.mkdir(exist_ok=True)
+    if not write_json(report, path):
         terminal.show(auditing.table(report), screen())
         typer.echo(f"{report['headline']}\n{path}")
 

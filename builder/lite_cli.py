@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from rich.console import Console
 
-from builder.options import RELEASE, Cache, Folder, Json, Out, print_result
+from builder.options import RELEASE, Cache, Folder, Out, print_result
 from eval_kit import output
 from eval_kit.errors import UserError
 from eval_kit.options import JsonFile, PageFile, PrintedFormat, argument, option
@@ -77,7 +77,7 @@ def lite(
     ] = None,
     shift: Annotated[list[str] | None, option("Only test sets of this shift. Repeatable.")] = None,
     cache: Cache = None,
-    as_json: Json = False,
+    json_file: JsonFile = None,
 ) -> None:
     """Write a release with part of the passages. Judged ones, rankers' best for the test queries, a random sample."""
     from builder.lite import ENCODER, make, of_passages
@@ -105,4 +105,4 @@ def lite(
             rankers=rankers,
             dense=None if encoder == "none" else encoder,
         )
-    print_result(manifest.as_json(), summary(out, manifest), as_json)
+    print_result(manifest.as_json(), summary(out, manifest), json_file)

@@ -1,6 +1,5 @@
 """The options that builder's commands share, each declared once, and how their results are printed."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,9 +16,11 @@ Cache = Annotated[
 ]
 Seed = Annotated[int, option("Random seed of every draw.", min=0, max=2**32 - 1)]
 Version = Annotated[str | None, option("The release's version. A published one never changes.", show_default="1.0.0")]
-Json = Annotated[bool, option("Print JSON for programs.", None, "--json")]
 
 
-def print_result(document: Any, lines: list[str], as_json: bool) -> None:
-    """Print a command's result: as JSON, or as lines of text."""
-    typer.echo(json.dumps(document, ensure_ascii=False) if as_json else "\n".join(map(printable, lines)))
+def print_result(document: Any, lines: list[str], json_file: Path | None) -> None:
+    """Print a command's result as lines of text, and write it as JSON to the file of ``--json``; ``-`` prints that."""
+    from eval_kit.console import write_json
+
+    if not write_json(document, json_file):
+        typer.echo("\n".join(map(printable, lines)))

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import glossary_links
 import notebook
 import polars as pl
 import reference
@@ -35,10 +36,16 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Point links to files of the root, which are right in the repository, at their pages; draw figures."""
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Point links to files of the root at their pages, link words to the glossary, draw figures."""
+    glossary = (ROOT / "docs" / glossary_links.PAGE).read_text(encoding="utf-8")
     for source, target in OUTSIDE.items():
         markdown = markdown.replace(f"](../{source}", f"]({target}")
+    path = page.file.src_uri
+    if path == glossary_links.PAGE:
+        markdown = glossary_links.anchored(markdown)
+    elif not path.startswith("reference/"):
+        markdown = glossary_links.linked(markdown, path, glossary)
     return FIGURE.sub(lambda match: losses_on_squad(match[1]), markdown)
 
 

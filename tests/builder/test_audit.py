@@ -239,7 +239,7 @@ def test_the_real_lists_share_what_is_known(published_release: Release) -> None:
 
 
 def test_the_command(command, planted: Release, document: dict, tmp_path: Path) -> None:
-    done = command("builder", "audit", planted.folder, "--out", "/no/such/folder/audit.json")
+    done = command("builder", "audit", planted.folder, "--json", "/no/such/folder/audit.json")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "/no/such/folder/audit.json: cannot be written" in done.stderr
     assert not (planted.folder / "reports").exists()
@@ -253,8 +253,9 @@ def test_the_command(command, planted: Release, document: dict, tmp_path: Path) 
     assert document["headline"] in done.stdout
     (planted.folder / "reports" / "audit.json").unlink()
     out = tmp_path / "mine.json"
-    again = command("builder", "audit", planted.folder, "--json", "--out", out)
-    assert json.loads(again.stdout) == json.loads(out.read_text()) == document
+    assert command("builder", "audit", planted.folder, "--json", out).returncode == 0
+    assert json.loads(command("builder", "audit", planted.folder, "--json", "-").stdout) == document
+    assert json.loads(out.read_text()) == document
     assert not (planted.folder / "reports" / "audit.json").exists()
 
 

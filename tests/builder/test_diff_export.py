@@ -43,7 +43,7 @@ def test_equal_releases(write: Callable[[Draft], Release], command) -> None:
     release, other = write(small_draft()), write(small_draft(shuffle=1, version="2.0.0"))
     done = command("builder", "verify", other.folder, "--against", release.folder)
     assert (done.returncode, done.stdout) == (0, "the releases have the same content\n")
-    done = command("builder", "verify", other.folder, "--against", release.folder, "--json")
+    done = command("builder", "verify", other.folder, "--against", release.folder, "--json", "-")
     assert (done.returncode, done.stdout.strip()) == (0, "[]") and diff(release, other) == []
 
 
@@ -74,7 +74,7 @@ def test_entered_left_moved(write: Callable[[Draft], Release], command) -> None:
     done = command(*given, old.folder, "--summary")
     expected = "length/test: 1 entered, 1 left, 2 moved\nqrels/dev: 1 entered, 0 left, 1 moved\n"
     assert (done.returncode, done.stdout) == (1, expected)
-    done = command(*given, old.folder, "--json")
+    done = command(*given, old.folder, "--json", "-")
     rows = json.loads(done.stdout)
     assert done.returncode == 1 and rows[1]["entered"] == ["30 7"] and rows[1]["config"] == "qrels"
     done = command(*given, old.folder.parent / "nowhere")

@@ -237,7 +237,7 @@ def test_the_command(bare: Path, cache: Path, drawn: Release, tmp_path: Path, mo
     """In this process, whose Java runs already; tests/test_kills.py runs it as a process."""
     folder = tmp_path / "ms-marco-shift"
     shutil.copytree(bare, folder)
-    line = ("negatives", folder, "--depth", 10, "--sample", 5, "--cache", cache, "--json")
+    line = ("negatives", folder, "--depth", 10, "--sample", 5, "--cache", cache, "--json", "-")
     monkeypatch.setattr(sys, "argv", ["builder", *map(str, line)])
     with pytest.raises(SystemExit) as end:
         cli.main()

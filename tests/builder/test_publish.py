@@ -205,7 +205,7 @@ def test_a_dry_run_needs_no_hub(hub: Hub, home: Path, first: Path) -> None:
     assert done.returncode == 0 and "  + manifest.json" in done.stdout and "remark" not in done.stdout
     assert hub.repositories == {}
     for environment in ({"HF_HUB_OFFLINE": "1"}, {"HF_ENDPOINT": "http://127.0.0.1:9"}):
-        done = publish(hub, home, first, "--dry-run", "--json", **environment)
+        done = publish(hub, home, first, "--dry-run", "--json", "-", **environment)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["added"] == sorted(content(first)) and "could not be asked" in done.stdout
 

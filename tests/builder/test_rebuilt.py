@@ -72,7 +72,7 @@ def release(runs: list[Path], command: Run, tmp_path_factory: pytest.TempPathFac
     """All shifts of mini, by the command line."""
     folder = tmp_path_factory.mktemp("rebuilt") / "ms-marco-shift"
     given = [part for run in runs for part in ("--run", run)]
-    done = command("builder", "build", "rebuilt", "--collection", "mini", "--json", "--out", folder, *given)
+    done = command("builder", "build", "rebuilt", "--collection", "mini", "--json", "-", "--out", folder, *given)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["digest"] == open_release(folder).digest
     return open_release(folder)

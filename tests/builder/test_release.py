@@ -234,7 +234,7 @@ def test_command_line(out: Path, command: Run) -> None:
     releases.write(small_draft(), out)
     assert command("builder", "verify", out).returncode == 0
     (out / "data/length/test-00000-of-00001.parquet").write_bytes(b"")
-    wrong = command("builder", "verify", out, "--json")
+    wrong = command("builder", "verify", out, "--json", "-")
     assert wrong.returncode == 1
     report = json.loads(wrong.stdout)
     assert report["faults"] == 1

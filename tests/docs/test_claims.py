@@ -80,6 +80,8 @@ def test_the_page_of_results_takes_parts_as_draws():
     """Over parts, of these queries, tau and Q: of each shift and system, from the losses of its parts."""
     text, squad = page("docs/results.md").replace("−", "-"), measured("squad")
     for whole in squad["pooled"]:
+        if whole["system"] != "static" and whole["shift"] != "given":
+            continue  # the page has one row of those
         parts = [row for row in squad["leave_one_out"][whole["shift"]] if row["system"] == whole["system"]]
         losses = np.array([row["rel_loss"] for row in parts])
         errors = np.array([row["rel_loss_high"] - row["rel_loss_low"] for row in parts]) / (2 * 1.96)

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -28,6 +29,16 @@ def test_the_notebook_shows_what_its_cells_give(from_docs, mini_release, tmp_pat
         assert given == shown, code
     assert "mine" in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert f"```python\n{cells[-1][0]}\n```\n\n```text\n{cells[-1][1]}```" in notebook.markdown(NOTEBOOK)
+
+
+def test_the_first_use_of_a_glossary_word_is_a_link(from_docs):
+    glossary = "| word | meaning |\n|---|---|\n| pivot | a run |\n| near, far | queries |\n"
+    page = "# A pivot\n\n`pivot` and [pivot](a.md): two pivots, a pivot, *far* and near.\n"
+    linked = from_docs("glossary_links").linked(page, "tutorials/x.md", glossary)
+    links = {"two pivots": "two [pivots](../glossary.md#pivot)", "*far*": "[*far*](../glossary.md#far)"}
+    for plain, link in links.items():
+        page = page.replace(plain, link)
+    assert linked == page
 
 
 @pytest.mark.parametrize("name", ["test-sets", "clusters"])
@@ -54,7 +65,7 @@ def test_the_figures_of_the_results_show_every_part(from_docs):
     pytest.importorskip("mkdocs")
     hooks = from_docs("hooks")
     page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    html = hooks.on_page_markdown(page)
+    html = hooks.on_page_markdown(page, SimpleNamespace(file=SimpleNamespace(src_uri="results.md")))
     assert [html.count("<figure>"), html.count("static on c")] == [2, 64 + 5]
     assert html.count("static on ") == 64 + 15
 

@@ -287,7 +287,7 @@ def test_three_runners_on_one_grid_share_the_work(
     assert runs_of(tmp_path / "grid") == reference
     shown = command("baselines", "grid", "status", tmp_path / "grid")
     assert shown.stdout.count("finished") == 22
-    rows = json.loads(command("baselines", "grid", "status", tmp_path / "grid", "--json").stdout)
+    rows = json.loads(command("baselines", "grid", "status", tmp_path / "grid", "--json", "-").stdout)
     assert {(row["state"], row["attempts"], row["reason"]) for row in rows} == {("finished", 1, None)}
     assert {row["run"] for row in rows} == set(reference)
     assert [row["shift"] for row in rows] == ["topic"] * 5 + ["wh"] * 3 + ["length"] * 2 + ["resttest"] * 5 + [
