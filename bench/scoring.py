@@ -29,6 +29,9 @@ from eval_kit.release import open_release
 DEPTH, SEED, PASSAGES = 1_000, 0, 8_841_823
 SIZE, QUERIES = "6.98M", 69_800
 """The run's name, and the size of the mini release whose dev queries it answers."""
+START = "start-up"
+"""The run that comes with the clone, which takes no time itself."""
+EXAMPLES = Path(__file__).parent.parent / "examples"
 RESULTS = Path(__file__).parent / "results" / "scoring.json"
 
 LAUNCHER = """
@@ -91,11 +94,21 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         release, pairs = _release(Path(folder))
         run = Path(folder) / "synthetic.trec"
-        lines = write_run(run, pairs)
-        commands = _commands(run, pairs, release, not arguments.no_peers)
-        costs = {name: _median_cost(command, arguments.repeats) for name, command in commands.items()}
-    document["results"][SIZE] = {"lines": lines, "costs": costs}
-    print(json.dumps(document["results"][SIZE], indent=1))
+        qrels = run.with_suffix(".qrels")
+        columns = pairs.drop_nulls().select("query_id", pl.lit(0), "passage_id", "relevance")
+        columns.write_csv(qrels, include_header=False, separator=" ")
+        lines = {SIZE: write_run(run, pairs)}
+        sizes = {SIZE: _commands(run, qrels, release, not arguments.no_peers)}
+        small = EXAMPLES / "bm25.trec"
+        lines[START] = small.read_text().count("\n")
+        examples_qrels = Path(folder) / "examples.qrels"
+        judged = pl.read_csv(EXAMPLES / "qrels/test.tsv", separator="\t").insert_column(1, pl.lit(0).alias("0"))
+        judged.write_csv(examples_qrels, include_header=False, separator=" ")
+        sizes[START] = _commands(small, examples_qrels, EXAMPLES, not arguments.no_peers)
+        for size, commands in sizes.items():
+            costs = {name: _median_cost(command, arguments.repeats) for name, command in commands.items()}
+            document["results"][size] = {"lines": lines[size], "costs": costs}
+            print(json.dumps(document["results"][size], indent=1))
     RESULTS.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
@@ -111,13 +124,10 @@ def _machine() -> dict[str, Any]:
     }
 
 
-def _commands(run: Path, pairs: pl.DataFrame, release: Path, peers: bool) -> dict[str, list[str]]:
+def _commands(run: Path, qrels: Path, release: Path, peers: bool) -> dict[str, list[str]]:
     score = [sys.executable, "-m", "eval_kit", "score", str(run), "--release", str(release)]
     commands = {"eval_kit score": score}
     if peers:
-        qrels = run.with_suffix(".qrels")
-        columns = pairs.drop_nulls().select("query_id", pl.lit(0), "passage_id", "relevance")
-        columns.write_csv(qrels, include_header=False, separator=" ")
         if trec_eval := shutil.which("trec_eval"):
             measures = ["-m", "recip_rank", "-m", "recall.1000", "-m", "map", "-m", "ndcg"]
             commands["trec_eval"] = [trec_eval, "-c", *measures, str(qrels), str(run)]

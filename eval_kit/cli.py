@@ -43,16 +43,23 @@ def _computing(compute: "Callable[..., Result]") -> Callable[..., None]:
 
 
 def _release_of(
-    source: str | None, revision: str | None = None, qrels: Path | None = None, queries: Path | None = None
+    source: str | None,
+    revision: str | None = None,
+    qrels: Path | None = None,
+    queries: Path | None = None,
+    upstream: Path | None = None,
 ) -> "Release":
     """The release of these options, once a command needs it: opening one imports much."""
     from eval_kit.authors.opening import open_judgements, open_release
 
     if qrels is not None:
-        _refuse({"--release": source, "--revision": revision}, "--qrels takes its place")
+        others = {"--release": source, "--revision": revision, "--upstream": upstream}
+        _refuse(others, "--qrels takes its place")
         return open_judgements(qrels, queries)
     _refuse({"--queries": queries}, "it holds the texts of --qrels")
-    return open_release(source, revision)
+    if upstream is not None:
+        _refuse({"--release": source, "--revision": revision}, "--upstream takes its place")
+    return open_release(source, revision, upstream)
 
 
 def _training(source: Path | None) -> "DataFrame | None":
@@ -80,6 +87,7 @@ def score(
     runs: options.Runs,
     release: options.Release = None,
     revision: options.Revision = None,
+    upstream: options.Upstream = None,
     qrels: options.Qrels = None,
     queries: options.Queries = None,
     measure: options.Measures = None,
@@ -117,7 +125,7 @@ def score(
         with _reading():
             return suite(systems(runs, dataset or [], bm25 or []), dataset or [])
     runs = folders.run_files(runs)
-    opened_release = _release_of(release, revision, qrels, queries)
+    opened_release = _release_of(release, revision, qrels, queries, upstream)
     all_test_sets = opened_release.test_sets
     if clean is not None:
         from eval_kit.protocols.clean import twins, with_effects
@@ -391,6 +399,7 @@ def compare(
     runs: options.Runs,
     baseline: Annotated[str | None, option("Test the other systems against this one. Default: the first RUN.")] = None,
     release: options.Release = None,
+    upstream: options.Upstream = None,
     qrels: options.Qrels = None,
     queries: options.Queries = None,
     measure: options.Measures = None,
@@ -431,7 +440,7 @@ def compare(
     from eval_kit.runs import folders
 
     runs = folders.run_files(runs)
-    opened_release = _release_of(release, None, qrels, queries)
+    opened_release = _release_of(release, None, qrels, queries, upstream)
     if against is not None:
         from eval_kit.protocols.snapshots import snapshots
 

@@ -32,6 +32,14 @@ Release = Annotated[
     ),
 ]
 Revision = Annotated[str | None, option("Tag or commit of a release on the Hub.")]
+Upstream = Annotated[
+    Path | None,
+    option(
+        "Make the published test sets from this copy of the authors' files (at owner/name/path) in place of the web. "
+        "Default: $MS_MARCO_SHIFT_UPSTREAM.",
+        "DIR",
+    ),
+]
 JsonFile = Annotated[Path | None, option("Write the results as JSON to this file; '-' prints them.", "FILE", "--json")]
 PrintedFormat = Annotated[Format, option("How to print the results; csv has every number.")]
 PageFile = Annotated[Path | None, option("Also write the tables, figures and notes to this HTML file.", "FILE")]

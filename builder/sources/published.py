@@ -15,8 +15,9 @@ from builder.release import in_order
 from builder.sources import irds, variations
 from builder.sources.train_join import Join, join_by_text
 from eval_kit.authors.draft import Draft, Table
-from eval_kit.authors.fetch import UnavailableError, declared_files
+from eval_kit.authors.fetch import UnavailableError
 from eval_kit.authors.lists import CLUSTERING, REGIMES, RESTRAIN, RESTTEST_SOURCE, SHIFTS, SIZES, TestLists, buckets
+from eval_kit.authors.sources import declared_files
 from eval_kit.authors.test_sets import BUCKETS, test_sets
 from eval_kit.documents import Rule
 from eval_kit.errors import UserError

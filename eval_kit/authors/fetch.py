@@ -6,19 +6,17 @@ safe with several processes at once.
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 from filelock import FileLock
 
+from eval_kit.authors.sources import SourceFile
 from eval_kit.console import counting
 from eval_kit.errors import UserError, disk_errors
 from eval_kit.files.cache import cache_folder
@@ -33,36 +31,6 @@ type Advance = Callable[[int], object]
 
 class UnavailableError(UserError):
     """A file, or a data set of ir_datasets, that cannot be obtained, with the reason: no connection, a refusal."""
-
-
-@dataclass(frozen=True)
-class SourceFile:
-    """One declared file: its location and the bytes it must have."""
-
-    repository: str
-    commit: str
-    path: str
-    git_blob: str
-    licence: str
-    url: str
-
-    @property
-    def id(self) -> str:
-        """``owner/name/path``: also its place below an ``--upstream`` folder."""
-        return f"{self.repository}/{self.path}"
-
-
-def declared_files() -> dict[str, SourceFile]:
-    """Every file of ``sources.json`` by its id."""
-    document = json.loads(Path(__file__).with_name("sources.json").read_text(encoding="utf-8"))
-    files = {}
-    for source in document["sources"]:
-        repository, commit = source["repository"], source["commit"]
-        for path, git_blob in source["files"].items():
-            url = document["url"].format(repository=repository, commit=commit, path=quote(path))
-            file = SourceFile(repository, commit, path, git_blob, source["licence"], url)
-            files[file.id] = file
-    return files
 
 
 def obtain(files: Iterable[SourceFile], upstream: Path | None = None) -> tuple[dict[str, Path], dict[str, str]]:

@@ -8,19 +8,17 @@ from pathlib import Path
 import polars as pl
 
 from eval_kit.authors.draft import Draft, Table, input_record
-from eval_kit.authors.fetch import SourceFile, obtain
+from eval_kit.authors.fetch import obtain
+from eval_kit.authors.sources import ANSERINI, RESTTEST, SHIFT_TEST, SourceFile
 from eval_kit.authors.test_sets import BUCKETS, CHAMELEON_SETS, LEVELS, OBSTINACY, TOPICS, test_sets
 from eval_kit.documents import Lack, Rule, Variation
 from eval_kit.files.formats import by_id, read_json_qrels, read_queries, read_trec_qrels
 from eval_kit.release import MS_MARCO
 from eval_kit.shifts import WH_TERMS
 
-SHIFT_TEST = "naver/ms-marco-shift/EVAL"
 CLUSTERING = "naver/ms-marco-shift/TRAIN/queries_clustering.tsv"
 RESTRAIN = "jingtaozhan/extrapolate-eval/restrain_files/msmarco-passage"
-RESTTEST = "jingtaozhan/extrapolate-eval/resttest_files/msmarco-passage"
 CHAMELEONS = "Narabzad/Chameleons/datasets"
-ANSERINI = "castorini/anserini-tools"
 
 SIZES = ("14k", "45k", "200k")
 REGIMES = {

@@ -7,17 +7,21 @@ from eval_kit.release import Release, beir_folder, has_default
 from eval_kit.release import open_release as open_given
 
 
-def open_release(source: Release | str | os.PathLike[str] | None = None, revision: str | None = None) -> Release:
+def open_release(
+    source: Release | str | os.PathLike[str] | None = None, revision: str | None = None, upstream: Path | None = None
+) -> Release:
     """As :func:`eval_kit.release.open_release`; where no release is named and none is there, the published test sets.
+
+    ``upstream`` is a copy of the authors' files, to make those test sets from.
 
     Raises:
         ReleaseError: as there.
         UserError: the authors' files cannot be obtained.
     """
-    if source is None and revision is None and not has_default():
+    if upstream is not None or (source is None and revision is None and not has_default()):
         from eval_kit.authors.release import published_test_sets
 
-        return open_given(published_test_sets())
+        return open_given(published_test_sets(upstream))
     return open_given(source, revision)
 
 

@@ -7,32 +7,36 @@ import hashlib
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 from msgspec.structs import replace
 
-from eval_kit.authors.draft import Draft, describe
-from eval_kit.authors.fetch import declared_files
-from eval_kit.authors.lists import ANSERINI, RESTTEST, SHIFT_TEST, TestLists
-from eval_kit.errors import UserError
+from eval_kit.authors.sources import ANSERINI, RESTTEST, SHIFT_TEST, SourceFile, declared_files
+from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
 from eval_kit.files.cache import cache_folder
 from eval_kit.files.digests import file_sha256
 from eval_kit.release import MANIFEST
 
+if TYPE_CHECKING:
+    from eval_kit.authors.draft import Draft
+
 UPSTREAM = "MS_MARCO_SHIFT_UPSTREAM"
 """Names a folder with the authors' files at ``owner/name/path``, to take them from in place of the web."""
 WAYS = (
-    f"connect to the web, name a copy of the authors' files in ${UPSTREAM}, or name a release with --release "
-    "(python -m builder build published makes one)"
+    f"connect to the web, name a copy of the authors' files (score --upstream, or ${UPSTREAM}), or name a release "
+    "with --release (python -m builder build published makes one)"
 )
 
 
-def published_test_sets() -> Path:
+def published_test_sets(upstream: Path | None = None) -> Path:
     """The folder of the published test sets in the cache; made at first use.
 
-    Those whose authors state no licence (the Chameleons, some variations) are not among them.
+    Those whose authors state no licence (the Chameleons, some variations) are not among them. ``upstream`` is a folder
+    with the authors' files, to take them from in place of the web; by default :data:`UPSTREAM` names it, if any.
 
     Raises:
         UserError: a file cannot be obtained, is not the declared one, or the cache cannot be written.
@@ -40,27 +44,30 @@ def published_test_sets() -> Path:
     wanted = {id: file for id, file in declared_files().items() if _is_of_test_sets(id)}
     known_by = hashlib.sha256("\n".join(file.git_blob for file in wanted.values()).encode()).hexdigest()
     folder = cache_folder() / f"test-sets-{known_by[:16]}"
-    if (folder / MANIFEST).is_file():
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with atomic.lock(folder):
-        if not (folder / MANIFEST).is_file():  # another process may have made it meanwhile
-            upstream = os.environ.get(UPSTREAM)
-            owners = sorted({f"{file.repository} ({file.licence})" for file in wanted.values()})
-            where = f"from {upstream}" if upstream else "from the web (12 MB)"
-            print(
-                f"eval_kit: no release is named; taking the published test sets {where}, once: {', '.join(owners)}; "
-                f"MS MARCO's and TREC's data are for non-commercial research. Kept in {folder}",
-                file=sys.stderr,
-            )
-            lists = TestLists(wanted, Path(upstream) if upstream else None)
-            tables = list(lists.test_tables(chameleons=False))
-            if lists.missing:
-                first = lists.missing[0]
-                raise UserError(f"{first.what} cannot be obtained: {first.because}; {WAYS}")
-            with atomic.folder(folder) as staging:
-                _write(lists.to_draft(tables), staging)
+    if not (folder / MANIFEST).is_file():
+        with disk_errors(folder), atomic.lock(folder):
+            if not (folder / MANIFEST).is_file():  # another process may have made it meanwhile
+                _make(folder, wanted, os.environ.get(UPSTREAM) if upstream is None else str(upstream))
     return folder
+
+
+def _make(folder: Path, wanted: Mapping[str, SourceFile], upstream: str | None) -> None:
+    from eval_kit.authors.lists import TestLists  # the web and all else that is needed once
+
+    owners = sorted({f"{file.repository} ({file.licence})" for file in wanted.values()})
+    where = f"from {upstream}" if upstream else "from the web (12 MB)"
+    print(
+        f"eval_kit: no release is named; taking the published test sets {where}, once: {', '.join(owners)}; "
+        f"MS MARCO's and TREC's data are for non-commercial research. Kept in {folder}",
+        file=sys.stderr,
+    )
+    lists = TestLists(dict(wanted), Path(upstream) if upstream else None)
+    tables = list(lists.test_tables(chameleons=False))
+    if lists.missing:
+        first = lists.missing[0]
+        raise UserError(f"{first.what} cannot be obtained: {first.because}; {WAYS}")
+    with atomic.folder(folder) as staging:
+        _write(lists.to_draft(tables), staging)
 
 
 def _is_of_test_sets(id: str) -> bool:
@@ -68,12 +75,14 @@ def _is_of_test_sets(id: str) -> bool:
     return is_of_restest or id.startswith((f"{SHIFT_TEST}/", f"{ANSERINI}/"))
 
 
-def _write(draft: Draft, folder: Path) -> None:
+def _write(draft: "Draft", folder: Path) -> None:
+    from eval_kit.authors.draft import describe
+
     entries = []
     for table in draft.tables:
         path = folder / table.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        table.frame.with_columns(pl.col(pl.Enum).cast(pl.String)).write_parquet(path)
+        atomic.write_parquet(path, table.frame.with_columns(pl.col(pl.Enum).cast(pl.String)))
         entries.append(replace(table.entry, sha256=file_sha256(path)))
     manifest = replace(describe(draft), tables=entries)
     (folder / MANIFEST).write_text(json.dumps(manifest.as_json(), indent=1, ensure_ascii=False), encoding="utf-8")

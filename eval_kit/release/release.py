@@ -17,7 +17,6 @@ from typing import Any
 import polars as pl
 
 from eval_kit.documents import Lack, Manifest, Variation
-from eval_kit.files import hub
 from eval_kit.files.opening import is_file, is_folder
 from eval_kit.release import beir_folder
 from eval_kit.release.manifest import (
@@ -29,8 +28,6 @@ from eval_kit.release.manifest import (
     read_table,
     verified_manifest,
 )
-from eval_kit.tables.html import to_html
-from eval_kit.tables.table import Column, Table
 
 DEFAULT = "ms-marco-shift"
 ENVIRONMENT_VARIABLE = "MS_MARCO_SHIFT_RELEASE"
@@ -85,6 +82,9 @@ class Release:
 
     def _repr_html_(self) -> str:
         """The configs for a notebook, with their splits and rows."""
+        from eval_kit.tables.html import to_html  # numpy, and all that a notebook alone needs
+        from eval_kit.tables.table import Column, Table
+
         rows = []
         for config, splits in self.configs.items():
             count = sum(table.rows for table in self.manifest.tables if table.config == config)
@@ -266,6 +266,8 @@ def _download(repository: str, revision: str | None) -> Path:
     from huggingface_hub import HfApi
     from huggingface_hub.errors import LocalEntryNotFoundError, RevisionNotFoundError
 
+    from eval_kit.files import hub
+
     source = repository if revision is None else f"{repository} at {revision}"
     pin = revision if revision is not None and FIXED_REVISION.fullmatch(revision) else None
     try:
@@ -303,6 +305,8 @@ def _snapshot(repository: str, revision: str, local_files_only: bool = False) ->
 
 def _why(error: Exception, commit: str | None) -> str:
     from huggingface_hub.errors import RepositoryNotFoundError
+
+    from eval_kit.files import hub
 
     why = hub.reason(error) or hub.UNREADABLE
     if isinstance(error, RepositoryNotFoundError):

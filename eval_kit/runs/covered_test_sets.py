@@ -48,29 +48,32 @@ def coverage_of(
         RunError: a test set that the run covers only in part; no query that is in any.
     """
     ids = set(queries)
-    members = {name: test_set.query_ids for name, test_set in test_sets.items()}
-    missing = {name: len(of_set - ids) / len(of_set) for name, of_set in members.items()}
+    # sought among each set's ids, as no set of all of them need be made for a small run
+    sought = queries.implode()
+    held = {name: set(of_set.queries.filter(of_set.queries.is_in(sought))) for name, of_set in test_sets.items()}
+    missing = {
+        name: (len(of_set.queries) - len(held[name])) / len(of_set.queries) for name, of_set in test_sets.items()
+    }
     covered: list[str] = []
     explained: set[str] = set()
-    for name in sorted(members, key=missing.__getitem__):
-        if not missing[name] or (missing[name] <= MOST_MISSING and not ids & members[name] <= explained):
+    for name in sorted(held, key=missing.__getitem__):
+        if not missing[name] or (missing[name] <= MOST_MISSING and not held[name] <= explained):
             covered.append(name)
-            explained |= members[name]
-    of_sets = set().union(*(members[name] for name in members.keys() - SELECTIONS))
-    rest = ids & of_sets - explained
+            explained |= held[name]
+    rest = set().union(*(held[name] for name in held.keys() - SELECTIONS)) - explained
     if not rest and not covered:
         raise RunError(f"{run}: this release judges none of its {len(ids):,} queries; another --release?")
     while rest:
-        name = max(members, key=lambda name: len(rest & members[name]) * (1 - missing[name]))
+        name = max(held, key=lambda name: len(rest & held[name]) * (1 - missing[name]))
         if not allow_missing:
             raise _too_many(run, ids, test_sets[name])
         covered.append(name)
-        rest -= members[name]
+        rest -= held[name]
     covers = []
-    for test_set in test_sets.values():
-        if any(test_set.query_ids <= members[name] for name in covered):
+    for own_name, test_set in test_sets.items():
+        if own_name in covered or any(_is_part(test_set, test_sets[name]) for name in covered):
             covers.append(test_set)
-    return Coverage(covers, len(ids.difference(*members.values())))
+    return Coverage(covers, len(ids.difference(*held.values())))
 
 
 def complete(
@@ -93,6 +96,10 @@ def complete(
         if not allow_missing and len(test_set.query_ids - ids) > MOST_MISSING * len(test_set.query_ids):
             raise _too_many(run, ids, test_set)
     return Coverage(list(test_sets), len(ids.difference(*map(attrgetter("query_ids"), [*test_sets, *others]))))
+
+
+def _is_part(one: TestSet, other: TestSet) -> bool:
+    return len(one.queries) <= len(other.queries) and one.query_ids <= other.query_ids
 
 
 def _too_many(run: Path, ids: set[str], test_set: TestSet) -> RunError:

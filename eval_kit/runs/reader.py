@@ -28,7 +28,6 @@ from eval_kit.files.faults import Faults, RunError
 from eval_kit.files.ids import LONGEST_ID
 from eval_kit.files.opening import MOST_GROWTH, SMALL_BYTES, open_file
 from eval_kit.files.text import packed_by
-from eval_kit.runs import rows
 
 PIECE_BYTES = 8 << 20
 PACKED_BYTES = 128 << 10
@@ -192,6 +191,8 @@ def _of_parquet(path: Path, feed: Feed | None) -> pl.DataFrame:
             frame = pl.read_parquet(file)
         except (pl.exceptions.PolarsError, OSError) as error:
             raise RunError(f"{path}: is Parquet that cannot be read: {str(error).splitlines()[0]}") from None
+    from eval_kit.runs import rows  # numpy, which text does without
+
     lines = rows.lines(str(path), frame).rename({"rank": "stated_rank"}, strict=False)
     return lines if "stated_rank" in lines.columns else lines.with_columns(stated_rank=pl.lit(None, pl.Int64))
 

@@ -8,7 +8,8 @@ from urllib.parse import quote
 import pytest
 from file_server import CONTENT, Server
 
-from eval_kit.authors.fetch import SourceFile, UnavailableError, download, obtain
+from eval_kit.authors.fetch import UnavailableError, download, obtain
+from eval_kit.authors.sources import SourceFile
 from eval_kit.errors import UserError
 
 FOLDER = "owner/name/0123abcd/some folder"

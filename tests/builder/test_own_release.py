@@ -7,7 +7,8 @@ import pytest
 from file_server import Server
 
 import eval_kit
-from eval_kit.authors import fetch, release
+from eval_kit.authors import opening, release
+from eval_kit.authors.sources import SourceFile, declared_files
 from eval_kit.errors import UserError
 from eval_kit.release import Release, open_release
 
@@ -27,9 +28,9 @@ def _score(shared: Path) -> list[dict[str, object]]:
 def test_the_test_sets_are_those_of_a_built_release(
     shared: Path, published_release: Release, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(release.UPSTREAM, str(shared / "upstream"))
     run = shared / "real-slice/runs/bm25.dl19.trec"
-    assert _score(shared) == eval_kit.score(run, published_release).as_json()["measures"]
+    made = eval_kit.score(run, opening.open_release(upstream=shared / "upstream"))
+    assert made.as_json()["measures"] == eval_kit.score(run, published_release).as_json()["measures"]
     assert "CC-BY-NC-SA-4.0" in capsys.readouterr().err
     own = open_release(release.published_test_sets())
     built = {table.key: table.digest for table in published_release.manifest.tables}
@@ -45,7 +46,7 @@ def test_without_a_network_it_is_one_sentence_and_nothing_is_left(
     shared: Path, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.status = 404
-    files = fetch.declared_files()
+    files = declared_files()
     moved = {id: _at(server, file) for id, file in files.items()}
     monkeypatch.setattr(release, "declared_files", lambda: moved)
     with pytest.raises(UserError, match=r"HTTP 404.*--release"):
@@ -60,5 +61,5 @@ def test_two_processes_make_one(shared: Path, tmp_path: Path, monkeypatch: pytes
         assert first.get(120) == second.get(120)
 
 
-def _at(server: Server, file: fetch.SourceFile) -> fetch.SourceFile:
-    return fetch.SourceFile(file.repository, file.commit, file.path, file.git_blob, file.licence, f"{server.url}/x")
+def _at(server: Server, file: SourceFile) -> SourceFile:
+    return SourceFile(file.repository, file.commit, file.path, file.git_blob, file.licence, f"{server.url}/x")

@@ -12,7 +12,8 @@ from builder import verify
 from builder.shifts import wh
 from builder.sources import published
 from eval_kit.authors import lists
-from eval_kit.authors.fetch import declared_files, obtain
+from eval_kit.authors.fetch import obtain
+from eval_kit.authors.sources import declared_files
 from eval_kit.authors.test_sets import BUCKETS, LEVELS
 from eval_kit.errors import UserError
 from eval_kit.release import Release

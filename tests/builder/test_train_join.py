@@ -15,7 +15,7 @@ from builder import release as releases
 from builder.sources import irds, published
 from builder.sources.train_join import HEADER, join_by_text
 from builder.verify import verify
-from eval_kit.authors import fetch, lists
+from eval_kit.authors import fetch, lists, sources
 from eval_kit.authors.test_sets import BUCKETS, TOPICS
 from eval_kit.errors import UserError
 from eval_kit.files.formats import QRELS_SCHEMA, QUERIES_SCHEMA
@@ -138,7 +138,7 @@ def world(complements: bool) -> dict[str, str]:
     """The content of every declared file, small."""
     contents = {}
     dev = list(DEV)
-    for path in fetch.declared_files():
+    for path in sources.declared_files():
         name = path.rsplit("/", 1)[1]
         if path == published.CLUSTERING:
             rows = [row(text, i % 6, i % 4, i % 2, f"1{i % 2}1") for i, text in enumerate(TRAINING.values())]
@@ -189,7 +189,7 @@ def test_complete_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     for path, content in world(complements).items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_bytes(content.encode())
-        files[path] = replace(fetch.declared_files()[path], git_blob=fetch.checksum(tmp_path / path, "git blob"))
+        files[path] = replace(sources.declared_files()[path], git_blob=fetch.checksum(tmp_path / path, "git blob"))
     judged = [(query, f"{int(query) * 7}", 1) for query in [*TRAINING, *UNLISTED]]
     training = {**TRAINING, **UNLISTED, **UNJUDGED}
     monkeypatch.setattr(published, "declared_files", lambda: dict(files))
