@@ -270,7 +270,7 @@ def run(
     check_outputs({"pivots": list(pivots or ()), "collection": collection, "out": [*run_files, *outputs]})
     maker, source = out / f"{run_name}.index" / "model.txt", _source(model, loaded)
     if not replace and any(file.exists() for file in runs[run_name]) and run_name != BM25:
-        before = maker.read_text(encoding="utf-8") if maker.exists() else "another model"
+        before = maker.read_text(encoding="utf-8", errors="replace") if maker.exists() else "another model"
         if before != source:
             raise UserError(f"{next(iter(runs[run_name]))}: is a run of {before}; give another --name, or --replace")
     opened = open_retriever(model, options, kind, loaded)

@@ -1,10 +1,12 @@
 """Arrays on the disk."""
 
+import hashlib
 import io
 import math
 import os
+import tokenize
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
@@ -29,23 +31,60 @@ def append_rows(path: Path, before: int, rows: NDArray[Any]) -> None:
 
     The header keeps its size, as numpy leaves room in it for the number of rows to grow.
     """
-    dtype = np.load(path, mmap_mode="r").dtype if before else rows.dtype
+    if before:
+        with path.open("rb") as file:
+            rows = rows.astype(_header(file)[1], copy=False)
+    _write_rows(path, "r+b" if before else "wb", before, rows)
+
+
+def _write_rows(path: Path, mode: str, before: int, rows: NDArray[Any]) -> None:
     header = io.BytesIO()
     shape = (before + len(rows), *rows.shape[1:])
-    about = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    about = {"descr": npy.dtype_to_descr(rows.dtype), "fortran_order": False, "shape": shape}
     npy.write_array_header_1_0(header, about)
-    with path.open("r+b" if before else "wb") as file:
-        file.seek(header.tell() + before * math.prod(shape[1:]) * dtype.itemsize)
-        file.write(np.ascontiguousarray(rows, dtype))
+    with path.open(mode) as file:
+        file.seek(header.tell() + before * math.prod(shape[1:]) * rows.itemsize)
+        file.write(np.ascontiguousarray(rows))
         file.seek(0)
         file.write(header.getvalue())
         file.flush()
         os.fsync(file.fileno())
 
 
+def row_count(path: Path) -> int:
+    """The rows that an array's file says it has; -1 where it is none."""
+    try:
+        with path.open("rb") as file:
+            return _header(file)[0][0]
+    except (OSError, ValueError, IndexError, tokenize.TokenError):  # the last one of numpy's own reader
+        return -1
+
+
+def rows_digest(path: Path, start: int, end: int) -> str:
+    """The sha256 of some rows of an array, with their type and shape; empty where the file does not hold them."""
+    if row_count(path) < end:
+        return ""
+    with path.open("rb") as file:
+        shape, dtype = _header(file)
+        size = math.prod(shape[1:]) * dtype.itemsize
+        file.seek(start * size, os.SEEK_CUR)
+        rows = file.read((end - start) * size)
+    about = f"{dtype.str} {shape[1:]} ".encode()
+    return hashlib.sha256(about + rows).hexdigest() if len(rows) == (end - start) * size else ""
+
+
+def _header(file: BinaryIO) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """The shape and type of an array, up to whose first row the file is read."""
+    npy.read_magic(file)
+    shape, _, dtype = npy.read_array_header_1_0(file)
+    return shape, dtype
+
+
 def cut_rows(path: Path, count: int) -> None:
-    """Keep the first ``count`` rows of an array."""
-    array = np.load(path, mmap_mode="r")
-    if len(array) > count:
-        append_rows(path, count, array[:0])
-    os.truncate(path, array.offset + count * math.prod(array.shape[1:]) * array.itemsize)
+    """Keep the first ``count`` rows of an array, which must be there; the file may end before its last."""
+    with path.open("rb") as file:
+        shape, dtype = _header(file)
+        end = file.tell() + count * math.prod(shape[1:]) * dtype.itemsize
+    if shape[0] > count:
+        _write_rows(path, "r+b", count, np.empty((0, *shape[1:]), dtype))
+    os.truncate(path, end)

@@ -21,6 +21,7 @@ from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.files.beir import read_fields
 from eval_kit.files.cache import cache_folder
+from eval_kit.files.digests import file_digests
 from eval_kit.question_words import ENGLISH
 from eval_kit.release import Release
 from eval_kit.search import lucene
@@ -143,13 +144,39 @@ def link_once(release: Release, folder: Path, key: str) -> None:
 
 def _once(target: Path, key: str, make: Callable[[Path], None]) -> None:
     """Make an index, unless it is finished and of the passages with that key."""
-    marker = target.with_suffix(".json")
     target.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(target.parent / ".lock"):
-        if not marker.exists() or (key and json.loads(marker.read_text(encoding="utf-8")) != key):
-            marker.unlink(missing_ok=True)
+        made = _made(target)
+        if made is None or (key and made != key) or not _is_whole(target):
+            _marker(target).unlink(missing_ok=True)
             make(target)
-            atomic.write_text(marker, json.dumps(key) + "\n")
+            _seal(target, key)
+
+
+def _marker(index: Path) -> Path:
+    return index.with_name(f"{index.name}.json")
+
+
+def _seal(index: Path, key: str) -> None:
+    """Say beside a finished index whose it is, and what its files are."""
+    atomic.write_text(_marker(index), json.dumps({"key": key, "files": file_digests(index)}) + "\n")
+
+
+def _made(index: Path) -> str | None:
+    """The key of a finished index."""
+    try:
+        made: str = json.loads(_marker(index).read_bytes())["key"]
+        return made
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _is_whole(index: Path) -> bool:
+    """Whether the files of a finished index are as they were written; if not, that is said."""
+    is_whole: bool = json.loads(_marker(index).read_bytes())["files"] == file_digests(index)
+    if not is_whole:
+        warnings.warn(f"{index}: the BM25 index is damaged; indexing the passages again", stacklevel=2)
+    return is_whole
 
 
 def index_in(folder: Path, vectors: bool = False) -> Path:
@@ -163,12 +190,9 @@ def key_of(folder: Path) -> str:
     Raises:
         UserError: there is no finished index.
     """
-    try:
-        key: str = json.loads(index_in(folder).with_suffix(".json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(
-            f"{folder}: holds no BM25 index, or one that is not finished; index the passages first"
-        ) from None
+    key = _made(index_in(folder))
+    if key is None:
+        raise UserError(f"{folder}: holds no BM25 index, or one that is not finished; index the passages first")
     return key
 
 
@@ -186,10 +210,11 @@ def index_of(release: Release, cache: Path, threads: int = THREADS) -> Path:
     folder = cache / "bm25" / (name if language == ENGLISH else f"{name}-{language}")
     try:
         with atomic.lock(folder):
-            if not folder.exists():
+            if _made(folder) != name or not _is_whole(folder):
                 with atomic.folder(folder) as staging:
                     reading = with_count(passages(release), "indexing passages", "passages")
                     index(reading, staging, threads, language=language)
+                _seal(folder, name)
     except OSError as error:
         raise UserError(f"{cache}: cannot keep the index there: {error.strerror or error}") from error
     return folder

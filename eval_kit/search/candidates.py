@@ -1,12 +1,13 @@
 """BM25's candidates, which can be kept before a re-ranker, or a run of BM25 itself, needs them.
 
 Beside an index (:func:`eval_kit.search.bm25.index_once`) lies, for each setting, ``candidates/<key>/``: parquet files
-of 1,000 queries (``query_id``, ``text``, and best first ``passage_ids`` and ``scores``), each on the disk before the
-next one begins.
+of 1,000 queries (``query_id``, ``text``, and best first ``passage_ids`` and ``scores``), named by their digests, each
+on the disk before the next one begins.
 """
 
 import hashlib
 import json
+import warnings
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from itertools import islice
@@ -19,11 +20,14 @@ from filelock import FileLock
 from eval_kit.console import counting
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
+from eval_kit.files.digests import file_sha256
 from eval_kit.search import bm25
 
 BM25 = "bm25"
 SHARD, FEW = 1_000, 100
 """Queries in a file; and those searched for at once where nothing is kept, so that progress shows."""
+DIGITS = 16
+"""Of a file's digest, in its name."""
 QUERY = ["query_id", "text"]
 HITS: dict[str, pl.DataType] = {"passage_ids": pl.List(pl.String), "scores": pl.List(pl.Float32)}
 ID, SCORE = itemgetter(0), itemgetter(1)
@@ -51,6 +55,7 @@ def find(queries: pl.DataFrame, index: Path, settings: Settings) -> None:
     try:
         store.mkdir(parents=True, exist_ok=True)
         with FileLock(store / ".lock"):
+            _remove_damaged(store)
             rows = _stored_queries(store)
             pairs = queries.select(QUERY).unique(maintain_order=True)
             rest = pairs.join(rows, on=QUERY, how="anti", maintain_order="left")
@@ -60,7 +65,9 @@ def find(queries: pl.DataFrame, index: Path, settings: Settings) -> None:
                 for number, part in enumerate(rest.iter_slices(SHARD), start=rows["file"].n_unique()):
                     hits = [(list(map(ID, top)), list(map(SCORE, top))) for _, top in islice(rankings, part.height)]
                     frame = part.hstack(pl.DataFrame(hits, HITS, orient="row"))
-                    atomic.write_parquet(store / f"{number:05d}.parquet", frame)
+                    file = store / f"{number:05d}.parquet"
+                    atomic.write_parquet(file, frame)
+                    file.rename(store / f"{number:05d}.{file_sha256(file)[:DIGITS]}.parquet")
                     advance(part.height)
     except OSError as error:
         raise UserError(f"{store}: cannot keep candidates there: {error.strerror or error}") from error
@@ -97,10 +104,17 @@ def _search(queries: pl.DataFrame, index: Path, settings: Settings) -> Iterator[
 
 def _stored_queries(store: Path) -> pl.DataFrame:
     """``query_id``, ``text`` and ``file`` of the queries whose candidates are kept."""
-    files = sorted(store.glob("*.parquet"))
+    files = sorted(store.glob("*.*.parquet"))
     if not files:
         return pl.DataFrame(schema=dict.fromkeys([*QUERY, "file"], pl.String))
     return pl.scan_parquet(files, include_file_paths="file", glob=False).select(*QUERY, "file").collect()
+
+
+def _remove_damaged(store: Path) -> None:
+    for file in store.glob("*.*.parquet"):
+        if file.name.split(".")[1] != file_sha256(file)[:DIGITS]:
+            warnings.warn(f"{file}: is damaged; these queries are searched again", stacklevel=3)
+            file.unlink()
 
 
 def _store(index: Path, settings: Settings) -> Path:

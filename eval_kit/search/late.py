@@ -43,7 +43,7 @@ def build(shards: Shards, engine: str, folder: Path) -> None:
     if engine == "exact":
         shards.array("tokens")
         return
-    with building(folder, "plaid", shards.key) as missing:
+    with building(folder, "plaid", shards.key, ["plaid"]) as missing:
         if missing:
             _plaid(shards, folder)
     (shards.folder / "tokens.npy").unlink(missing_ok=True)

@@ -1,10 +1,10 @@
 """Passages encoded once per model: one file per array, to which each finished shard of passages is appended.
 
 A folder holds the arrays that the model made of the passages (one ``.npy`` each), ``ids.npy`` (the passage ids as
-UTF-8 bytes) and ``done.jsonl``, a line for each shard whose rows are on the disk: how many there are, and the shard's
-key, the sha256 of what encoded it and of the ids and texts in their order. A killed run resumes after the last line;
-if some passages have changed, it resumes before the first shard that holds one. ``shards.json`` is there when all
-passages are.
+UTF-8 bytes) and ``done.jsonl``, a line for each shard whose rows are on the disk: how many there are, their digests,
+and the shard's key, the sha256 of what encoded it and of the ids and texts in their order. A killed run resumes after
+the last line; if some passages have changed, or rows are not as they were written, it resumes before the first shard
+that holds one. ``shards.json`` is there when all passages are.
 
 An array has one row per passage, unless the shards hold ``lengths`` (rows of each passage): then passage ``i`` has the
 rows ``offsets[i]`` to ``offsets[i + 1]``.
@@ -17,6 +17,7 @@ import operator
 import sys
 import time
 import warnings
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,7 +32,8 @@ from numpy.typing import NDArray
 from eval_kit.console import counting
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
-from eval_kit.search.arrays import append_rows, cut_rows, write_array
+from eval_kit.files.digests import file_digests
+from eval_kit.search.arrays import append_rows, cut_rows, row_count, rows_digest, write_array
 from eval_kit.search.topk import rank_of
 
 SHARD, FIRST = 2_048, 32
@@ -48,6 +50,8 @@ TOLERANCE = 1e-3
 """Of the greatest number in it: more than processors differ by, or a service from call to call."""
 MANIFEST = "shards.json"
 DONE = "done.jsonl"
+_OF_SHARD = {"key", "passages", "seconds", "rows", "digests"}
+_OF_ALL = {"key", "passages", "seconds", "rows"}
 
 type Arrays = Mapping[str, NDArray[Any]]
 type Encode = Callable[[list[str]], Arrays]
@@ -62,7 +66,10 @@ def with_probe(identity: str, folder: Path, encode: Encode) -> str:
     now = {name: np.asarray(array) for name, array in sorted(encode(list(PROBE)).items())}
     path = folder / "probe.npz"
     try:
-        kept = dict(np.load(path)) if path.exists() else {}
+        try:
+            kept = dict(np.load(path)) if path.exists() else {}
+        except (ValueError, EOFError, zipfile.BadZipFile):  # half-copied
+            kept = {}
         if not _are_alike(kept, now):
             folder.mkdir(parents=True, exist_ok=True)
             with atomic.whole(path) as part, part.open("wb") as file:
@@ -104,17 +111,21 @@ def write(
         with FileLock(folder / ".lock"), counting(doing, unit, total) as advance:
             log = _Log(folder)
             done, read, new = log.keys(), list[tuple[str, Ids]](), list[int]()
+            why = f"the model or {unit} changed"
 
             def texts_to_encode() -> Iterator[list[str]]:
+                nonlocal why
                 for number, batch in enumerate(_batches(passages, size)):
                     key = _key(identity, batch)
                     read.append((key, np.array([passage_id.encode() for passage_id, _ in batch])))
                     if not new and done[number : number + 1] == [key]:
-                        advance(len(batch))
-                        continue
+                        if log.holds(number):
+                            advance(len(batch))
+                            continue
+                        why = "what was kept is damaged"
                     if not new and number < len(done):
                         kept = f"all but the first {sum(len(ids) for _, ids in read[:-1]):,}" if number else "all"
-                        warnings.warn(f"{folder}: the model or {unit} changed; {doing} again, {kept}", stacklevel=3)
+                        warnings.warn(f"{folder}: {why}; {doing} again, {kept}", stacklevel=3)
                     new.append(number)
                     yield [text for _, text in batch]
 
@@ -141,25 +152,37 @@ class _Log:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._done: list[dict[str, Any]] = []
         self._is_cut = False
-        if (folder / DONE).exists():
-            self._done = list(map(json.loads, (folder / DONE).read_text(encoding="utf-8").splitlines()))
+        lines = (folder / DONE).read_bytes().splitlines() if (folder / DONE).exists() else []
+        shards = (_document(line) for line in lines)
+        self._done = list(itertools.takewhile(lambda shard: set(shard) == _OF_SHARD, shards))
 
     def keys(self) -> list[str]:
         """The key of each shard."""
         return [shard["key"] for shard in self._done]
 
+    def holds(self, number: int) -> bool:
+        """Whether the rows of a shard are as they were written; one that an index of it has replaced counts as is."""
+        for name, digest in self._done[number]["digests"].items():
+            path, (start, end) = self._folder / f"{name}.npy", self._rows_of(name, number)
+            if rows_digest(path, start, end) != digest and (path.exists() or not _has_index(self._folder)):
+                return False
+        return True
+
+    def _rows_of(self, name: str, number: int) -> tuple[int, int]:
+        return self._done[number - 1]["rows"][name] if number else 0, self._done[number]["rows"][name]
+
     def append(self, number: int, key: str, passages: int, seconds: float, arrays: Arrays) -> None:
         """Write the rows of a shard after those of the shards before it, and forget any others."""
         if not self._is_cut:
             self._cut(number)
-        rows = {}
+        rows, digests = dict[str, int](), dict[str, str]()
         for name, array in arrays.items():
             before = self._done[-1]["rows"][name] if number else 0
             rows[name] = before + len(array)
             append_rows(self._folder / f"{name}.npy", before, array)
-        self._done.append({"key": key, "passages": passages, "seconds": seconds, "rows": rows})
+            digests[name] = rows_digest(self._folder / f"{name}.npy", before, rows[name])
+        self._done.append({"key": key, "passages": passages, "seconds": seconds, "rows": rows, "digests": digests})
         self._save()
 
     def finish(self, ids: Sequence[Ids]) -> "Shards":
@@ -171,17 +194,20 @@ class _Log:
         if not ids:
             raise UserError("there are no passages to encode")
         key = hashlib.sha256("".join(self.keys()[: len(ids)]).encode()).hexdigest()
-        if _read(self._folder / MANIFEST).get("key") != key:
+        rows = self._done[len(ids) - 1]["rows"]
+        is_longer = any(row_count(self._folder / f"{name}.npy") > count for name, count in rows.items())
+        if _document(self._folder / MANIFEST).get("key") != key or is_longer:
             self._cut(len(ids))
-            arrays = {"ids": np.concatenate(ids)}
-            names = list(self._done[0]["rows"])
-            if "lengths" in names:
-                lengths = np.load(self._folder / "lengths.npy", mmap_mode="r")
-                arrays["offsets"] = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-            for name, array in arrays.items():
+        arrays = {"ids": np.concatenate(ids)}
+        if "lengths" in rows:
+            lengths = np.load(self._folder / "lengths.npy", mmap_mode="r")
+            arrays["offsets"] = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        for name, array in arrays.items():
+            if not _is_array(self._folder / f"{name}.npy", array):
                 write_array(self._folder / f"{name}.npy", array)
-            totals = {name: sum(map(operator.itemgetter(name), self._done)) for name in ("passages", "seconds")}
-            manifest = {"key": key, **totals, "arrays": names}
+        totals = {name: sum(map(operator.itemgetter(name), self._done)) for name in ("passages", "seconds")}
+        manifest = {"key": key, **totals, "rows": rows}
+        if _document(self._folder / MANIFEST) != manifest:
             atomic.write_text(self._folder / MANIFEST, json.dumps(manifest) + "\n")
         return read(self._folder)
 
@@ -209,12 +235,16 @@ def read(folder: Path) -> "Shards":
     """Open encoded passages.
 
     Raises:
-        UserError: there are none, or not all of them are encoded.
+        UserError: there are none, not all of them are encoded, or an array has not as many rows as were written.
     """
-    manifest = _read(folder / MANIFEST)
-    if "passages" not in manifest:
+    manifest = _document(folder / MANIFEST)
+    if set(manifest) != _OF_ALL:
         raise UserError(f"{folder}: holds no index, or one that is not finished; index the passages first")
-    return Shards(folder, manifest["key"], manifest["passages"], manifest["seconds"], tuple(manifest["arrays"]))
+    for name, rows in (manifest["rows"] | {"ids": manifest["passages"]}).items():
+        path = folder / f"{name}.npy"
+        if path.exists() and (count := row_count(path)) != rows:
+            raise UserError(f"{path}: is damaged, {count:,} of {rows:,} rows are there; index the passages again")
+    return Shards(folder, manifest["key"], manifest["passages"], manifest["seconds"], tuple(manifest["rows"]))
 
 
 @dataclass(frozen=True)
@@ -296,13 +326,14 @@ class Shards:
 
 
 @contextmanager
-def building(folder: Path, name: str, state: Any) -> Iterator[bool]:
+def building(folder: Path, name: str, state: str, files: Sequence[str]) -> Iterator[bool]:
     """Make the index ``name`` of the shards in ``folder`` once, even if two processes want it.
 
-    Once it is complete, ``<name>.json`` holds the state: everything that decides the index.
+    Once it is complete, ``<name>.json`` holds the state, everything that decides the index, and the digests of its
+    files, or of those in its folders.
 
     Yields:
-        Whether it has to be made.
+        Whether it has to be made: it is not there, is of another state, or is damaged.
 
     Raises:
         UserError: the disk is full.
@@ -312,18 +343,24 @@ def building(folder: Path, name: str, state: Any) -> Iterator[bool]:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"):
             if is_built(folder, name, state):
-                yield False
-                return
+                if _document(marker)["files"] == file_digests(folder, files):
+                    yield False
+                    return
+                warnings.warn(f"{folder}: the index {name} is damaged; it is made again", stacklevel=3)
             marker.unlink(missing_ok=True)
             yield True
-            atomic.write_text(marker, json.dumps(state) + "\n")
+            atomic.write_text(marker, json.dumps({"state": state, "files": file_digests(folder, files)}) + "\n")
     except OSError as error:
         raise UserError(f"{folder}: the index cannot be kept: {error.strerror or error}") from error
 
 
-def is_built(folder: Path, name: str, state: Any) -> bool:
+def is_built(folder: Path, name: str, state: str) -> bool:
     """Whether the index of that name is complete, and was made of ``state``."""
-    return bool(_read(folder / f"{name}.json") == state)
+    return bool(_document(folder / f"{name}.json").get("state") == state)
+
+
+def _has_index(folder: Path) -> bool:
+    return any(path.name != MANIFEST for path in folder.glob("*.json"))
 
 
 def _batches(passages: Iterable[tuple[str, str]], size: int | None) -> Iterator[tuple[tuple[str, str], ...]]:
@@ -350,11 +387,20 @@ def _key(identity: str, batch: Sequence[tuple[str, str]]) -> str:
     return digest.hexdigest()
 
 
-def _read(path: Path) -> Any:
+def _document(source: Path | bytes) -> dict[str, Any]:
+    """A JSON object; empty where there is none, or a damaged one."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        document = json.loads(source if isinstance(source, bytes) else source.read_bytes())
+    except (FileNotFoundError, ValueError):
         return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _is_array(path: Path, array: NDArray[Any]) -> bool:
+    try:
+        return row_count(path) == len(array) and np.array_equal(np.load(path), array)
+    except (OSError, ValueError):
+        return False
 
 
 def _refuse_nan(arrays: Arrays, ids: Ids) -> None:

@@ -27,7 +27,7 @@ def write(passages: Passages, folder: Path) -> "PassageTexts":
         UserError: no passages; the disk is full.
     """
     index = shards.write(passages, folder, _bytes, IDENTITY, "reading passages")
-    with shards.building(folder, "order", index.key) as missing:
+    with shards.building(folder, "order", index.key, ["order.npy", "sorted.npy"]) as missing:
         if missing:
             order = np.argsort(index.ids, kind="stable")
             write_array(folder / "order.npy", order)

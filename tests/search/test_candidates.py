@@ -87,6 +87,26 @@ def test_a_search_that_was_stopped_goes_on_to_the_same_files(folder: Path):
     assert first.stat().st_mtime_ns == before
 
 
+def test_a_damaged_index_and_damaged_candidates_are_made_again(folder: Path, mini_release: Release):
+    candidates.find(QUERIES, folder, TWELVE)
+    whole, expected = contents(folder), list(candidates.of(QUERIES, folder, TWELVE))
+    path = next(folder.parent.glob("candidates/*/00001.*"))
+    path.write_bytes(path.read_bytes()[:-50])
+    with pytest.warns(match="damaged; these queries are searched again"):
+        candidates.find(QUERIES, folder, TWELVE)
+    assert len(contents(folder)) == len(whole) and list(candidates.of(QUERIES, folder, TWELVE)) == expected
+    largest = max((folder / "plain").iterdir(), key=lambda file: file.stat().st_size)
+    largest.write_bytes(largest.read_bytes()[:-50])
+    with pytest.warns(match="the BM25 index is damaged; indexing the passages again"):
+        bm25.index_once(iter(passages(80)), folder, key="80 passages")
+    assert list(bm25.search(QUERIES.iter_rows(), folder / "plain", 12, k1=0.8)) == expected
+    cached = bm25.index_of(mini_release, cache_folder())
+    (cached / largest.name).unlink()
+    with pytest.warns(match="damaged"):
+        bm25.link_once(mini_release, folder.parent, key="mini")
+    assert (cached / largest.name).exists()
+
+
 def test_without_an_index_there_are_none(tmp_path: Path):
     with pytest.raises(UserError, match="holds no BM25 index, or one that is not finished"):
         candidates.find(QUERIES, tmp_path, TWELVE)

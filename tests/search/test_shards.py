@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import clients
@@ -159,13 +160,78 @@ def test_what_cannot_be_encoded_is_one_sentence(tmp_path: Path):
 
 def test_an_index_of_shards_is_made_once(tmp_path: Path):
     for expected in (True, False):
-        with shards.building(tmp_path, "graph", {"of": "these"}) as wanted:
+        with shards.building(tmp_path, "graph", "these", ["graph"]) as wanted:
             assert wanted is expected
-    assert shards.is_built(tmp_path, "graph", {"of": "these"})
-    with pytest.raises(KeyboardInterrupt), shards.building(tmp_path, "graph", {"of": "others"}):
+            (tmp_path / "graph").mkdir(exist_ok=True)
+            (tmp_path / "graph" / "edges").write_text("1 2")
+    assert shards.is_built(tmp_path, "graph", "these")
+    (tmp_path / "graph" / "edges").write_text("1 ")
+    with pytest.warns(match="damaged"), shards.building(tmp_path, "graph", "these", ["graph"]) as wanted:
+        assert wanted
+    with pytest.raises(KeyboardInterrupt), shards.building(tmp_path, "graph", "others", ["graph"]):
         raise KeyboardInterrupt
-    assert not shards.is_built(tmp_path, "graph", {"of": "these"})
-    assert not shards.is_built(tmp_path, "graph", {"of": "others"})
+    assert not shards.is_built(tmp_path, "graph", "these")
+    assert not shards.is_built(tmp_path, "graph", "others")
+
+
+def fewer_rows(path: Path) -> None:
+    np.save(path, np.load(path)[:3])
+
+
+def more_rows(path: Path) -> None:
+    np.save(path, np.repeat(np.load(path), 2, 0))
+
+
+def other_order(path: Path) -> None:
+    np.save(path, np.load(path)[::-1])
+
+
+def zeros_at_the_end(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2] + bytes(len(data) - len(data) // 2))
+
+
+ANY_FILE: list[Callable[[Path], object]] = [
+    zeros_at_the_end,
+    Path.unlink,
+    lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    lambda path: path.write_bytes(b""),
+    lambda path: path.write_bytes(b"[1]\n{}\n"),
+]
+
+
+@pytest.mark.filterwarnings("ignore:.*damaged")
+@pytest.mark.parametrize("name", ["rows", "lengths", "ids", "offsets", "probe.npz", shards.DONE, shards.MANIFEST])
+def test_whatever_of_a_folder_is_damaged_is_made_again(tmp_path: Path, name: str):
+    def index(folder: Path) -> shards.Shards:
+        return shards.write(PASSAGES, folder, ragged, shards.with_probe("model", folder, ragged))
+
+    whole = index(tmp_path / "whole")
+    name = name if "." in name else f"{name}.npy"
+    damages = ANY_FILE + [fewer_rows, more_rows, other_order] * name.endswith("npy")
+    for number, damage in enumerate(damages):
+        folder = tmp_path / str(number)
+        shutil.copytree(whole.folder, folder)
+        damage(folder / name)
+        index(folder)
+        assert content(folder) == content(whole.folder)
+        assert content(shards.read(folder).folder) == content(whole.folder)
+
+
+def test_a_damaged_part_is_encoded_again_and_that_is_said(tmp_path: Path):
+    shards.write(PASSAGES, tmp_path, Counting(), "model")
+    whole = content(tmp_path)
+    vectors = np.load(tmp_path / "vectors.npy")
+    vectors[20] += 1
+    np.save(tmp_path / "vectors.npy", vectors)
+    encode = Counting()
+    with pytest.warns(UserWarning, match="damaged; encoding passages again, all but the first 16"):
+        shards.write(PASSAGES, tmp_path, encode, "model")
+    assert len(encode.seen) == 14 and content(tmp_path) == whole
+    fewer_rows(tmp_path / "vectors.npy")
+    with pytest.raises(UserError, match="damaged, 3 of 30 rows"):
+        shards.read(tmp_path)
 
 
 def test_rows_are_found_in_one_file_an_array_whatever_the_blocks(tmp_path: Path):
