@@ -1,6 +1,7 @@
 """The dataset card: the manifest in readable form, and the YAML that tells ``load_dataset`` where the splits are."""
 
 import json
+import re
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -8,14 +9,14 @@ from typing import Any
 
 from builder import reports
 from builder.features import features
-from eval_kit.documents import Manifest, TableEntry
+from eval_kit.documents import Input, Manifest, TableEntry
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.files.text import read_utf8
 from eval_kit.release import Release, read_manifest, title
 from eval_kit.release.manifest import is_of_ms_marco, is_synthetic, language, read_table
 from eval_kit.stats.typical import about
-from eval_kit.tables.markdown import to_markdown
+from eval_kit.tables.markdown import escape, to_markdown
 
 CARD = "README.md"
 LICENCES = "LICENSE.md"
@@ -66,6 +67,8 @@ def texts(folder: Path, manifest: Manifest) -> dict[str, str]:
         "configs": configs,
         "synthetic": synthetic,
         "ms_marco": is_of_ms_marco(manifest),
+        "shown": escape,
+        "link": _link,
     }
     licences = Template((TEMPLATES / "licences.md").read_text(encoding="utf-8")).render(facts)
     subjects = {} if synthetic else about(Release(folder, manifest))  # mini's words mean nothing
@@ -184,6 +187,11 @@ def _cut(value: Any) -> Any:
     if isinstance(value, list) and len(value) > 5:
         return [*value[:5], "…"]
     return value
+
+
+def _link(source: Input) -> str:
+    is_address = re.fullmatch(r"https?://[\w./?=&%~:@+-]+", source.url)
+    return f"[{escape(source.id)}]({source.url})" if is_address else escape(source.id)
 
 
 def _dataset_info(config: str, splits: Sequence[TableEntry]) -> dict[str, Any]:

@@ -55,8 +55,15 @@ def verified_manifest(folder: Path) -> Manifest:
     return manifest
 
 
+def check_folder_name(folder: str) -> None:
+    """Refuse a name that polars cannot open."""
+    if not folder.isascii() and folder != folder.encode("utf-8", "replace").decode():
+        raise ReleaseError(f"{folder}: its name is not UTF-8; rename it")
+
+
 def read_manifest(folder: Path) -> Manifest:
     """Read ``manifest.json`` and check it, and that what it names is in it."""
+    check_folder_name(str(folder))
     path = folder / MANIFEST
     if not is_file(path):
         what = f"not a release, it has no {MANIFEST}" if is_folder(folder) else "there is no such folder"

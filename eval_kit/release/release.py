@@ -23,6 +23,7 @@ from eval_kit.release.manifest import (
     MANIFEST,
     SYNTHETIC,
     ReleaseError,
+    check_folder_name,
     is_synthetic,
     read_manifest,
     read_table,
@@ -245,8 +246,7 @@ def open_release(source: Release | str | os.PathLike[str] | None = None, revisio
         what = "an empty name" if isinstance(source, str) else f"a {type(source).__name__}"
         raise ReleaseError(f"release: expected a folder or a Hub id, not {what}")
     where = str(source if source is not None else os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT)
-    if not where.isascii() and where != where.encode("utf-8", "replace").decode():
-        raise ReleaseError(f"{where}: its name is not UTF-8; rename it")
+    check_folder_name(where)
     folder = Path(where)
     if not (is_folder(folder) or is_file(folder)) and where.count("/") == 1 and not where.startswith((".", "/", "~")):
         folder = _download(where, revision)

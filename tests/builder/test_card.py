@@ -10,12 +10,15 @@ import pytest
 from drafts import small_draft, written
 from huggingface_hub import DatasetCard
 from markdown_it import MarkdownIt
+from msgspec import structs
 
 from builder import card as cards
 from builder import release as releases
 from builder.card import check_card
+from eval_kit.documents import Input, Lack, Rule, Variation
 from eval_kit.errors import UserError
-from eval_kit.release import Release
+from eval_kit.release import Release, open_release
+from eval_kit.tables.markdown import escape
 
 HEADLINE = "Of 4 test queries, 1 stands in training too."
 
@@ -38,7 +41,7 @@ def test_text_for_people(release: Release) -> None:
         row = json.loads(section.split("```json\n")[1].split("\n```")[0])
         assert list(row) == release.table(config, splits[0]).columns and None not in row.values()
     for table in release.manifest.tables:
-        assert f"{table.split} {table.rows:,}" in text and table.rule.text in text
+        assert f"{table.split} {table.rows:,}" in text and escape(table.rule.text) in text
     papers = 5 + (release.manifest.kind == "published")  # that of the typos
     assert text.count("\n@") == papers and text.count("{") == text.count("}")
     assert release.digest in text and "{{" not in text.split("```bibtex")[0]
@@ -117,6 +120,40 @@ def test_an_audit_is_quoted_while_it_is_of_this_content(tmp_path: Path, command)
         with pytest.raises(UserError, match=words):
             cards.write(folder)
     assert card.read_bytes() == plain
+
+
+def test_a_folder_whose_name_is_not_utf_8_is_one_sentence(tmp_path: Path) -> None:
+    folder = written(tmp_path / "ms-marco-shift").folder.rename(tmp_path / "\udcff")
+    for use in (cards.write, open_release):
+        with pytest.raises(UserError, match="its name is not UTF-8; rename it$"):
+            use(folder)
+
+
+HOSTILE = "</script><script>alert(1)</script>\x1b[31m [x](javascript:alert(2)) `|` **b**\u202e\n# heading"
+
+
+def test_what_a_manifest_says_is_text(tmp_path: Path) -> None:
+    release = written(tmp_path / "ms-marco-shift")
+    replace, manifest = structs.replace, release.manifest
+    source = Input(id=HOSTILE, url="javascript:alert(3)", bytes=1, sha256="0" * 64, licence=HOSTILE)
+    worded = Variation("length.short", "typo", None, 1, "typo", None, HOSTILE, HOSTILE, 3)
+    hostile = replace(
+        manifest,
+        kind="rebuilt",
+        built_from=HOSTILE,
+        code_version=HOSTILE,
+        tables=[replace(table, rule=Rule(HOSTILE, HOSTILE)) for table in manifest.tables],
+        inputs=[source, replace(source, url="https://x.org/a) <b>"), replace(source, url="https://x.org/a_b")],
+        missing=[Lack(HOSTILE, HOSTILE)],
+        remarks=[HOSTILE],
+        variations=[worded],
+    )
+    text = cards.texts(release.folder, hostile)["README.md"].split("---\n", 2)[2]
+    html = MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
+    shown = "&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;\\x1b[31m [x](javascript:alert(2)) `|` **b**"
+    assert html.count(shown) >= 11 and 'href="https://x.org/a_b"' in html
+    for active in ("<script", 'href="javascript', 'href="https://x.org/a)', "\x1b", "\u202e", "<h1>heading"):
+        assert active not in html
 
 
 def test_in_a_browser(release: Release, tmp_path: Path) -> None:
