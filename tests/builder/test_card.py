@@ -125,7 +125,7 @@ def test_an_audit_is_quoted_while_it_is_of_this_content(tmp_path: Path, command)
 def test_a_folder_whose_name_is_not_utf_8_is_one_sentence(tmp_path: Path) -> None:
     folder = written(tmp_path / "ms-marco-shift").folder.rename(tmp_path / "\udcff")
     for use in (cards.write, open_release):
-        with pytest.raises(UserError, match="its name is not UTF-8; rename it$"):
+        with pytest.raises(UserError, match=r"its name is not UTF-8; rename it$"):
             use(folder)
 
 
