@@ -132,8 +132,10 @@ def _measures() -> str:
     parts = ["# Measures", inspect.getdoc(definitions) or ""]
     for kind in definitions.KINDS.values():
         facts = ["lower is better" if kind.lower_is_better else "higher is better", f"unit: {kind.unit.name}"]
-        facts.append("needs a cutoff" if kind.needs_cutoff else "with or without a cutoff")
-        example = f"`{kind.name}@10`{f', `{kind.name}(rel=2)@10`' if kind.takes_grade else ''}"
+        cutoff = "needs a cutoff" if kind.needs_cutoff else "with or without a cutoff"
+        facts.append(cutoff if kind.takes_cutoff else "without a cutoff")
+        at = "@10" if kind.takes_cutoff else ""
+        example = f"`{kind.name}{at}`{f', `{kind.name}(rel=2){at}`' if kind.takes_grade else ''}"
         parts.append(f"## {kind.name}\n\n{inspect.getdoc(kind.value)}\n\n{example}: {'; '.join(facts)}.")
     return "\n\n".join([*parts, *_official()]) + "\n"
 

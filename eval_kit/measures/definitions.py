@@ -1,7 +1,8 @@
 """The measures, each computed from nothing but the ranks and grades of a query's judged passages.
 
 Names follow ir_measures: ``RR@10``, ``nDCG@10``, ``R@1000``, ``AP``; ``(rel=2)`` sets the lowest grade that counts
-as relevant (1 without it). ``ASL@100`` is the bounded Atomized Search Length of the MS-Shift papers; ``R_cap@100`` and
+as relevant (1 without it). ``RBP(p=0.5)`` sets the persistence (0.8 without it), ``nDCG(dcg='exp-log2')@10`` the gain
+to ``2^grade - 1``. ``ASL@100`` is the bounded Atomized Search Length of the MS-Shift papers; ``R_cap@100`` and
 ``hole@10`` are BEIR's capped recall and share of passages that annotators never saw.
 """
 
@@ -15,18 +16,19 @@ import polars as pl
 
 from eval_kit.errors import UserError
 
-_NAME = re.compile(
-    r"(?P<kind>[A-Za-z]+(?:_cap)?)(?:\(rel=(?P<grade>[1-9][0-9]{0,2})\))?(?:@(?P<cutoff>[1-9][0-9]{0,6}))?"
-)
+_NAME = re.compile(r"(?P<kind>[A-Za-z]+(?:_cap)?)(?:\((?P<parameters>[^()]+)\))?(?:@(?P<cutoff>[1-9][0-9]{0,6}))?")
+_PARAMETERS = {"rel": r"[1-9][0-9]{0,2}", "p": r"0?\.[0-9]{1,6}", "dcg": "'exp-log2'"}
 _ALIAS = re.compile(r"([a-z]+?)(?:cut|at)?(?:[_@.]([1-9][0-9]*))?")
 ALIASES = {
     "map": "AP", "ap": "AP", "mrr": "RR", "rr": "RR", "reciprank": "RR", "ndcg": "nDCG", "recall": "R", "r": "R",
     "precision": "P", "p": "P", "success": "Success", "judged": "Judged", "rcap": "R_cap", "asl": "ASL",
-    "hitrate": "Success", "hit": "Success", "accuracy": "Success", "holes": "hole",
+    "hitrate": "Success", "hit": "Success", "accuracy": "Success", "holes": "hole", "rprec": "Rprec", "bpref": "Bpref",
+    "err": "ERR", "rbp": "RBP", "ndcgburges": "nDCG(dcg='exp-log2')",
 }  # fmt: skip
 """Names of trec_eval, BEIR, ranx, sentence-transformers and MTEB, in small letters and without ``_``."""
 FOREIGN = {
     r"hits([@._].*)?": "a count in ranx; P@10 is that count divided by 10, and Success@10 says whether there is any",
+    r"rbp\.[0-9]+": "RBP with that persistence in ranx; RBP(p=0.95) here",
     r"MAP@.*": "divided by no more than the cutoff in sentence-transformers, but by all relevant passages in AP@10",
 }
 """Names that mean something here which no measure of the kit is, and what to ask for instead."""
@@ -56,7 +58,10 @@ class Kind:
         value: a query's, from the ``relevance`` and ``rank`` of its passages with a grade that counts; null for an
             empty result.
         lowest_grade: the lowest grade that counts, 0 for all of them; ``(rel=2)`` raises it.
-        takes_grade: whether a name may say ``(rel=2)``; nDCG and Judged take every grade.
+        parameters: what a name may say in brackets; nDCG and Judged take every grade.
+        takes_cutoff: whether the measure exists with one.
+        reads_irrelevant: it is computed from the passages of all grades from 0 on.
+        highest_grade: the greatest grade that it is defined for.
         needs_retrieved: its values depend on how many passages the run has for a query.
         for_any_query: its passages are those of the run that are judged for any query, each with relevance 1; a query
             of the run without one has a row without a rank.
@@ -74,7 +79,10 @@ class Kind:
     value: Callable[["Measure"], pl.Expr]
     unit: Unit = FRACTION
     lowest_grade: int = 1
-    takes_grade: bool = True
+    parameters: tuple[str, ...] = ("rel",)
+    takes_cutoff: bool = True
+    reads_irrelevant: bool = False
+    highest_grade: int | None = None
     needs_retrieved: bool = False
     for_any_query: bool = False
     lower_is_better: bool = False
@@ -84,15 +92,21 @@ class Kind:
     ecir_percent: bool = False
     unknown_elsewhere: bool = False
 
+    @property
+    def takes_grade(self) -> bool:
+        """Whether a name may say ``(rel=2)``."""
+        return "rel" in self.parameters
+
 
 @dataclass(frozen=True)
 class Measure:
-    """One measure: its kind, the lowest relevant grade and the cutoff (None: the whole run)."""
+    """One measure: its kind, the lowest relevant grade, the cutoff (None: the whole run), and the persistence."""
 
     name: str
     kind: Kind
     grade: int
     cutoff: int | None
+    persistence: float = 0.8
 
     @property
     def value_of_empty_result(self) -> float:
@@ -120,7 +134,8 @@ def parse(name: str) -> Measure:
         UserError: an unknown measure, one that lacks the cutoff it needs, or one with a grade that it cannot have.
     """
     match = _NAME.fullmatch(name)
-    if not match or match["kind"] not in KINDS:
+    parameters = _parameters(match["parameters"]) if match and match["parameters"] else {}
+    if not match or match["kind"] not in KINDS or parameters is None:
         kind_typed, _, cutoff_typed = name.partition("@")
         near = difflib.get_close_matches(kind_typed, [*KINDS, *ALIASES], 1)
         at = f"@{cutoff_typed}" if cutoff_typed.isdecimal() else ""
@@ -131,12 +146,25 @@ def parse(name: str) -> Measure:
             "with grades up to 999 and cutoffs from 1 to 9,999,999"
         )
     kind = KINDS[match["kind"]]
-    if match["grade"] and not kind.takes_grade:
-        raise UserError(f"the measure {name!r} cannot take (rel=): {kind.name} uses every grade")
+    if strange := [parameter for parameter in parameters if parameter not in kind.parameters]:
+        why = f": {kind.name} uses every grade" if strange == ["rel"] else ""
+        raise UserError(f"the measure {name!r} cannot take ({strange[0]}=){why}")
+    kind = EXPONENTIAL if "dcg" in parameters else kind
     cutoff = int(match["cutoff"]) if match["cutoff"] else None
+    if cutoff and not kind.takes_cutoff:
+        raise UserError(f"the measure {name!r} is of the whole run: {kind.name} has no cutoff")
     if cutoff is None and kind.needs_cutoff:
         raise UserError(f"the measure {name!r} needs a cutoff, such as {name}@100")
-    return Measure(name, kind, int(match["grade"] or kind.lowest_grade), cutoff)
+    grade, persistence = int(parameters.get("rel", kind.lowest_grade)), float(parameters.get("p", 0.8))
+    return Measure(name, kind, grade, cutoff, persistence)
+
+
+def _parameters(text: str) -> dict[str, str] | None:
+    """What stands in brackets, by name; None where it is not ``name=value``, each once and known."""
+    pairs = [part.split("=", 1) for part in text.split(",")]
+    found = {pair[0]: pair[-1] for pair in pairs}
+    known = all(name in _PARAMETERS and re.fullmatch(_PARAMETERS[name], value) for name, value in found.items())
+    return found if known and len(found) == len(pairs) else None
 
 
 def measure_named(name: object) -> Measure:
@@ -182,7 +210,7 @@ def with_values(queries: pl.LazyFrame, measure: Measure, judgements: pl.DataFram
     """``queries`` with the measure's values (:func:`per_query`) in the column ``name``."""
     passages = judgements.lazy().with_columns(pl.col("rank").cast(pl.Int64))
     if measure.grade:
-        passages = passages.filter(pl.col("relevance") >= measure.grade)
+        passages = passages.filter(pl.col("relevance") >= (0 if measure.kind.reads_irrelevant else measure.grade))
     values = passages.group_by("query_id").agg(measure.kind.value(measure).cast(pl.Float64).alias(name))
     return queries.join(values, on="query_id", how="left", maintain_order="left").with_columns(
         pl.col(name).fill_null(measure.value_of_empty_result)
@@ -299,11 +327,58 @@ def _average_precision(measure: Measure) -> pl.Expr:
 
 def _ndcg(measure: Measure) -> pl.Expr:
     """``Σ grade / log2(rank + 1)`` within the cutoff, divided by the same sum in the ideal order (trec_eval's ndcg)."""
-    ideal = pl.col("relevance").sort(descending=True) / (pl.int_range(2, pl.len() + 2)).log(2)
-    gain = pl.col("relevance") / (pl.col("rank") + 1).log(2)
+    return _discounted(pl.col("relevance"), measure)
+
+
+def _exponential_ndcg(measure: Measure) -> pl.Expr:
+    """As nDCG, with the gain ``2^grade - 1`` in place of the grade (Burges et al. 2005; TREC's gdeval, LETOR)."""
+    return _discounted(2.0 ** pl.col("relevance") - 1, measure)
+
+
+def _discounted(gains: pl.Expr, measure: Measure) -> pl.Expr:
+    ideal = gains.sort(descending=True) / (pl.int_range(2, pl.len() + 2)).log(2)
+    gain = gains / (pl.col("rank") + 1).log(2)
     if measure.cutoff is not None:
         ideal, gain = ideal.head(measure.cutoff), gain.filter(pl.col("rank") <= measure.cutoff)
     return gain.sum() / ideal.sum()
+
+
+def _r_precision(measure: Measure) -> pl.Expr:
+    """``|relevant, rank ≤ R| / R``, where R passages are relevant: there it equals recall (trec_eval's Rprec)."""
+    return (pl.col("rank") <= pl.len()).fill_null(False).mean()
+
+
+def _bpref(measure: Measure) -> pl.Expr:
+    """``Σ (1 - min(R, |judged irrelevant above|) / min(R, N)) / R``, the sum over the relevant passages that are found.
+
+    R passages are judged relevant, N irrelevant (grade 0 or more); unjudged ones change nothing (trec_eval's bpref).
+    """
+    is_relevant = (pl.col("relevance") >= measure.grade).sort_by("rank", nulls_last=True)
+    is_found = pl.col("rank").sort(nulls_last=True).is_not_null()
+    relevant, irrelevant = is_relevant.sum(), (~is_relevant).sum()
+    above = pl.min_horizontal((~is_relevant).cum_sum(), relevant)
+    share = (above / pl.min_horizontal(relevant, irrelevant)).fill_nan(0)
+    return ((1 - share).filter(is_relevant & is_found).sum() / relevant).fill_nan(0)
+
+
+def _expected_reciprocal_rank(measure: Measure) -> pl.Expr:
+    """``Σ p(rank) Π (1 - p(above)) / rank``, with ``p = (2^grade - 1) / 16``: where one is satisfied.
+
+    Chapelle et al. 2009, with the grades up to 4 of TREC's gdeval.
+    """
+    rank = pl.col("rank")
+    within = rank.is_not_null() if measure.cutoff is None else _within(measure)
+    stops = ((2.0 ** pl.col("relevance") - 1) / 16).filter(within).sort_by(rank.filter(within))
+    return (stops * (1 - stops).cum_prod().shift(1, fill_value=1.0) / rank.filter(within).sort()).sum()
+
+
+def _rank_biased_precision(measure: Measure) -> pl.Expr:
+    """``(1 - p) Σ p^(rank - 1)`` over the relevant passages: who reads one reads the next with persistence p.
+
+    Moffat and Zobel 2008; the sum is what is known: with unjudged passages relevant it would be more.
+    """
+    rank = pl.col("rank") if measure.cutoff is None else pl.col("rank").filter(_within(measure))
+    return (1 - measure.persistence) * (measure.persistence ** (rank - 1)).sum()
 
 
 def _search_length(measure: Measure) -> pl.Expr:
@@ -316,6 +391,7 @@ def _search_length(measure: Measure) -> pl.Expr:
     return above.clip(upper_bound=measure.cutoff).fill_null(measure.cutoff).mean()
 
 
+EXPONENTIAL = Kind("nDCG(dcg='exp-log2')", _exponential_ndcg, parameters=("dcg",), highest_grade=999)
 KINDS = {
     kind.name: kind
     for kind in (
@@ -325,12 +401,17 @@ KINDS = {
         Kind("P", _precision, needs_cutoff=True),
         Kind("Success", _success, needs_cutoff=True),
         Kind("AP", _average_precision),
-        Kind("nDCG", _ndcg, takes_grade=False),
-        Kind("Judged", _share_judged, lowest_grade=0, takes_grade=False, needs_retrieved=True, needs_cutoff=True),
+        Kind("nDCG", _ndcg, parameters=("dcg",)),
+        EXPONENTIAL,
+        Kind("Rprec", _r_precision, takes_cutoff=False),
+        Kind("Bpref", _bpref, takes_cutoff=False, reads_irrelevant=True),
+        Kind("ERR", _expected_reciprocal_rank, parameters=(), highest_grade=4),
+        Kind("RBP", _rank_biased_precision, parameters=("rel", "p")),
+        Kind("Judged", _share_judged, lowest_grade=0, parameters=(), needs_retrieved=True, needs_cutoff=True),
         Kind(
             "hole",
             _hole,
-            takes_grade=False,
+            parameters=(),
             needs_retrieved=True,
             for_any_query=True,
             lower_is_better=True,

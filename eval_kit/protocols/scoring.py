@@ -243,7 +243,12 @@ def _values(
     if any(measure.kind.needs_retrieved for measure in measures):
         judgements = judgements.join(ranking.queries.select("query_id", "retrieved"), on="query_id", how="left")
     values = members.lazy()
+    highest = int(qrels["relevance"].max() or 0)  # type: ignore[arg-type]
     for measure in measures:
+        if highest > (most := measure.kind.highest_grade or highest):
+            raise UserError(
+                f"{measure.name} is defined for grades up to {most}, and here passages have grade {highest}"
+            )
         passages = _annotations(ranking, qrels) if measure.kind.for_any_query else judgements
         passages_of = {measure.name: passages}
         if (across := _across(measure)) and ranking.queries[across].any():

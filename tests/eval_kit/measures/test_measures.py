@@ -3,8 +3,10 @@
 With grades and on real runs they are compared with ir_measures, in test_score.py.
 """
 
+import itertools
 import math
 
+import ir_measures
 import polars as pl
 import pytest
 import pytrec_eval
@@ -30,7 +32,7 @@ qrels = st.fixed_dictionaries(
 
 TREC_NAMES = (
     *("recip_rank", "map", "ndcg", "ndcg_cut_5", "recall_5", "recall_100", "map_cut_5"),
-    *("P_5", "P_100", "success_1", "success_5"),
+    *("P_5", "P_100", "success_1", "success_5", "Rprec", "bpref"),
 )
 
 
@@ -64,6 +66,31 @@ def test_agrees_with_trec_eval(run, judged, grade):
         for query in QUERIES:
             expected = theirs[query][trec_name] if query in theirs else 0.0  # trec_eval -c
             assert mine[query] == pytest.approx(expected, abs=1e-9), (name, query)
+
+
+@settings(max_examples=15, deadline=None)
+@given(runs, qrels)
+def test_gdevals_measures_agree_with_it(run, judged):
+    """The script of TREC's Web track, which ir_measures runs; it prints five digits, and knows queries by number."""
+    numbered = [{query[1:]: scores for query, scores in each.items()} for each in (judged, run)]
+    names = ["ERR@5", "ERR@100", "nDCG(dcg='exp-log2')@3", "nDCG(dcg='exp-log2')@100"]
+    theirs = dict.fromkeys(itertools.product(names, QUERIES), 0.0)
+    for value in ir_measures.iter_calc(list(map(ir_measures.parse_measure, names)), *numbered):
+        theirs[str(value.measure), f"q{value.query_id}"] = value.value
+    for name in names:
+        for query, value in values(name, judged_frame(run, judged)).items():
+            assert value == pytest.approx(theirs[name, query], abs=6e-6), (name, query)
+
+
+@settings(max_examples=50, deadline=None)
+@given(runs, qrels, st.sampled_from([("RBP", 1, 0.8), ("RBP(p=0.5)", 1, 0.5), ("RBP(rel=2,p=.95)@5", 2, 0.95)]))
+def test_rank_biased_precision_is_its_geometric_sum(run, judged, measure):
+    name, grade, persistence = measure
+    frame = judged_frame(run, judged)
+    for query, value in values(name, frame).items():
+        relevant = frame.filter(pl.col("relevance") >= grade, query_id=pl.lit(query))["rank"].drop_nulls()
+        ranks = [rank for rank in relevant if "@5" not in name or rank <= 5]
+        assert value == pytest.approx(sum((1 - persistence) * persistence ** (rank - 1) for rank in ranks), abs=1e-12)
 
 
 def test_trec_evals_ties_in_32_bits_are_none_here():
@@ -104,7 +131,9 @@ UNKNOWN = "unknown measure .* cutoffs from 1 to 9,999,999$"
     [
         *((name, UNKNOWN) for name in ("MRR@10", "RR@0", "RR@10 ", "RR(rel=0)@10", "")),
         *((name, f"'{name}' needs a cutoff") for name in ("R", "R_cap", "ASL", "P", "Judged")),
-        ("nDCG(rel=2)@10", "cannot take"),
+        *((name, "cannot take") for name in ("nDCG(rel=2)@10", "RR(p=0.5)@10", "R(dcg='exp-log2')@10")),
+        *((name, "of the whole run") for name in ("Rprec@10", "Bpref(rel=2)@5")),
+        *((name, UNKNOWN) for name in ("RBP(p=1.5)", "RBP(p=0.5,p=0.6)", "RBP()", "nDCG(dcg=exp)@5", "RBP(=)")),
     ],
 )
 def test_unknown_measures_are_refused(name, sentence):
@@ -123,11 +152,20 @@ def test_unknown_measures_are_refused(name, sentence):
         ("hit@10", "Success@10"),
         ("accuracy@1", "Success@1"),  # that of sentence-transformers' evaluator
         ("r_cap@100", "R_cap@100"),
+        ("Rprec", "Rprec"),
+        ("ndcg_burges@10", "nDCG(dcg='exp-log2')@10"),  # ranx's
+        (ir_measures.RBP(rel=2, p=0.5), "RBP(rel=2,p=0.5)"),
+        (ir_measures.nDCG(dcg="exp-log2") @ 10, "nDCG(dcg='exp-log2')@10"),
         ("RR(rel=2)@10", "RR(rel=2)@10"),
     ],
 )
 def test_the_names_that_other_tools_use(typed, meant):
     assert measure_named(typed).name == meant
+
+
+def test_a_persistence_that_ranx_writes_as_a_cutoff_is_refused():
+    with pytest.raises(UserError, match="RBP with that persistence"):
+        measure_named("rbp.95")
 
 
 def test_values_beyond_the_possible_are_refused():
