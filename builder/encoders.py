@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
+from eval_kit.languages import function_words
 from eval_kit.search import shards
 from eval_kit.search.passages import CountedPassages
 from eval_kit.stats.vectors import Vectors, check_ids
@@ -31,6 +32,8 @@ type Compute = Callable[[Sequence[str]], Embeddings]
 
 MOST_FREQUENT = 0.2
 """Largest share of passages that a word may be in: the more frequent ones are function words, and no topics."""
+MOST_FREQUENT_IN_QUERIES, FEW_QUERIES = 0.02, 50
+"""Largest share of queries that a word may be in where there are no passages, but always so many queries."""
 SHARD = 16_384
 """Texts in a shard: what an interrupted encoding may lose."""
 
@@ -71,22 +74,25 @@ class Lsa:
         most: drop words that are in more than this share of the texts (1.0 drops none).
         seed: of the randomised SVD.
         corpus: texts to learn from (passages, say); None learns from the texts to encode.
+        without: words to drop, whatever their share.
     """
 
     dimensions: int = 128
     most: float = 1.0
     seed: int = 13
     corpus: Sequence[str] | None = field(default=None, repr=False)
+    without: frozenset[str] = field(default=frozenset(), repr=False)
 
     name = "lsa"
 
     @property
     def revision(self) -> str:
-        """The parameters, scikit-learn's version and the digest of the corpus."""
+        """The parameters, scikit-learn's version and the digests of the corpus and of the words to drop."""
         import sklearn
 
         learnt = "own" if self.corpus is None else digest(self.corpus)
-        return f"{self.dimensions}-{self.most}-{self.seed}-{sklearn.__version__}-{learnt}"
+        dropped = f"-{digest(sorted(self.without))[:16]}" if self.without else ""
+        return f"{self.dimensions}-{self.most}-{self.seed}-{sklearn.__version__}-{learnt}{dropped}"
 
     def load(self, texts: Sequence[str]) -> Compute:
         """Learn the words and dimensions; on one thread, so that the vectors don't depend on the number of threads."""
@@ -95,7 +101,10 @@ class Lsa:
         from sklearn.preprocessing import normalize
         from threadpoolctl import threadpool_limits
 
-        from eval_kit.words import words as tokenize
+        from eval_kit.words import words as all_words
+
+        def tokenize(text: str) -> list[str]:
+            return [word for word in all_words(text) if word not in self.without]
 
         words = TfidfVectorizer(
             sublinear_tf=True, max_df=self.most, lowercase=False, token_pattern=None, tokenizer=tokenize
@@ -117,6 +126,11 @@ class Lsa:
                 return np.asarray(normalize(svd.transform(words.transform(part))), np.float32)
 
         return compute
+
+
+def of_queries(count: int) -> Lsa:
+    """LSA where there are no passages: queries of one wording would be a topic, so function words are no features."""
+    return Lsa(most=min(1.0, max(MOST_FREQUENT_IN_QUERIES, FEW_QUERIES / count)), without=function_words())
 
 
 @dataclass(frozen=True)

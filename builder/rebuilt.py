@@ -12,7 +12,7 @@ import polars as pl
 
 from builder.assembly import DL, TESTED, Build, ShiftResult
 from builder.collection import Collection
-from builder.encoders import MOST_FREQUENT, Encoder, Lsa
+from builder.encoders import MOST_FREQUENT, Encoder, Lsa, of_queries
 from builder.parameters import MS_MARCO_TRAINING, REBUILDABLE, ShiftParameters, for_collection
 from builder.release import in_order
 from builder.shifts.length import even_cut
@@ -64,8 +64,9 @@ def draft(
     set_by_user = {shift for shift in REBUILDABLE if getattr(final, shift) != getattr(by_default, shift)}
     asked_for = frozenset({*(shifts or ()), *set_by_user, *(["chameleons"] if runs else [])})
     if encoder is None:
-        texts = None if collection.passages is None else collection.passages["text"].to_list()
-        encoder = Lsa(most=MOST_FREQUENT, corpus=texts)
+        passages = collection.passages
+        texts = None if passages is None else passages["text"].to_list()
+        encoder = of_queries(collection.train.height) if texts is None else Lsa(most=MOST_FREQUENT, corpus=texts)
     build = Build(collection, encoder, seed, runs or {}, cache, frozenset(set_by_user), asked_for, disjoint_passages)
     names, left_out = _choose(shifts, build)
     results: dict[str, ShiftResult] = {}

@@ -28,6 +28,12 @@ _FREQUENT = {
     "fa": "در از که این را به است با",
     "hi": "के में है की और से का",
 }
+_ALSO_FUNCTION_WORDS = (
+    "a an as at be but if in into it no not on or such their then there these they this was were will from do does did "
+    "can could should would may has have had been being i you he she we me my your his her its our us them about after "
+    "before during between than whom whose why all any some many much more most other each one get"
+)
+"""English, which :func:`likely` does not count."""
 _SCRIPTS = {
     "bn": r"[\u0980-\u09ff]+",
     "ja": r"[\u3040-\u30ff]",
@@ -61,6 +67,11 @@ def likely(texts: pl.Series) -> str | None:
 def frequent(language: str) -> list[str]:
     """The most frequent words of a language, and its question words; none of one that is unknown."""
     return [*_FREQUENT.get(language, "").split(), *chain.from_iterable(TERMS.get(language, {}).values())]
+
+
+def function_words() -> frozenset[str]:
+    """The words of any language that say nothing of a topic."""
+    return frozenset(_ALSO_FUNCTION_WORDS.split()).union(*map(frequent, LANGUAGES))
 
 
 def _pattern(language: str) -> str:

@@ -15,7 +15,7 @@ WEAK = 2.0
 
 
 def remark(shift: str, build: Build, assignment: pl.DataFrame) -> str:
-    """One sentence: how often a query's part is told from the words of a relevant passage, and so for shuffled parts.
+    """How often a query's part is told from the words of a relevant passage; else how far parts are the given ones.
 
     Naive Bayes (Rennie et al., ICML 2003) over TF-IDF learns from every other passage, and is asked about the queries
     of the rest. How close the vectors of a part are says less: queries that share function words are close as well.
@@ -25,10 +25,12 @@ def remark(shift: str, build: Build, assignment: pl.DataFrame) -> str:
         build: with the judgements and passages; of a query log there are none.
         assignment: ``query_id`` and ``cluster``, each query once.
     """
-    passages = build.collection.passages
+    passages, given = build.collection.passages, build.collection.parts
     nothing = "without passages nothing says whether the parts are topics; builder describe shows their queries"
     if passages is None or not build.collection.qrels:
-        return f"{shift}: {nothing}"
+        return (
+            f"{shift}: {nothing if given is None else _beside_given(assignment.join(given, on='query_id'), build.seed)}"
+        )
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     best = build.pairs("train").sort("score", "corpus-id", descending=[True, False]).unique("query-id", keep="first")
@@ -42,8 +44,23 @@ def remark(shift: str, build: Build, assignment: pl.DataFrame) -> str:
     labels = rows["cluster"].cast(pl.String).to_numpy()
     random_labels = np.random.Generator(np.random.PCG64(build.seed)).permutation(labels)
     real, chance = _right(vectors, labels, learn), _right(vectors, random_labels, learn)
-    weak = "; hardly better than chance: do not read them as topics" if real < WEAK * chance else ""
-    return f"{shift}: a relevant passage tells a query's part in {real:.0%} of cases, {chance:.0%} if shuffled{weak}"
+    tells = f"{shift}: a relevant passage tells a query's part in {real:.0%} of cases, {chance:.0%} if shuffled"
+    return tells + _caution(real, chance)
+
+
+def _beside_given(rows: pl.DataFrame, seed: int) -> str:
+    """How much parts say of the given ones, where there are no passages; ``rows`` have ``cluster`` and ``part``."""
+    from sklearn.metrics import normalized_mutual_info_score
+
+    labels = rows["cluster"].cast(pl.String).to_numpy()
+    shuffled = np.random.Generator(np.random.PCG64(seed)).permutation(labels)
+    real, chance = (normalized_mutual_info_score(rows["part"].to_numpy(), each) for each in (labels, shuffled))
+    says = f"normalised mutual information with the given parts {real:.3f}, {chance:.3f} if shuffled"
+    return says + _caution(real, chance)
+
+
+def _caution(real: float, chance: float) -> str:
+    return "; hardly better than chance: do not read them as topics" if real < WEAK * chance else ""
 
 
 def _right(vectors: csr_matrix, labels: np.ndarray, learn: np.ndarray) -> float:

@@ -20,6 +20,7 @@ from builder.shifts import coherence
 from builder.shifts.kmeans import Clusters, Ints, kmeans
 from builder.validation import check_share
 from eval_kit.errors import UserError
+from eval_kit.languages import function_words
 from eval_kit.stats import typical
 from eval_kit.stats.vectors import Vectors
 
@@ -240,8 +241,9 @@ def rebuild(build: Build, parameters: TopicParameters) -> ShiftResult:
         remarks = [f"topics are of about {error.reachable:,} queries, as {parameters.size:,} cannot be reached"]
         parameters = replace(parameters, size=error.reachable)
         assignment = divide(queries, clusters, parameters)
-    about = []
-    for topic in typical.topics(build.train.join(assignment.select("query_id", "cluster"), on="query_id")):
+    about, members = [], build.train.join(assignment.select("query_id", "cluster"), on="query_id")
+    without = function_words() if build.collection.passages is None else frozenset[str]()
+    for topic in typical.topics(members, without=without):
         about.append((topic.cluster, topic.queries, " ".join(topic.terms), " | ".join(topic.examples)))
     table_1 = pl.DataFrame(about, ["cluster", "queries", "terms", "samples"], orient="row")
     rule = build.rule(RULE, SOURCE, parameters, from_vectors=True)

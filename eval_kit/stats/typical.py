@@ -36,7 +36,9 @@ class Topic:
     examples: list[str]
 
 
-def topics(queries: pl.DataFrame, label: str = "cluster", examples: int = EXAMPLES) -> list[Topic]:
+def topics(
+    queries: pl.DataFrame, label: str = "cluster", examples: int = EXAMPLES, without: frozenset[str] = frozenset()
+) -> list[Topic]:
     """Say in words what each cluster is about.
 
     A word is typical by the z-score of its log-odds in the cluster's queries against all others', with all queries as
@@ -47,6 +49,7 @@ def topics(queries: pl.DataFrame, label: str = "cluster", examples: int = EXAMPL
         queries: ``query_id``, ``text`` and the cluster; a query of several clusters counts in each.
         label: the column of the cluster.
         examples: how many example queries each cluster gets.
+        without: words that are no terms.
 
     Returns:
         In the order of the clusters' names; the same queries in another order give the same.
@@ -82,7 +85,7 @@ def topics(queries: pl.DataFrame, label: str = "cluster", examples: int = EXAMPL
             .sort(["score", "query_id"], descending=[True, False])
             .unique("word", keep="first", maintain_order=True)
         )
-        terms = typical["word"].head(TERMS).to_list()
+        terms = [word for word in typical["word"].head(TERMS + len(without)) if word not in without][:TERMS]
         all_topics.append(Topic(str(cluster), of_cluster.height, terms, rows["text"].head(examples).to_list()))
     return all_topics
 

@@ -2,7 +2,9 @@
 
 import json
 import random
+import re
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from unicodedata import normalize
 
@@ -148,6 +150,27 @@ def test_ids_of_a_log_are_those_of_its_texts_or_numbers(tmp_path: Path) -> None:
     file.write_text("id,query\n\na,dog\nb\n")
     with pytest.raises(UserError, match=r"LOG\.CSV:4: 1 columns"):
         log.collection(file)
+
+
+def test_topics_of_queries_alone_are_topics_and_not_wordings(shared: Path, tmp_path: Path) -> None:
+    articles, lines, parts = set[str](), "", "query_id\tpart\n"
+    for row in (shared / "beir" / "squad" / "queries.jsonl").open():
+        query = json.loads(row)
+        if len(articles | {query["metadata"]["article"]}) <= 30:
+            articles.add(query["metadata"]["article"])
+            lines += f"{query['_id']}\t{' '.join(query['text'].split())}\n"
+            parts += f"{query['_id']}\t{query['metadata']['article']}\n"
+    (tmp_path / "log.tsv").write_text(lines)
+    (tmp_path / "parts.tsv").write_text(parts)
+    source = replace(
+        log.collection(tmp_path / "log.tsv"), parts=given.read_given(str(tmp_path / "parts.tsv"), tmp_path)
+    )
+    draft = rebuilt.draft(source, ["topic"])
+    [remark] = [each for each in draft.remarks if "mutual information" in each]
+    real, chance = map(float, re.findall(r"0\.\d+", remark))
+    assert real > 2 * chance > 0, remark
+    terms = [row.split("\t")[2].split() for row in draft.reports["topics.tsv"].splitlines()[1:]]
+    assert len(terms) == 5 and not {"what", "how", "the", "of", "in", "did"} & set(chain.from_iterable(terms))
 
 
 def test_a_licence_that_nobody_states_is_not_lost_on_the_way(folder: Path, tmp_path: Path) -> None:
