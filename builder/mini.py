@@ -13,11 +13,11 @@ from builder.assembly import Build
 from builder.release import in_order
 from builder.shifts import length, wh
 from builder.sources import mini
-from builder.typos import plant
 from eval_kit.authors.draft import Draft, Table
 from eval_kit.authors.test_sets import BUCKETS, CHAMELEON_SETS, LEVELS, OBSTINACY, TOPICS, test_sets
 from eval_kit.documents import Rule
 from eval_kit.files.formats import by_id
+from eval_kit.models.typos import plant
 
 SOURCE = "builder/sources/mini"
 NEAR = 1.0

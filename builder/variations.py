@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from builder import typos
 from builder.release import VARIATIONS, extend, write_table
 from eval_kit.authors.draft import Table
 from eval_kit.documents import Rule
 from eval_kit.errors import UserError
 from eval_kit.files.digests import file_sha256
 from eval_kit.files.formats import by_id, read_queries
+from eval_kit.models import typos
 from eval_kit.release import Release, Variation, verified_manifest
 
 type Made = Iterable[tuple[Variation, Table]]

@@ -1,6 +1,8 @@
 """``eval_kit``: score runs on ms-marco-shift releases. Every command only calls the library."""
 
+import dataclasses
 import gc
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -160,7 +162,8 @@ def run(
     option: options.OfModel = None,
     test_set: options.TestSets = None,
     variation: Annotated[
-        list[str] | None, option("Also search this wording of the queries, such as dev.typo. Repeatable.", "NAME")
+        list[str] | None,
+        option("Also search this wording of the queries, as dev.typo (made if need be). Repeatable.", "NAME"),
     ] = None,
     pivot: Annotated[
         list[Path] | None,
@@ -201,7 +204,7 @@ def run(
     outputs = [context.params["json_file"], context.params["page"]]
     if no_pivot and pivot:
         raise UserError("--no-pivot: a --pivot is named too; leave one out")
-    return run_model(
+    card = run_model(
         model,
         opened_release,
         out,
@@ -219,6 +222,7 @@ def run(
         kind,
         replace,
     )
+    return dataclasses.replace(card, again=["eval_kit", *sys.argv[1:]])
 
 
 @_computing

@@ -1,25 +1,31 @@
 """The papers' pictures as inline SVG: crisp in print, styled by the page, each point with its figure as a tooltip."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 from markupsafe import Markup
+from rich.cells import cell_len, set_cell_size
 
 from eval_kit import svg
 from eval_kit.markup import element
 
 _NAMED = 20
 """Clusters up to which a figure has room for their names."""
+_WIDEST = 40
+"""Columns of a screen that the label of a row takes at most."""
 _BINS = 40
 """Bars of each row of Figure 4."""
 
 
 class Effect(NamedTuple):
-    """A row of :func:`forest`: an estimate with its interval, from ``n`` queries; ``is_faint`` where they are few."""
+    """A row of :func:`forest`: an estimate with its interval, from ``n`` queries; ``is_faint`` where they are few.
+
+    Rows of several ``series`` have their colours; one without a label goes on with that of the row above.
+    """
 
     label: str
     estimate: float | None
@@ -27,37 +33,40 @@ class Effect(NamedTuple):
     high: float | None
     n: int
     is_faint: bool = False
+    series: int = 0
 
 
-def forest(rows: Sequence[Effect], axis: str, title: str) -> Markup:
-    """Differences with their intervals, one below the other, beside a line at zero and their numbers.
+def forest(rows: Sequence[Effect], axis: str, title: str, percent: bool = False) -> Markup:
+    """Estimates with their intervals, one below the other, beside a line at zero and their numbers.
 
     Args:
         rows: from top to bottom; those without an estimate are left out.
         axis: what is on the scale.
         title: of the picture, for those who do not see it.
+        percent: whether the estimates are shares.
     """
     rows = [row for row in rows if row.estimate is not None]
-    ends = [end for row in rows for end in (row.estimate, row.low, row.high) if end is not None]
-    ticks = svg.ticks(min([0.0, *ends]), max([0.0, *ends]), wider=True)
-    x_range = (ticks[0], ticks[-1]) if len(ticks) > 1 else (-1.0, 1.0)
-    height, left = 19, 16 + 6.6 * max((len(row.label) for row in rows), default=0)
-    frame = svg.Frame(left + 510, 66 + height * len(rows), x_range, (0, 1), left=left, right=216, top=18)
-    floor = frame.height - frame.bottom
-    parts = [frame.x_axis(svg.with_labels(ticks), axis), svg.line(frame.x(0), frame.top, frame.x(0), floor, "zero")]
-    parts.append(svg.label(frame.width, 12, "n", anchor="end"))
-    for number, row in enumerate(rows):
-        y = frame.top + height * (number + 0.5)
-        interval = "" if row.low is None or row.high is None else f" [{row.low:+.4f}, {row.high:+.4f}]"
-        figures = f"{row.estimate:+.4f}{interval}".replace("-", "\u2212")
-        marks = [element("title", f"{row.label}: {figures}, {row.n:,} queries")]
+    form = "+.1%" if percent else "+.4f"
+    ends = [end for row in rows for end in (row.estimate, row.low, row.high)]
+    frame, places, parts = _rows([row.label for row in rows], ends, axis, 252, percent)
+    series: dict[int, list[Markup]] = {}
+    for y, row in zip(places, rows, strict=True):
+        figures = format(row.estimate, form)
+        marks = []
         if row.low is not None and row.high is not None:
+            figures += f" [{row.low:{form}}, {row.high:{form}}]"
             marks.append(svg.line(frame.x(row.low), y, frame.x(row.high), y, "range"))
-        marks.append(svg.marker(0, frame.x(float(row.estimate or 0)), y))
-        texts = [svg.label(left - 10, y + 4, row.label, anchor="end")]
-        texts.append(svg.label(frame.width - 48, y + 4, figures, anchor="end"))
-        texts.append(svg.label(frame.width, y + 4, f"{row.n:,}", anchor="end"))
-        parts.append(element("g", *texts, element("g", *marks, class_="s0"), class_="faint" if row.is_faint else None))
+        figures = figures.replace("-", "\u2212")
+        marks.append(svg.marker(row.series, frame.x(float(row.estimate or 0)), y))
+        texts = [svg.label(frame.width - 48, y + 4, figures, "end"), svg.label(frame.width, y + 4, f"{row.n:,}", "end")]
+        tooltip = element("title", f"{row.label or axis}: {figures}, {row.n:,} queries")
+        series.setdefault(row.series, []).append(
+            element("g", tooltip, *marks, *texts, class_="faint" if row.is_faint else None)
+        )
+    parts += [
+        svg.label(frame.width, 12, "n", "end"),
+        *(svg.series(number, series[number]) for number in sorted(series)),
+    ]
     return svg.picture(frame, parts, title)
 
 
@@ -69,16 +78,13 @@ def bars(rows: Sequence[tuple[str, float, str]], axis: str, title: str) -> Marku
         axis: what is on the scale.
         title: of the picture, for those who do not see it.
     """
-    ticks = svg.ticks(0, max((value for _, value, _ in rows), default=0) or 1, wider=True)
-    height, left = 19, 16 + 6.6 * max((len(label) for label, _, _ in rows), default=0)
-    frame = svg.Frame(left + 400, 56 + height * len(rows), (0, ticks[-1]), (0, 1), left=left, right=90, top=4)
-    parts = [frame.x_axis(svg.with_labels(ticks), axis)]
-    for number, (name, value, shown) in enumerate(rows):
-        y, end = frame.top + height * number + 3, frame.x(value)
-        bar = element("rect", x=left, y=y, width=end - left, height=height - 6, class_="bar")
+    labels, values, _ = zip(*rows, strict=True)
+    frame, places, parts = _rows(labels, values, axis, 110)
+    for y, (name, value, shown) in zip(places, rows, strict=True):
+        end = frame.x(value)
+        bar = element("rect", x=frame.left, y=y - 6.5, width=end - frame.left, height=13.0, class_="bar")
         parts.append(element("g", element("title", f"{name}: {shown}"), bar, class_="s0"))
-        parts.append(svg.label(left - 8, y + 11, name, anchor="end"))
-        parts.append(svg.label(end + 6, y + 11, shown, anchor="start"))
+        parts.append(svg.label(end + 6, y + 4, shown, "start"))
     return svg.picture(frame, parts, title)
 
 
@@ -90,17 +96,14 @@ def slopes(levels: Mapping[str, tuple[float, float]], axis: str, title: str) -> 
         axis: what is on the scale.
         title: of the picture, for those who do not see it.
     """
-    at = svg.ticks(0, max(chain.from_iterable(levels.values())) or 1, wider=True)
-    frame = svg.Frame(420, 260, (-0.35, 1.35), (0, at[-1]))
-    parts = [frame.grid(svg.with_labels(at), axis), frame.x_axis([(0, "near"), (1, "far")], "")]
-    for number, (name, ends) in enumerate(levels.items()):
-        (x1, y1), (x2, y2) = ((frame.x(side), frame.y(level)) for side, level in enumerate(ends))
-        marks = [svg.line(x1, y1, x2, y2, "link near-far")]
-        for x, y, side, level in ((x1, y1, "near", ends[0]), (x2, y2, "far", ends[1])):
-            tooltip = element("title", f"{name}, {side}: {level:.4f}")
-            marks.append(element("g", tooltip, svg.marker(number, x, y)))
-        parts.append(svg.series(number, marks))
-    return svg.picture(frame, parts, title)
+    y_range, y_ticks = svg.axis(chain.from_iterable(levels.values()))
+    frame = svg.Frame(420, 210, (-0.35, 1.35), y_range)
+    series = {}
+    for name, ends in levels.items():
+        sides = enumerate(zip(("near", "far"), ends, strict=True))
+        series[name] = [svg.Point(at, level, f"{name}, {side}: {level:.4f}") for at, (side, level) in sides]
+    parts = [frame.grid(y_ticks, axis), frame.x_axis([(0, "near"), (1, "far")], "")]
+    return svg.picture(frame, [*parts, *svg.drawn(frame, series, connect=True)], title)
 
 
 def loss_against_jaccard(
@@ -117,8 +120,8 @@ def loss_against_jaccard(
         measure: of the loss.
         title: of the picture, for those who do not see it.
     """
-    bounds = points.select("rel_loss", "low", "high").to_numpy()
-    y_range, y_ticks = svg.percent_axis(bounds[np.isfinite(bounds)].tolist())
+    bounds = points.select("rel_loss", "low", "high").unpivot()["value"].fill_nan(None)
+    y_range, y_ticks = svg.axis(bounds, percent=True)
     jaccard = points["jaccard"].to_list()
     margin = 0.06 * (max(jaccard) - min(jaccard) or 0.1)
     frame = svg.Frame(520, 360, (min(jaccard) - margin, max(jaccard) + margin), y_range, top=62)
@@ -134,17 +137,11 @@ def loss_against_jaccard(
         row_ends[row] = x + width / 2
         parts.append(svg.line(x, frame.top - 2, x, frame.height - frame.bottom, "guide"))
         parts.append(svg.label(x, frame.top - 6 - 13 * row, cluster))
-    for number, system in enumerate(systems):
-        points_of_system = points.filter(pl.col("system") == system, pl.col("rel_loss").is_not_null())
-        aside = 4 * (number - (len(systems) - 1) / 2)  # all systems have the same x: draw them side by side
-        marks = []
-        for point in points_of_system.iter_rows(named=True):
-            x, y = frame.x(point["jaccard"]) + aside, frame.y(point["rel_loss"])
-            if point["low"] is not None:
-                marks.append(svg.line(x, frame.y(point["low"]), x, frame.y(point["high"]), "range"))
-            tooltip = f"{system} on {point['cluster']}: {point['rel_loss']:z.1%} at {point['jaccard']:.3f}"
-            marks.append(element("g", element("title", tooltip), svg.marker(number, x, y)))
-        parts.append(svg.series(number, marks))
+    series: dict[str, list[svg.Point]] = {system: [] for system in systems}
+    for row in points.filter(pl.col("rel_loss").is_not_null()).iter_rows(named=True):
+        tooltip = f"{row['system']} on {row['cluster']}: {row['rel_loss']:z.1%} at {row['jaccard']:.3f}"
+        series[row["system"]].append(svg.Point(row["jaccard"], row["rel_loss"], tooltip, row["low"], row["high"]))
+    parts += svg.drawn(frame, series, apart=4)  # all systems have the same x: they stand side by side
     return svg.picture(frame, parts, title.format(measure=measure))
 
 
@@ -184,24 +181,19 @@ def loss_by_interval(intervals: Mapping[str, pl.DataFrame], systems: Sequence[st
         measure: of the loss.
     """
     bounds = pl.concat(intervals.values()).select("rel_loss", "rel_loss_low", "rel_loss_high")
-    y_range, y_ticks = svg.percent_axis(bounds.unpivot()["value"].drop_nulls().to_list())
+    y_range, y_ticks = svg.axis(bounds.unpivot()["value"], percent=True)
     first = next(iter(intervals.values()))
     frame = svg.Frame(420, 300, (0, first.height), y_range, bottom=52)
-    parts = [frame.grid(y_ticks, f"Rel Loss of {measure}"), _interval_axis(frame, first)]
+    series: dict[str, list[svg.Point]] = {system: [] for system in systems}
     for system, table in intervals.items():
-        number = systems.index(system)
-        aside = (number - (len(systems) - 1) / 2) * min(0.16, 0.7 / len(systems))
-        marks, line = [], []
         for interval, row in enumerate(table.iter_rows(named=True)):
-            if row["rel_loss"] is None:
-                continue
-            x, y = frame.x(interval + 0.5 + aside), frame.y(row["rel_loss"])
-            line.append(f"{x:.1f},{y:.1f}")
-            if row["rel_loss_low"] is not None:
-                marks.append(svg.line(x, frame.y(row["rel_loss_low"]), x, frame.y(row["rel_loss_high"]), "range"))
-            tooltip = f"{system}, R {row['low']:.4g} to {row['high']:.4g}: {row['rel_loss']:z.1%}, n = {row['n']:,}"
-            marks.append(element("g", element("title", tooltip), svg.marker(number, x, y)))
-        parts.append(svg.series(number, [element("polyline", points=" ".join(line), class_="link"), *marks]))
+            if row["rel_loss"] is not None:
+                about = f"{system}, R {row['low']:.4g} to {row['high']:.4g}: {row['rel_loss']:z.1%}, n = {row['n']:,}"
+                ends = row["rel_loss_low"], row["rel_loss_high"]
+                series[system].append(svg.Point(interval + 0.5, row["rel_loss"], about, *ends))
+    apart = (frame.x(1) - frame.x(0)) * min(0.16, 0.7 / len(systems))
+    parts = [frame.grid(y_ticks, f"Rel Loss of {measure}"), _interval_axis(frame, first)]
+    parts += svg.drawn(frame, series, connect=True, apart=apart)
     return svg.picture(frame, parts, f"Figure 5: Rel Loss of {measure} by interval of R")
 
 
@@ -214,7 +206,7 @@ def boxes(table: pl.DataFrame, measure: str, system: str) -> Markup:
         measure: of the losses.
         system: whose.
     """
-    y_range, y_ticks = svg.percent_axis([*table["p5"].drop_nulls(), *table["p95"].drop_nulls()])
+    y_range, y_ticks = svg.axis([*table["p5"], *table["p95"]], percent=True)
     frame = svg.Frame(420, 280, (0, table.height), y_range, left=64, bottom=52)
     parts = [frame.grid(y_ticks, f"single queries' loss of {measure}"), _interval_axis(frame, table)]
     for interval, row in enumerate(table.iter_rows(named=True)):
@@ -234,53 +226,8 @@ def boxes(table: pl.DataFrame, measure: str, system: str) -> Markup:
     return svg.picture(frame, parts, f"Figure 6: spread of {system}'s losses of {measure} by interval of R")
 
 
-def change_by_method(spread: pl.DataFrame, systems: Sequence[str], measure: str) -> Markup:
-    """How single queries change when they are worded differently: a box for each method and system.
-
-    Args:
-        spread: ``method``, ``system``, ``n``, and of the changes ``mean``, ``p5``, ``q1``, ``median``, ``q3``, ``p95``.
-        systems: in the order of their markers.
-        measure: of the changes.
-    """
-    methods = spread["method"].unique(maintain_order=True).to_list()
-    row_height, gap = 15, 9
-    group_height = row_height * len(systems) + gap
-    ends = spread.select("mean", "p5", "p95").unpivot()["value"].to_list()
-    ticks = svg.ticks(min([0.0, *ends]), max([0.0, *ends]), wider=True)
-    x_range = (ticks[0], ticks[-1]) if len(ticks) > 1 else (-1.0, 1.0)
-    left = 20 + 6.4 * max(map(len, methods))
-    frame = svg.Frame(640, 52 + group_height * len(methods), x_range, (0, 1), left=left, top=4)
-    parts = [frame.x_axis(svg.with_labels(svg.ticks(*x_range)), f"change of {measure}, query by query")]
-    parts.append(svg.line(frame.x(0), frame.top, frame.x(0), frame.height - frame.bottom, "zero"))
-    for number, method in enumerate(methods):
-        middle = frame.top + group_height * (number + 0.5)
-        parts.append(svg.label(left - 8, middle + 4, method, anchor="end"))
-    series: dict[str, list[Markup]] = {system: [] for system in systems}
-    for row in spread.iter_rows(named=True):
-        number = systems.index(row["system"])
-        y = frame.top + group_height * methods.index(row["method"]) + gap / 2 + row_height * (number + 0.5)
-        x = {name: frame.x(row[name]) for name in ("p5", "q1", "median", "q3", "p95", "mean")}
-        tooltip = f"{row['system']}, {row['method']}: mean {row['mean']:+.4f}, median {row['median']:+.4f}, "
-        tooltip += f"quartiles {row['q1']:+.4f} and {row['q3']:+.4f}, n = {row['n']:,}"
-        box = [
-            element("title", tooltip.replace("-", "\u2212")),
-            svg.line(x["p5"], y, x["p95"], y, "range"),
-            element("rect", x=x["q1"], y=y - 5, width=max(1.0, x["q3"] - x["q1"]), height=10.0, class_="box"),
-            svg.line(x["median"], y - 5, x["median"], y + 5, "median"),
-            svg.marker(number, x["mean"], y),
-        ]
-        series[row["system"]].append(element("g", *box))
-    parts += [svg.series(number, series[system]) for number, system in enumerate(systems)]
-    return svg.picture(frame, parts, f"Change of {measure} of single queries by method of variation")
-
-
 def points(
-    series: Mapping[str, Sequence[svg.Point]],
-    x_title: str,
-    y_title: str,
-    title: str,
-    connect: bool = True,
-    diagonal: bool = False,
+    series: Mapping[str, Sequence[svg.Point]], x_title: str, y_title: str, title: str, diagonal: bool = False
 ) -> Markup:
     """Any number of series on two linear scales that hold zero.
 
@@ -289,27 +236,33 @@ def points(
         x_title: of the axis.
         y_title: likewise.
         title: of the picture, for those who do not see it.
-        connect: whether to draw lines from point to point.
         diagonal: whether to draw the line of equal values.
     """
-    x, y, _ = zip(*chain.from_iterable(series.values()), strict=True)
-    at_x, at_y = (svg.ticks(min(0, *each), max(0, *each), wider=True) for each in (x, y))
-    frame = svg.Frame(520, 320, (at_x[0], at_x[-1]), (at_y[0], at_y[-1]))
-    parts = [frame.grid(svg.with_labels(at_y), y_title), frame.x_axis(svg.with_labels(at_x), x_title)]
+    x, y, *_ = zip(*chain.from_iterable(series.values()), strict=True)
+    (x_range, x_ticks), (y_range, y_ticks) = svg.axis(x), svg.axis(y)
+    frame = svg.Frame(520, 320, x_range, y_range)
+    parts = [frame.grid(y_ticks, y_title), frame.x_axis(x_ticks, x_title)]
     if diagonal:
-        end = min(at_x[-1], at_y[-1])
+        end = min(x_range[1], y_range[1])
         parts.append(svg.line(frame.x(0), frame.y(0), frame.x(end), frame.y(end), "zero"))
-    for number, of_series in enumerate(series.values()):
-        marks = []
-        if connect:
-            line = " ".join(f"{frame.x(point.x):.1f},{frame.y(point.y):.1f}" for point in of_series)
-            marks.append(element("polyline", points=line, class_="link"))
-        for point in of_series:
-            if point.tooltip:
-                mark = svg.marker(number, frame.x(point.x), frame.y(point.y))
-                marks.append(element("g", element("title", point.tooltip), mark))
-        parts.append(svg.series(number, marks))
-    return svg.picture(frame, parts, title)
+    return svg.picture(frame, [*parts, *svg.drawn(frame, series)], title)
+
+
+def _rows(
+    labels: Sequence[str], values: Iterable[float | None], axis: str, right: float, percent: bool = False
+) -> tuple[svg.Frame, list[float], list[Markup]]:
+    """A frame for rows one below the other, where each is, and their labels, the line at zero and the axis."""
+    height = 19
+    left = 16 + 6.6 * min(_WIDEST, max(map(cell_len, labels), default=0))
+    x_range, ticks = svg.axis(values, percent)
+    frame = svg.Frame(left + 290 + right, 66 + height * len(labels), x_range, (0, 1), left=left, right=right, top=18)
+    floor = frame.height - frame.bottom
+    parts = [frame.x_axis(ticks, axis), svg.line(frame.x(0), frame.top, frame.x(0), floor, "zero")]
+    places = [frame.top + height * (number + 0.5) for number in range(len(labels))]
+    for y, label in zip(places, labels, strict=True):
+        shown = label if cell_len(label) <= _WIDEST else f"{set_cell_size(label, _WIDEST - 1).rstrip()}…"
+        parts.append(svg.label(left - 10, y + 4, shown, "end"))
+    return frame, places, parts
 
 
 def _interval_axis(frame: svg.Frame, table: pl.DataFrame) -> Markup:

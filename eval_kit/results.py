@@ -14,10 +14,12 @@ dataclass made with ``repr=False`` that derives from :class:`Result`, has a fiel
 """
 
 import io
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from itertools import chain
+from typing import Any, ClassVar, Literal
 
 import polars as pl
 from markupsafe import Markup
@@ -28,6 +30,8 @@ from eval_kit.markup import element
 from eval_kit.tables import latex, markdown, terminal
 from eval_kit.tables.table import Table
 
+SIGNS = ("°", "≈", "†", "·")
+"""Behind figures; a note that begins with one says what it means."""
 REPR_WIDTH = 120
 REPR_LINES = 40
 """Lines of a result in a Python session; the rest is counted."""
@@ -48,6 +52,34 @@ class Picture:
     picture: Markup
     caption: str = ""
     series: Sequence[str] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One of several things that a result has to say, on a line of its own.
+
+    Attributes:
+        about: what it is about, in a word or two.
+        text: a phrase with the figures.
+        verdict: before it, in a word or two.
+        word: the class of the verdict, whose text is coloured on a page.
+        command: to copy, behind the text.
+    """
+
+    about: str
+    text: str
+    verdict: str = ""
+    word: Literal["", "good", "bad", "open"] = ""
+    command: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        said = ": ".join(filter(None, (self.about, self.verdict)))
+        return f"{said}: {self.text}{' ' * bool(self.command)}{self.shell}"
+
+    @property
+    def shell(self) -> str:
+        """The command as a shell takes it."""
+        return shlex.join(self.command)
 
 
 class Result(ABC):
@@ -78,6 +110,14 @@ class Result(ABC):
         """What it has to say, in one to five sentences; first on its page."""
         return []
 
+    def facts(self) -> list[Fact]:
+        """What more it has to say, below the summary."""
+        return []
+
+    def said(self) -> list[str]:
+        """The summary and the facts, for where there are only sentences."""
+        return [*self.summary(), *map(str, self.facts())]
+
     def figures(self) -> list[Picture]:
         """The pictures of its page."""
         return []
@@ -91,13 +131,19 @@ class Result(ABC):
 
     def all_notes(self) -> list[str]:
         """The notes, and what the release makes every result say, where no note does."""
-        notes = self.notes()
+        notes = self.notes_of_signs()
         cautions = (self.provenance.get("release") or {}).get("cautions", ())
         return [*notes, *(each for each in cautions if not any(each in note for note in notes))]
 
     def notes(self) -> list[str]:
         """What a reader must know about the figures, a sentence each."""
         return []
+
+    def notes_of_signs(self) -> list[str]:
+        """The notes, without those that begin with a sign that no table has."""
+        texts = (cell.text + cell.mark for table in self.tables() for row in table.rows() for cell in row)
+        found = set(SIGNS).intersection(chain.from_iterable(texts))
+        return [note for note in self.notes() if note[:1] not in SIGNS or note[0] in found]
 
     @property
     def exit_status(self) -> int:

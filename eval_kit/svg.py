@@ -4,7 +4,7 @@ Systems differ by colour *and* by marker, so that no reader needs to tell colour
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,19 +13,33 @@ from markupsafe import Markup
 
 from eval_kit.markup import element
 
-MARKERS = 6
+_SHAPES = (
+    "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z",
+    "M-4-4h8v8h-8z",
+    "M0-5.6L4.9 2.8H-4.9z",
+    "M0-5.6L5.6 0L0 5.6L-5.6 0z",
+    "M0 5.6L4.9-2.8H-4.9z",
+    "M-4.5-4.5l9 9m0-9l-9 9",
+)
+MARKERS = len(_SHAPES)
 """How many systems look different; the seventh looks like the first."""
 TINY = 1e-300
 LONGEST_BAR = 1.0
 """Losses beyond 100 % are drawn as 100 %, or one ASL loss of 1000 % would flatten all other bars."""
 
 
+type Axis = tuple[tuple[float, float], list[tuple[float, str]]]
+"""A range, and its ticks with their labels."""
+
+
 class Point(NamedTuple):
-    """A point of a series, with a marker if it has a tooltip."""
+    """A point of a series, with a marker if it has a tooltip, and with the interval of its y, if it has one."""
 
     x: float
     y: float
     tooltip: str = ""
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -126,26 +140,38 @@ def series(system: int, marks: Sequence[Markup]) -> Markup:
 def picture(frame: Frame, parts: Sequence[Markup], title: str) -> Markup:
     """A whole picture; the title is for those who do not see it."""
     box = f"0 0 {frame.width:.0f} {frame.height:.0f}"
-    size = f"max-width: {1.2 * frame.width:.0f}px"
+    size = f"max-width: {1.2 * frame.width:.0f}px; min-width: {0.7 * frame.width:.0f}px"
     return element("svg", *parts, class_="plot", viewBox=box, role="img", aria_label=title, style=size)
+
+
+def drawn(
+    frame: Frame, points: Mapping[str, Sequence[Point]], connect: bool = False, apart: float = 0.0
+) -> list[Markup]:
+    """Each series' points in its colour: intervals, markers and, to ``connect`` them, a line.
+
+    Series whose points have the same x stand ``apart`` by so much.
+    """
+    parts = []
+    for number, of_series in enumerate(points.values()):
+        aside = apart * (number - (len(points) - 1) / 2)
+        marks, corners = [], []
+        for point in of_series:
+            x, y = frame.x(point.x) + aside, frame.y(point.y)
+            corners.append(f"{x:.1f},{y:.1f}")
+            if point.low is not None and point.high is not None:
+                marks.append(line(x, frame.y(point.low), x, frame.y(point.high), "range"))
+            if point.tooltip:
+                marks.append(element("g", element("title", point.tooltip), marker(number, x, y)))
+        link = [element("polyline", points=" ".join(corners), class_="link")] if connect and corners else []
+        parts.append(series(number, [*link, *marks]))
+    return parts
 
 
 def marker(system: int, x: float, y: float) -> Markup:
     """Circle, square, triangle, diamond, triangle on its tip, cross."""
-    size = 4.5
-    kind = system % MARKERS
-    if kind == 0:
-        return element("circle", cx=x, cy=y, r=size, class_="mark")
-    turns = {1: (45, 4), 2: (-90, 3), 3: (0, 4), 4: (90, 3)}
-    if kind in turns:
-        start, corners = turns[kind]
-        ends = []
-        for corner in range(corners):
-            angle = math.radians(start + 360 * corner / corners)
-            ends.append(f"{x + 1.25 * size * math.cos(angle):.1f},{y + 1.25 * size * math.sin(angle):.1f}")
-        return element("polygon", points=" ".join(ends), class_="mark")
-    cross = f"M{x - size:.1f} {y - size:.1f}l{2 * size} {2 * size}m0 {-2 * size}l{-2 * size} {2 * size}"
-    return element("path", d=cross, class_="mark cross")
+    shape = _SHAPES[system % MARKERS]
+    kind = "mark" if shape.endswith("z") else "mark cross"
+    return element("path", d=shape, transform=f"translate({x:.1f} {y:.1f})", class_=kind)
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
@@ -158,14 +184,12 @@ def label(x: float, y: float, text: str, anchor: str = "middle", class_: str | N
     return element("text", text, x=float(x), y=float(y), text_anchor=anchor, class_=class_)
 
 
-def percent_axis(values: Sequence[float]) -> tuple[tuple[float, float], list[tuple[float, str]]]:
-    """A range that holds zero and all the values, with its ticks in percent."""
-    low, high = min([0.0, *values]), max([0.0, *values])
-    if low == high:
-        high = 0.01
-    at = ticks(low, high, wider=True)
-    digits = max(0, _digits(at) - 2)
-    return (at[0], at[-1]), _with_labels(at, f",.{digits}%")
+def axis(values: Iterable[float | None], percent: bool = False) -> Axis:
+    """A range that holds zero and all the values, with its ticks in percent or as they are."""
+    ends = [0.0, *filter(None, values)]
+    low, high = min(ends), max(ends)
+    at = ticks(low, high if high > low or not percent else 0.01, wider=True)
+    return (at[0], at[-1]), with_labels(at, percent)
 
 
 def ticks(low: float, high: float, wider: bool = False) -> list[float]:
@@ -180,9 +204,12 @@ def ticks(low: float, high: float, wider: bool = False) -> list[float]:
     return [number * step for number in range(first, last + 1)]
 
 
-def with_labels(ticks: Sequence[float]) -> list[tuple[float, str]]:
-    """The ticks with their labels, with as few decimals as the step needs."""
-    return _with_labels(ticks, f",.{_digits(ticks)}f")
+def with_labels(ticks: Sequence[float], percent: bool = False) -> list[tuple[float, str]]:
+    """The ticks with their labels: the fewest decimals that show the step exactly, so that no two have one label."""
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
+    digits = next(digits for digits in range(300) if abs(round(step, digits) - step) < 1e-6 * step)
+    form = f",.{max(0, digits - 2)}%" if percent else f",.{digits}f"
+    return [(at, format(at, form).replace("-", "\u2212")) for at in ticks]
 
 
 def told_apart(values: Sequence[float]) -> list[str]:
@@ -195,16 +222,6 @@ def told_apart(values: Sequence[float]) -> list[str]:
         if len(set(labels)) == len(set(values)):
             break
     return labels
-
-
-def _with_labels(ticks: Sequence[float], form: str) -> list[tuple[float, str]]:
-    return [(at, format(at, form).replace("-", "\u2212")) for at in ticks]
-
-
-def _digits(ticks: Sequence[float]) -> int:
-    """The fewest decimals that show the step between ticks exactly: no two ticks have one label."""
-    step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
-    return next(digits for digits in range(300) if abs(round(step, digits) - step) < 1e-6 * step)
 
 
 def _position(value: float, span: tuple[float, float], start: float, end: float) -> float:

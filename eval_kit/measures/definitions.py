@@ -430,8 +430,6 @@ KINDS = {
     )
 }
 """Every kind of measure, by name."""
-LOWER_IS_BETTER = tuple(kind.name for kind in KINDS.values() if kind.lower_is_better)
-"""The kinds of measure of which lower is better."""
 KNOWN_QUERIES = 40
 KNOWN_VALUES = {"nDCG@10": 28.076506351802912, "AP": 32.77777777777778}
 """The sums over :data:`KNOWN_QUERIES` that :func:`check_library` expects."""

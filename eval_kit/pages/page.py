@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from eval_kit import __version__
 from eval_kit.measures.definitions import parse
-from eval_kit.results import Result, is_synthetic, origin
+from eval_kit.results import SIGNS, Result, is_synthetic, origin
 from eval_kit.svg import loss_bar, swatch
 from eval_kit.tables.html import sort_header, to_html, typographic
 from eval_kit.tables.table import loss
@@ -32,6 +32,17 @@ def percent(value: float | None) -> str:
     return typographic(loss(value))
 
 
+def anchored(notes: Sequence[str]) -> list[tuple[str | None, str]]:
+    """The notes, each with the id that its sign links to, where it is the first of that sign."""
+    found: set[str] = set()
+    anchors = []
+    for note in notes:
+        sign = note[:1] if note[:1] in SIGNS and note[:1] not in found else ""
+        found.add(sign)
+        anchors.append((f"note-{sign}" if sign else None, note))
+    return anchors
+
+
 TEMPLATES = Environment(
     loader=PackageLoader("eval_kit.pages"),
     autoescape=True,
@@ -41,7 +52,7 @@ TEMPLATES = Environment(
     keep_trailing_newline=True,
 )
 TEMPLATES.globals["synthetic"] = is_synthetic
-for helper in (loss_bar, number, percent, sort_header, swatch):
+for helper in (anchored, loss_bar, number, percent, sort_header, swatch):
     TEMPLATES.globals[helper.__name__] = helper
 # For the filter ``tojson``, which escapes whatever could end a script element.
 TEMPLATES.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False}
@@ -77,7 +88,8 @@ def render(template: str | Template, scripts: Sequence[str], **values: Any) -> s
 def about(result: Result) -> dict[str, Any]:
     """What a page says of the release and the day above its results, and at its foot."""
     release = result.provenance.get("release")
-    words = f"{release['kind']} release {release['version']}" if release else ""
+    kinds = {"beir": "a folder in BEIR's format", "judgements": "judgements of one's own"}
+    words = kinds.get(release["kind"], f"{release['kind']} release {release['version']}") if release else ""
     day = date.today()
     words = ", ".join(filter(None, (words, f"{day.day} {day:%B %Y}")))
     cautions = release.get("cautions", []) if release else []

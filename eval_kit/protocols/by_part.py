@@ -304,9 +304,9 @@ def tables_of_differences(rows: pl.DataFrame, over: pl.DataFrame) -> list[Table]
 
 def notes_of(rows: pl.DataFrame, over: pl.DataFrame) -> list[str]:
     """What the lines over all parts claim, and how much parts differ."""
-    small = f"· fewer than {FEW} queries. " if (rows["queries"] < FEW).any() else ""
     notes = [
-        f"{small}Intervals and p over a part's queries, by Student's t; p after Holm's correction over parts, systems "
+        f"· fewer than {FEW} queries",
+        "Intervals and p over a part's queries, by Student's t; p after Holm's correction over parts, systems "
         "and test sets; ≠ rest: p of no difference to the other parts, likewise.",
         f"{THESE}: queries random, parts as they are. {KINDS}: parts random too, each a draw of its kind.",
     ]

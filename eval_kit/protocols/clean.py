@@ -79,7 +79,7 @@ class Clean(Result):
         """How many queries leak, in all and where most do."""
         counts = self.counts()
         row = counts.sort(pl.col(LEAKED) / pl.col("queries"), descending=True, maintain_order=True).row(0, named=True)
-        leaked, queries = int(counts[LEAKED].sum()), int(counts["queries"].sum())
+        leaked, queries = (each["query_id"].n_unique() for each in (self.queries.filter(LEAKED), self.queries))
         text = f"{leaked:,} of {queries:,} test queries ({leaked / queries:.1%}) are given away"
         most = f", most on {row['test_set']} ({row[LEAKED]:,} of {row['queries']:,})" if row[LEAKED] else ""
         return [f"{text}{most if counts.height > 1 else ''}."]

@@ -4,7 +4,7 @@ Every system is compared with one *baseline*, the first unless another is named.
 per-query values are compared; means alone are not enough.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, product
 from pathlib import Path
@@ -17,7 +17,7 @@ from eval_kit import plots
 from eval_kit.divisions import FEW as FEW_QUERIES
 from eval_kit.divisions import Parts, whole
 from eval_kit.errors import UserError
-from eval_kit.measures.definitions import LOWER_IS_BETTER, Measure, parse
+from eval_kit.measures.definitions import Measure, parse
 from eval_kit.protocols import by_part
 from eval_kit.protocols.scores import Scores, cut_short
 from eval_kit.protocols.scoring import mean, named, score, with_measures
@@ -35,6 +35,8 @@ ROWS = (
     | dict.fromkeys(("value", "difference", "low", "high", "p", "p_holm"), pl.Float64())
     | dict.fromkeys(("p_equivalent", "p_equivalent_holm"), pl.Float64())
 )
+BESIDE = 5
+"""Systems that a table shows side by side; more stand one below the other."""
 BETTER = "better"
 ALPHA = 0.05
 TRACKS = {"2019": "dl19", "2020": "dl20"}
@@ -91,6 +93,32 @@ class Comparison(Result):
         return self.rows
 
     def tables(self) -> list[Table]:
+        """A row per test set and measure, with each system's value and difference; of many systems a table a test set.
+
+        The best value of a measure is bold.
+        """
+        parts = by_part.tables_of_differences(self.parts, self.over_parts)
+        return [*(self._by_test_set() if len(self.systems) > BESIDE else [self._beside()]), *parts]
+
+    def _by_test_set(self) -> Iterator[Table]:
+        """The systems one below the other, the best by the first measure first."""
+        for (test_set,), rows in self.rows.group_by("test_set", maintain_order=True):
+            measures = list(map(parse, rows["measure"].unique(maintain_order=True)))
+            by_key = rows.rows_by_key(["system", "measure"], named=True, unique=True)
+            first = rows.filter(pl.col("measure") == measures[0].name)
+            columns = [Column("system", "heading", wrap="anywhere")]
+            for measure in measures:
+                columns += number_columns("value", group=measure.name)
+                columns.append(Column("Δ [95 % interval]", "number", group=measure.name, beside_last=True))
+            lines: list[list[Value | str]] = []
+            in_order = first.sort("value", descending=not measures[0].kind.lower_is_better, maintain_order=True)
+            for system in in_order["system"]:
+                lines.append([system])
+                for measure in measures:
+                    lines[-1] += _value_and_difference(by_key[system, measure.name], measure, _best(rows, measure))
+            yield Table(columns, [lines], f"{test_set}, n = {first['queries'][0]:,}")
+
+    def _beside(self) -> Table:
         """A row per test set and measure: n, the baseline's value, and value and difference of every other system."""
         base, *others = self.systems
         columns = text_columns("test set", "measure", wrap="never")
@@ -103,32 +131,44 @@ class Comparison(Result):
             by_system = group.rows_by_key("system", named=True, unique=True)
             measure = parse(str(name))
             line: list[Value | str] = [str(test_set), measure.name, f"{by_system[base]['queries']:,}"]
-            line.append(_value(by_system[base], measure))
+            best = _best(group, measure)
+            line += _value_and_difference(by_system[base], measure, best)[:1]
             for system in others:
-                line += _value_and_difference(by_system.get(system), measure)
+                line += _value_and_difference(by_system.get(system), measure, best)
             lines.append(line)
-        return [Table(columns, [lines]), *by_part.tables_of_differences(self.parts, self.over_parts)]
+        return Table(columns, [lines])
 
     @property
     def heading(self) -> str:
         """The systems and the baseline."""
-        return f"{', '.join(self.systems[1:])} compared with {self.systems[0]}"
+        others = self.systems[1:]
+        named = ", ".join(others) if len(others) < BESIDE else f"{len(others)} systems"
+        return f"{named} compared with {self.systems[0]}"
 
     def summary(self) -> list[str]:
-        """The gate; and for each system where it gains, where it loses most, and where neither was shown."""
+        """The gate; and for each system, or of many on each test set, what was shown and the lowest or highest."""
         sentences = [self._gate()] if self.margin is not None else []
+        if len(self.systems) > BESIDE:
+            for (test_set,), group in list(self.first_measures().group_by("test_set", maintain_order=True))[:4]:
+                rows = group.to_dicts()
+                words, best = list(map(word, rows)), max(rows, key=gain)
+                shown = parse(best["measure"]).show(best["difference"], with_sign=True).replace("-", "\u2212")
+                counts = f"{words.count(BETTER)} of {len(rows)} systems are better, {words.count(WORSE)} worse"
+                text = f"{test_set}: against {self.systems[0]}, {counts}, neither shown of the others"
+                sentences.append(f"{text}; the best is {best['system']} ({shown} {best['measure']}).")
+            return sentences
         for system in self.systems[1:4]:
             rows = self.first_measures().filter(pl.col("system") == system).to_dicts()
             if not rows:
                 continue
-            words = [_word(row) for row in rows]
+            words = [word(row) for row in rows]
             counts = f"better on {words.count(BETTER)}, worse on {words.count(WORSE)}, neither shown on "
             counts += f"{len(words) - words.count(BETTER) - words.count(WORSE)}"
             text = (
                 f"{system} against {self.systems[0]}: {counts} of {len(rows)} test sets, by the first measure of each"
             )
             enough = [row for row in rows if row["queries"] >= FEW_QUERIES]
-            if worst := min(enough, key=_gain, default=None):
+            if worst := min(enough, key=gain, default=None):
                 measure = parse(worst["measure"])
                 shown = measure.show(worst["difference"], with_sign=True).replace("-", "\u2212")
                 text += f"; lowest on {worst['test_set']}: {shown} {measure.name}, n = {worst['queries']:,}"
@@ -141,16 +181,28 @@ class Comparison(Result):
         return self.rows.filter(first & pl.col("difference").is_not_null())
 
     def figures(self) -> list[Picture]:
-        """The differences of each system by the first measure of each test set; then in the parts of each division."""
+        """The differences by the first measure of each test set; then in the parts of each division.
+
+        A picture is of a system, or of a test set where these are fewer.
+        """
         figures = []
         base = self.systems[0]
-        for (system, measure), rows in self.first_measures().group_by("system", "measure", maintain_order=True):
-            effects = [_effect(row["test_set"], row) for row in rows.to_dicts()]
-            figures.append(_forest(effects, f"{measure} of {system} less that of {base}"))
+        rows = self.first_measures()
+        if rows["test_set"].n_unique() < len(self.systems) - 1:
+            for (test_set, measure), group in rows.group_by("test_set", "measure", maintain_order=True):
+                effects = [_effect(row["system"], row) for row in sorted(group.to_dicts(), key=gain, reverse=True)]
+                figures.append(_forest(effects, f"{measure} on {test_set} less that of {base}"))
+        else:
+            for (system, measure), group in rows.group_by("system", "measure", maintain_order=True):
+                effects = [_effect(row["test_set"], row) for row in group.to_dicts()]
+                figures.append(_forest(effects, f"{measure} of {system} less that of {base}"))
         # drawn towards each other, parts of few queries do not lead by chance
-        in_order = self.parts.sort(pl.coalesce("pooled", "difference"), descending=True, maintain_order=True)
+        first = pl.col("measure") == pl.col("measure").first().over("test_set")
+        in_order = self.parts.filter(first).sort(
+            pl.coalesce("pooled", "difference"), descending=True, maintain_order=True
+        )
         keys = ("test_set", "measure", "system", "by")
-        for key in self.parts.select(keys).unique(maintain_order=True).iter_rows():
+        for key in self.parts.filter(first).select(keys).unique(maintain_order=True).iter_rows():
             rows = in_order.filter(*(pl.col(name) == value for name, value in zip(keys, key, strict=True)))
             if rows.height > 1:
                 effects = [_effect(row["part"], row) for row in rows.to_dicts()]
@@ -166,11 +218,11 @@ class Comparison(Result):
             f"Differences are from {self.systems[0]}, with 95 % paired bootstrap intervals over queries alone "
             f"({self.provenance['resamples']:,} resamples, seed {self.provenance['seed']}; by Student's t where there "
             f"are fewer than {FEW} queries, or {FEW_NOT_ZERO} that differ): eval_kit generalise says "
-            "whether they differ between kinds of queries. "
+            f"whether they differ between kinds of queries.{self._lower_is_better()}",
             "° not significant over queries: two-sided paired t-test, p ≥ 0.05 after Holm's correction over the "
-            f"systems and test sets of a measure. ≈ equivalent: within {MARGIN:.0%} of {self.systems[0]}'s value, by "
-            "two one-sided t-tests, p < 0.05 "
-            f"after the same correction.{self._lower_is_better()}",
+            "systems and test sets of a measure",
+            f"≈ equivalent: within {MARGIN:.0%} of {self.systems[0]}'s value, by two one-sided t-tests, p < 0.05 after "
+            "the same correction",
             origin(self.provenance),
         ]
         incomplete = self.rows.filter(pl.col("missing") > 0)
@@ -187,8 +239,9 @@ class Comparison(Result):
 
     def _lower_is_better(self) -> str:
         """Which of its measures are better where they are lower."""
-        found = any(parse(name).kind.lower_is_better for name in self.rows["measure"].unique())
-        return "" if not found else f" For {', '.join(LOWER_IS_BETTER)}, lower is better."
+        kinds = [parse(name).kind for name in self.rows["measure"].unique(maintain_order=True)]
+        lower = dict.fromkeys(kind.name for kind in kinds if kind.lower_is_better)
+        return f" For {', '.join(lower)}, lower is better." if lower else ""
 
     def _gate(self) -> str:
         """The gate's word, and what it rests on."""
@@ -346,16 +399,16 @@ def _rows(
     return rows
 
 
-def _gain(row: dict[str, Any]) -> float:
+def gain(row: dict[str, Any]) -> float:
     """The difference, greater where the system is better."""
     return float(row["difference"]) * (-1 if parse(row["measure"]).kind.lower_is_better else 1)
 
 
-def _word(row: dict[str, Any]) -> str:
+def word(row: dict[str, Any]) -> str:
     """Whether the test over queries shows the system better or worse; empty if neither."""
     if row["p_holm"] is None or row["p_holm"] >= ALPHA:
         return ""
-    return BETTER if _gain(row) > 0 else WORSE
+    return BETTER if gain(row) > 0 else WORSE
 
 
 def _effect(label: str, row: dict[str, Any]) -> plots.Effect:
@@ -370,15 +423,21 @@ def _forest(effects: Sequence[plots.Effect], title: str) -> Picture:
     return Picture(plots.forest(effects, title, title), caption)
 
 
-def _value(row: dict[str, Any], measure: Measure) -> Value:
-    return Value(measure.show(row["value"]), mark=contamination.mark(row["trained_on"]))
+def _best(rows: pl.DataFrame, measure: Measure) -> str:
+    """The best value of a measure, as it is shown."""
+    values = rows.filter(pl.col("measure") == measure.name)["value"].to_list()
+    return measure.show(min(values) if measure.kind.lower_is_better else max(values))
 
 
-def _value_and_difference(row: dict[str, Any] | None, measure: Measure) -> tuple[str | Value, str | Value]:
+def _value_and_difference(row: dict[str, Any] | None, measure: Measure, best: str) -> tuple[str | Value, str | Value]:
     """A system's value, and its difference with the interval; empty where it does not cover the test set."""
     if row is None:
         return "", ""
+    shown = measure.show(row["value"])
+    value = Value(shown, mark=contamination.mark(row["trained_on"]), bold=shown == best)
+    if row["difference"] is None:
+        return value, ""
     difference = measure.show(row["difference"], with_sign=True)
     if row["low"] is not None:
         difference += f" [{measure.show(row['low'], with_sign=True)}, {measure.show(row['high'], with_sign=True)}]"
-    return _value(row, measure), Value(difference, mark=significance(row))
+    return value, Value(difference, mark=significance(row))

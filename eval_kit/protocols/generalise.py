@@ -8,7 +8,7 @@ and its pivot get along; with a handful of parts that spread cannot be told, and
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, product
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -23,7 +23,7 @@ from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols.scoring import score_on
 from eval_kit.release import Release, TestSet
-from eval_kit.results import Picture, Result
+from eval_kit.results import Fact, Picture, Result
 from eval_kit.runs.names import names_of
 from eval_kit.runs.ranks import rank_judged
 from eval_kit.runs.reader import read_pieces
@@ -101,28 +101,30 @@ class Generalisation(Result):
         systems = ", ".join(self.contrasts["system"].unique(maintain_order=True))
         return f"Does {systems} generalise? Far and near queries, beside {', '.join(self.provenance['pivots'])}"
 
-    def summary(self) -> list[str]:
+    def facts(self) -> list[Fact]:
         """The verdict of each of the first five rows, with its interval and what would be found."""
-        sentences = []
+        facts = []
+        several = self.contrasts["system"].n_unique() > 1
         for row in self.contrasts.head(5).iter_rows(named=True):
-            text = f"{row['system']}, {row['shift']}: {row['verdict']}"
-            text += " whether it loses on far queries" if row["verdict"] == CANNOT_TELL else ""
-            text += " lose on far queries" if row["verdict"] == DOES_NOT else ""
+            said = []
             if row["low"] is not None:
-                text += (
-                    f" (far less near {row['measure']}: {row['adjusted']:+.4f} [{row['low']:+.4f}, {row['high']:+.4f}]"
-                )
-                text += ")" if row["detectable"] is None else f"; would find a loss of {row['detectable']:.4f})"
-            sentences.append((f"{text}: {row['why']}." if row["why"] else f"{text}.").replace("-0", "\u22120"))
-        return sentences
+                ends = f"{row['adjusted']:+.4f} [{row['low']:+.4f}, {row['high']:+.4f}]".replace("-", "\u2212")
+                said.append(f"far less near {row['measure']}: {ends}")
+            if row["detectable"] is not None:
+                said.append(f"would find a loss of {row['detectable']:.4f}")
+            said += filter(None, [row["why"]])
+            verdict = {DEGRADES: "loses on them", DOES_NOT: "does not lose on them"}.get(row["verdict"], row["verdict"])
+            about = f"{row['system']}, {row['shift']}" if several else row["shift"]
+            facts.append(Fact(about, "; ".join(said), verdict, _WORDS[row["verdict"]]))
+        return facts
 
     def figures(self) -> list[Picture]:
         """Of each row the levels on near and on far queries, the system's beside the pivots'."""
         figures = []
         pivots = ", ".join(self.provenance["pivots"])
         for row in self.contrasts.iter_rows(named=True):
-            ends = {row["system"]: (row["near_level"], row["far_level"]), pivots: (row["near_pivot"], row["far_pivot"])}
-            if None in (*ends[row["system"]], *ends[pivots]):
+            ends = {pivots: (row["near_pivot"], row["far_pivot"]), row["system"]: (row["near_level"], row["far_level"])}
+            if None in chain.from_iterable(ends.values()):
                 continue
             caption = f"{row['shift']}: {row['measure']} on near and on far queries. Verdict: {row['verdict']}."
             figures.append(Picture(plots.slopes(ends, row["measure"], caption), caption, list(ends)))

@@ -17,6 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from eval_kit import plots
+from eval_kit.divisions import FEW
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import Measure, parse
 from eval_kit.protocols.reformulations import beside_published
@@ -37,13 +38,13 @@ _EQUAL = 1e-9  # the same ranks may give values that differ in the last bit
 _NOTES = (
     "° not significant: paired t-test over queries, p ≥ 0.05 after Holm's correction",
     "n: queries, and × replicas; Rel Loss: (clean − varied) / clean, LongEval's RC, with its 95 % interval; "
-    "RI: robustness index, helped − hurt; valid: of the wordings that people judged to ask the same",
+    "RI: robustness index, helped − hurt",
 )
+_VALID_NOTE = "valid: of the wordings that people judged to ask the same"
 _PIVOT_NOTE = (
     "ER, ΔRI: effect ratio and difference of the relative improvement over {}, of means over replicas, with 95 % "
     "intervals over queries"
 )
-_PERCENTILES = {"p5": 0.05, "q1": 0.25, "median": 0.5, "q3": 0.75, "p95": 0.95}
 
 
 @dataclass(frozen=True, repr=False)
@@ -111,27 +112,36 @@ class Variations(Result):
 
     def notes(self) -> list[str]:
         """What the marks and the columns mean."""
-        return [*_NOTES, *([_PIVOT_NOTE.format(self.pivot)] if self.pivot else [])]
+        valid = [_VALID_NOTE] if VALID in self.results["queries_are"] else []
+        return [*_NOTES, *valid, *([_PIVOT_NOTE.format(self.pivot)] if self.pivot else [])]
 
     def figures(self) -> list[Picture]:
-        """For each test set, how the changes of single queries in its main measure spread; replicas are pooled."""
-        methods = {variation.full_name: variation.group for variation in self.variations}
-        systems = self.results["system"].unique(maintain_order=True).to_list()
-        pairs = beside_clean(self.values).with_columns(
-            method=pl.col("variation").replace_strict(methods), change=pl.col("value") - pl.col("clean")
-        )
+        """For each test set, what each method costs each system in the main measure, the costliest method first."""
         figures = []
-        for (test_set,), rows in pairs.group_by("test_set", maintain_order=True):
-            measure = rows["measure"][0]
-            groups = rows.filter(pl.col("measure") == measure).group_by("method", "system", maintain_order=True)
-            percentiles = (pl.col("change").quantile(at, "linear").alias(name) for name, at in _PERCENTILES.items())
-            spread = groups.agg(pl.len().alias("n"), pl.col("change").mean().alias("mean"), *percentiles)
-            caption = (
-                f"{test_set}, {measure}: the change of each query's value, by method; left of the line it got worse. "
-                "Boxes are quartiles, the thick line the median, whiskers the 5th and 95th percentile, the marker the "
-                "mean. Replicas of a method are taken together."
-            )
-            figures.append(Picture(plots.change_by_method(spread, systems, measure), caption, systems))
+        systems = self.results["system"].unique(maintain_order=True).to_list()
+        rows = self.results.filter(pl.col("rel_loss").is_not_null(), queries_are=ALL)
+        mean = pl.col("rel_loss").mean().over("method")
+        for (test_set,), of_set in rows.group_by("test_set", maintain_order=True):
+            of_measure = of_set.filter(pl.col("measure") == pl.col("measure").first())
+            effects: list[plots.Effect] = []
+            for (method,), group in of_measure.sort(mean, descending=True, maintain_order=True).group_by(
+                "method", maintain_order=True
+            ):
+                for number, row in enumerate(group.iter_rows(named=True)):
+                    effects.append(
+                        plots.Effect(
+                            *(
+                                "" if number else str(method),
+                                row["rel_loss"],
+                                row["rel_loss_low"],
+                                row["rel_loss_high"],
+                            ),
+                            *(row["queries"], row["queries"] < FEW, systems.index(row["system"])),
+                        )
+                    )
+            axis = f"loss of {of_measure['measure'][0]} to other wordings"
+            caption = f"{test_set}: {axis}, with 95 % intervals; the costliest first, and right of the line is lost."
+            figures.append(Picture(plots.forest(effects, axis, caption, percent=True), caption, systems))
         return figures
 
 

@@ -86,6 +86,13 @@ def title(manifest: Manifest) -> str:
     return "-".join([*re.findall(r"\w+(?:\.\w+)*", plain), "shift"])
 
 
+def data_name(manifest: Manifest) -> str:
+    """What readers call the data: a folder by its name, mini by that, a release by its title."""
+    if manifest.kind in ("beir", "judgements") and manifest.built_from:
+        return manifest.built_from
+    return "mini" if manifest.kind == "mini" else title(manifest)
+
+
 SYNTHETIC = "synthetic: pseudo-words in no language, so figures say nothing of real search"
 """What every result of mini says."""
 

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from msgspec.structs import replace as replace_field
 
-from builder import audit, rebuilt, typos, variations
+from builder import audit, rebuilt, variations
 from builder import release as releases
 from builder.collection import split_name
 from builder.describe import describe
@@ -27,6 +27,7 @@ from builder.verify import verify
 from eval_kit import question_words
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
+from eval_kit.models import typos
 from eval_kit.release import Release, open_release, read_manifest, title
 from eval_kit.shifts import SHIFTS
 

@@ -15,7 +15,7 @@ def test_no_two_ticks_have_one_label(spans_below: float, span: float):
         numbers = [float(label.replace(",", "").replace("\u2212", "-")) for label in labels]
         assert len(set(labels)) == len(ticks)
         assert numbers == pytest.approx(ticks, rel=1e-6, abs=1e-6 * span)
-    _, percents = svg.percent_axis([-span, span])
+    _, percents = svg.axis([-span, span], percent=True)
     assert len({label for _, label in percents}) == len(percents)
 
 

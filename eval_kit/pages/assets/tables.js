@@ -71,6 +71,23 @@
         return copy;
       })));
     };
+    const rows = () => [...table.tBodies].flatMap((body) => [...body.rows]);
+    if (rows().length >= 12) {
+      const box = document.createElement("input");
+      const label = document.createElement("label");
+      const line = document.createElement("div");
+      box.type = "search";
+      box.placeholder = "words of a row";
+      label.append("Filter", box);
+      line.className = "controls";
+      line.append(label);
+      table.parentElement.before(line);
+      box.addEventListener("input", () => {
+        for (const body of table.tBodies) if (body.querySelector("[rowspan]")) spread(body);
+        const words = box.value.toLowerCase().split(/\s+/);
+        for (const row of rows()) row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word));
+      });
+    }
     sortable(table, (header, order) => {
       const column = columns.indexOf(header);
       for (const body of table.tBodies) {

@@ -13,17 +13,18 @@ from dataclasses import dataclass
 from itertools import permutations
 
 import polars as pl
+from msgspec import structs
 
-from builder.release import VARIATIONS
 from eval_kit import languages
 from eval_kit.authors.draft import Table
 from eval_kit.documents import Rule
 from eval_kit.question_words import ENGLISH
-from eval_kit.release import Variation
+from eval_kit.release import Release, Variation
 from eval_kit.words import WORD
 
 FAMILY = "typo"
 SOURCE = "builder/typos.py"
+"""Where this stood first: releases have it in their digests."""
 PAPERS = "Zhuang and Zuccon, EMNLP 2021; SIGIR 2022"
 LICENCE = "that of the base's queries"
 SHORTEST = 3
@@ -102,7 +103,23 @@ def plant(base: str, queries: pl.DataFrame, replicas: int = 1, seed: int = 13) -
             wordings = pl.DataFrame({"query_id": queries["query_id"], "text": texts})
             if 2 * (same := int((wordings["text"] == queries["text"]).sum())) > queries.height:
                 warnings.warn(f"{base}: {kind} leaves {same:,} of {queries.height:,} queries as they are", stacklevel=2)
-            yield variation, Table(VARIATIONS, split, wordings, rule)
+            yield variation, Table("variations", split, wordings, rule)
+
+
+def with_typos(release: Release, names: Sequence[str]) -> Release:
+    """The release, with typos made for each ``<test set>.typo`` among the names that it has none of."""
+    variations, tables = list(release.manifest.variations), {}
+    for base, test_set in release.test_sets.items():
+        name = f"{base}.{FAMILY}"
+        if name in names and not any(f"{each}.".startswith(f"{name}.") for each in release.variations):
+            for variation, table in plant(test_set.name, release.queries(base)):
+                variations.append(variation)
+                tables[table.config, table.split] = table.frame
+    if not tables:
+        return release
+    return Release(
+        release.folder, structs.replace(release.manifest, variations=variations), {**release._read, **tables}
+    )
 
 
 def _mistype(text: str, board: Keyboard, kind: str, draw: random.Random) -> str:

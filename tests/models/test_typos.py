@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-from builder import typos, variations, verify
-from builder.typos import KINDS
+from builder import variations, verify
 from eval_kit.errors import UserError
+from eval_kit.models import typos
+from eval_kit.models.typos import KINDS
 from eval_kit.release import Release, open_release
 
 TEXTS = st.lists(st.text("abcdefgh'1é", min_size=1, max_size=8) | st.sampled_from(["the", "what", "is"]), min_size=1)

@@ -1,0 +1,281 @@
+"""A model's card: what it does on a release beside its pivots, said first, then drawn, then in tables."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import polars as pl
+from rich.console import Console
+
+from eval_kit import plots, svg
+from eval_kit.divisions import FEW, WORDS
+from eval_kit.measures.definitions import parse
+from eval_kit.protocols.clean import Clean
+from eval_kit.protocols.compare import BETTER, Comparison, gain, word
+from eval_kit.protocols.generalise import Generalisation
+from eval_kit.protocols.scores import Scores
+from eval_kit.protocols.variations import ALL, Variations
+from eval_kit.release import Release
+from eval_kit.release.manifest import data_name
+from eval_kit.results import Fact, Picture, Result
+from eval_kit.runs import contamination
+from eval_kit.shifts import main_split
+from eval_kit.stats.differences import WORSE
+from eval_kit.tables import markdown, terminal
+from eval_kit.tables.table import Table, loss
+
+SCATTERED = 600
+"""Queries that the scatter shows, with their texts: a page of thousands would be megabytes."""
+
+
+@dataclass(frozen=True, repr=False)
+class Card(Result):
+    """What a model does on a release.
+
+    Attributes:
+        figures_of: its figures beside the pivots', or alone where there is no pivot.
+        variations: what other wordings of the queries cost, if any were searched.
+        trained_on: what the model was trained on, as its card or the kit's registry says; None where neither does.
+        provenance: of the figures.
+        model: as it was named.
+        system: the name of its run.
+        release: what it was searched on.
+        leaks: the test queries that its training gives away; None where the training queries are not known.
+        generalises: whether far queries cost it more than the pivots; None likewise, or without a pivot.
+        again: the words of the command that made it; empty in Python.
+    """
+
+    title = "A model's card"
+
+    figures_of: Comparison | Scores
+    variations: Variations | None
+    trained_on: list[str] | None
+    provenance: dict[str, Any]
+    model: str
+    system: str
+    release: Release
+    leaks: Clean | None = None
+    generalises: Generalisation | None = None
+    again: Sequence[str] = ()
+
+    @property
+    def heading(self) -> str:
+        """The model and the data."""
+        return f"{self.model} on {data_name(self.release.manifest)}"
+
+    def summary(self) -> list[str]:
+        """How it does beside the first pivot, in one sentence."""
+        if not isinstance(self.figures_of, Comparison):
+            return self.figures_of.summary()
+        rows, pivot = self._differences().to_dicts(), self.figures_of.systems[0]
+        queries = f"{self._queries():,} queries"
+        if len(rows) == 1:
+            [row] = rows
+            words = {BETTER: f"is better than {pivot}", WORSE: f"is worse than {pivot}"}
+            verdict = words.get(word(row), f"is not shown to differ from {pivot}")
+            values = [parse(row["measure"]).show(value) for value in (row["value"], row["value"] - row["difference"])]
+            figures = f"{values[0]} {row['measure']} against {values[1]} ({_difference(row, short=True)})"
+            return [f"On {queries} of {row['test_set']}, {self.system} {verdict}: {figures}."]
+        better, worse = _counts(rows)
+        counts = (
+            f"better than {pivot} on {better} of {len(rows)} test sets, worse on {worse}, neither shown on the rest"
+        )
+        if not better and not worse:
+            counts = f"not shown to differ from {pivot} on any of {len(rows)} test sets"
+        return [f"On {queries}, {self.system} is {counts} (first measure of each, over queries)."]
+
+    def facts(self) -> list[Fact]:
+        """Each shift, the worst part, other wordings, leaks, far queries, and the command that adds what is lacking."""
+        facts: list[Fact] = []
+        if isinstance(self.figures_of, Comparison):
+            facts += [*self._by_shift(), *self._worst(self.figures_of)]
+        if self.variations:
+            facts += self._wordings(self.variations)
+        if self.leaks:
+            facts.append(Fact("Leaks", self.leaks.summary()[0]))
+        else:
+            facts.append(Fact("Leaks", self._declared()))
+        for fact in self.generalises.facts() if self.generalises else []:
+            about = "Far queries" if len(self.generalises.contrasts) == 1 else f"Far queries, {fact.about}"
+            facts.append(Fact(about, fact.text, fact.verdict, fact.word))
+        return [*facts, *self._next()]
+
+    def _next(self) -> Iterator[Fact]:
+        """What is lacking, and the command that adds it."""
+        lacking, further = [], []
+        if not isinstance(self.figures_of, Comparison):
+            lacking.append("how it compares with BM25")
+        if not self.variations:
+            lacking.append("what typos cost")
+            of_release = (
+                variation.base for variation in self.release.variations.values() if variation.family == "typo"
+            )
+            base = next(of_release, None) or main_split(self.release.test_sets) or next(iter(self.release.test_sets))
+            further += ["--variation", f"{base}.typo"]
+        if not self.leaks:
+            lacking.append("what training gave away and far queries cost")
+            further += ["--trained-on", "training-queries.tsv"]
+        if isinstance(self.figures_of, Comparison) and self.figures_of.parts.is_empty():
+            lacking.append("which kinds of query it is worst on")
+            further += ["--by", WORDS]
+        if lacking:
+            again = [each for each in self.again if each != "--no-pivot"]
+            yield Fact("Next", f"to tell {'; '.join(lacking)}:", command=[*again, *further])
+
+    def _declared(self) -> str:
+        """Whether training held queries of the release, as declared."""
+        rows = self.to_polars()
+        own = rows.filter(pl.col("system" if "system" in rows.columns else "run") == self.system)
+        return {
+            contamination.TrainedOn.YES: "by its declared training data, it was trained on test queries",
+            contamination.TrainedOn.NO: "by its declared training data, it was not trained on test queries",
+            contamination.TrainedOn.UNKNOWN: "what it declares of its training does not say if test queries were in it",
+        }[contamination.worst(own["trained_on"])]
+
+    def _differences(self) -> pl.DataFrame:
+        """The model's differences from the first pivot, by the first measure of each test set."""
+        assert isinstance(self.figures_of, Comparison)
+        return self.figures_of.first_measures().filter(pl.col("system") == self.system)
+
+    def _queries(self) -> int:
+        """How many queries were searched, each counted once."""
+        return int(self.figures_of.per_query()["query_id"].n_unique())
+
+    def _by_shift(self) -> Iterator[Fact]:
+        """The difference on each shift or test set: its mean over queries, and in how many parts it was shown."""
+        differences = self._differences()
+        if differences.height == 1:
+            return
+        shift = pl.col("test_set").str.split(".").list.first().alias("shift")
+        weighted = (pl.col("difference") * pl.col("queries")).sum() / pl.col("queries").sum()
+        for (name, measure), rows in differences.group_by(shift, "measure", maintain_order=True):
+            parts = rows.to_dicts()
+            if len(parts) == 1:
+                verdict, text = word(parts[0]), _difference(parts[0])
+            else:
+                better, worse = _counts(parts)
+                verdict = "mixed" if better and worse else BETTER if better else WORSE if worse else ""
+                mean = _signed(rows.select(weighted).item(), str(measure))
+                text = f"{mean} {measure}; better in {better} of {len(parts)} parts, worse in {worse}"
+            words = {BETTER: "good", WORSE: "bad"}
+            yield Fact(str(name), text, verdict or "not shown", words.get(verdict, "open"))
+
+    def _worst(self, comparison: Comparison) -> Iterator[Fact]:
+        """The test set, and the part of each division, with the least gain; of few queries none is named."""
+        rows = self._differences().filter(pl.col("queries") >= FEW).to_dicts()
+        if len(rows) > 1:
+            row = min(rows, key=gain)
+            yield Fact("Worst test set", _difference(row), row["test_set"])
+        parts = comparison.parts.filter(pl.col("system") == self.system, pl.col("queries") >= FEW)
+        first = pl.col("measure") == pl.col("measure").first().over("test_set")
+        for (test_set, by), group in parts.filter(first).group_by("test_set", "by", maintain_order=True):
+            if group.height > 1:
+                row = min(group.to_dicts(), key=gain)
+                where = f"Worst by {by}" + f", {test_set}" * (len(comparison.rows["test_set"].unique()) > 1)
+                yield Fact(where, _difference(row), row["part"])
+
+    def _wordings(self, variations: Variations) -> Iterator[Fact]:
+        """What each family of other wordings, such as typos, costs the model and each pivot, and which costs most."""
+        main = pl.col("measure") == pl.col("measure").first().over("test_set")
+        rows = variations.results.filter(main, pl.col("rel_loss").is_not_null(), queries_are=ALL)
+        family = pl.col("method").str.split(".").list.first().alias("family")
+        for (test_set, name), group in rows.group_by("test_set", family, maintain_order=True):
+            losses = dict(group.group_by("system", maintain_order=True).agg(pl.col("rel_loss").mean()).iter_rows())
+            own = group.filter(pl.col("system") == self.system).sort("rel_loss", descending=True, maintain_order=True)
+            if own.is_empty():
+                continue
+            row, mean = own.row(0, named=True), losses.pop(self.system)
+            beside = "".join(f" ({system}: {loss(value)})" for system, value in losses.items())
+            text = f"of {row['measure']} on {test_set}, n = {row['queries']:,}{beside}"
+            if own.height > 1:
+                most = f"{row['method'].partition('.')[2]} ({loss(row['rel_loss'])})"
+                text += f"; the mean of {own.height} kinds, most by {most}"
+            yield Fact("Typos" if name == "typo" else f"Wordings: {name}", text, f"{loss(mean)} lost")
+
+    def to_polars(self) -> pl.DataFrame:
+        """The rows of the figures."""
+        return self.figures_of.to_polars()
+
+    def tables(self) -> list[Table]:
+        """The figures; then what other wordings cost in each test set's first measure."""
+        changes = self.variations.by_test_set() if self.variations else []
+        further = [part.tables() for part in (self.leaks, self.generalises) if part]
+        return [*self.figures_of.tables(), *(tables[0] for tables in changes), *chain.from_iterable(further)]
+
+    def figures(self) -> list[Picture]:
+        """The pictures of all; after the first, the model against the first pivot, query by query."""
+        parts = (self.figures_of, self.variations, self.generalises)
+        pictures = list(chain.from_iterable(part.figures() for part in parts if part))
+        if isinstance(self.figures_of, Comparison):
+            pictures.insert(1, self._against(self.figures_of))
+        return pictures
+
+    def _against(self, comparison: Comparison) -> Picture:
+        """A point a query: the pivot's value and the model's, on the test set with most queries; its text on hover."""
+        pivot = comparison.systems[0]
+        row = self._differences().sort("queries", descending=True, maintain_order=True).row(0, named=True)
+        values = comparison.values.filter(test_set=pl.lit(row["test_set"]), measure=pl.lit(row["measure"]))
+        by_system = values.select("query_id", "system", "value").partition_by("system", as_dict=True)
+        both = (
+            by_system[pivot,]
+            .select("query_id", x="value")
+            .join(by_system[self.system,].select("query_id", y="value"), on="query_id")
+        )
+        both = both.join(self.release.queries(row["test_set"]).select("query_id", "text"), on="query_id")
+        shown = both.sort("query_id").gather_every(-(-both.height // SCATTERED))
+        marks = []
+        for x, y, text in shown.select("x", "y", "text").iter_rows():
+            marks.append(svg.Point(x, y, f"{text}: {pivot} {x:.3f}, {self.system} {y:.3f}"))
+        above, below = (both.filter(pl.col(more) > pl.col(less)).height for more, less in (("y", "x"), ("x", "y")))
+        drawn = "" if shown.height == both.height else f", of which {shown.height:,} are drawn"
+        caption = (
+            f"{row['measure']} of each of the {both.height:,} queries of {row['test_set']}{drawn}. "
+            f"{self.system} is higher on {above:,} (above the diagonal), {pivot} on {below:,}."
+        )
+        picture = plots.points({self.system: marks}, pivot, self.system, caption, diagonal=True)
+        return Picture(picture, caption)
+
+    def notes(self) -> list[str]:
+        """What the model was trained on, and the notes of both."""
+        sources = "unknown" if self.trained_on is None else ", ".join(self.trained_on) or "nothing"
+        notes = [*self.figures_of.notes(), *(self.variations.notes() if self.variations else [])]
+        notes += [*(self.generalises.notes() if self.generalises else []), *(self.leaks.notes() if self.leaks else [])]
+        return [f"Training data, as declared: {sources}", *dict.fromkeys(notes)]
+
+    def to_markdown(self) -> str:
+        """A model card for the Hub: the heading and what it has to say, then the tables and notes."""
+        said = "".join(f"{markdown.escape(sentence)}\n\n" for sentence in self.said())
+        return f"# {markdown.escape(self.heading)}\n\n{said}{super().to_markdown()}"
+
+    def show(self, console: Console) -> None:
+        """Print what it has to say, then the tables and notes."""
+        terminal.show_notes([self.heading, *self.said(), ""], console)
+        super().show(console)
+
+    def as_json(self) -> dict[str, Any]:
+        """The documents of both, and the declared training data."""
+        varied_figures = self.variations.as_json() if self.variations else None
+        leaks = None if self.leaks is None else self.leaks.counts().to_dicts()
+        further: dict[str, Any] = {"variations": varied_figures, "training_data": self.trained_on, "model": self.model}
+        further |= {"summary": self.said(), "leaks": leaks}
+        return self.figures_of.as_json() | further | {"generalises": self.generalises and self.generalises.as_json()}
+
+
+def _counts(rows: Sequence[dict[str, Any]]) -> tuple[int, int]:
+    """How often the test over queries shows it better, and how often worse."""
+    words = list(map(word, rows))
+    return words.count(BETTER), words.count(WORSE)
+
+
+def _signed(value: float, measure: str) -> str:
+    return parse(measure).show(value, with_sign=True).replace("-", "\u2212")
+
+
+def _difference(row: dict[str, Any], short: bool = False) -> str:
+    """A difference with its interval and, if it is not short, its measure and n."""
+    text = _signed(row["difference"], row["measure"])
+    text += "" if short else f" {row['measure']}"
+    if row["low"] is not None:
+        text += f" [{_signed(row['low'], row['measure'])}, {_signed(row['high'], row['measure'])}]"
+    return text if short else f"{text}, n = {row['queries']:,}"
