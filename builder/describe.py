@@ -10,10 +10,10 @@ import polars as pl
 
 from builder.sources import log
 from builder.validation import draw_ids
-from eval_kit import __version__
+from eval_kit import __version__, plots
 from eval_kit.errors import UserError
 from eval_kit.release import Release, beir_folder, open_release
-from eval_kit.results import Result
+from eval_kit.results import Picture, Result
 from eval_kit.shifts import SHIFTS, union
 from eval_kit.stats.similarity import weighted_jaccard
 from eval_kit.stats.typical import topics
@@ -72,6 +72,22 @@ class Description(Result):
                 Table([Column("part", "heading"), Column("queries drawn at random")], questions, section=title)
             )
         return tables
+
+    def summary(self) -> list[str]:
+        """On all queries together."""
+        return [f"{sentence}." for sentence in self.sentences if not sentence.startswith("remark: ")]
+
+    def figures(self) -> list[Picture]:
+        """How alike each part of a shift is to the other log; without one, how many queries it has."""
+        figures = []
+        for (shift,), rows in self.parts.group_by("shift", maintain_order=True):
+            near = rows["jaccard"].count() > 0
+            axis = "weighted Jaccard similarity to the other log" if near else "queries"
+            values = rows.select("part", "jaccard" if near else "queries").iter_rows()
+            bars = [(part, value, f"{value:.3f}" if near else f"{value:,}") for part, value in values]
+            title = f"{SHIFTS[str(shift)].title}: {axis} by part."
+            figures.append(Picture(plots.bars(bars, axis, title), title))
+        return figures
 
     def notes(self) -> list[str]:
         """On all queries together, and the release's remarks."""

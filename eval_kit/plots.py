@@ -15,7 +15,7 @@ from eval_kit.markup import element
 
 _NAMED = 20
 """Clusters up to which a figure has room for their names."""
-_WIDEST = 40
+_WIDEST = 36
 """Columns of a screen that the label of a row takes at most."""
 _BINS = 40
 """Bars of each row of Figure 4."""
@@ -70,16 +70,17 @@ def forest(rows: Sequence[Effect], axis: str, title: str, percent: bool = False)
     return svg.picture(frame, parts, title)
 
 
-def bars(rows: Sequence[tuple[str, float, str]], axis: str, title: str) -> Markup:
+def bars(rows: Sequence[tuple[str, float, str]], axis: str, title: str, percent: bool = False) -> Markup:
     """Values from zero as bars, one below the other.
 
     Args:
         rows: label, value (at least 0) and the value as it is shown.
         axis: what is on the scale.
         title: of the picture, for those who do not see it.
+        percent: whether the values are shares.
     """
     labels, values, _ = zip(*rows, strict=True)
-    frame, places, parts = _rows(labels, values, axis, 110)
+    frame, places, parts = _rows(labels, values, axis, 110, percent)
     for y, (name, value, shown) in zip(places, rows, strict=True):
         end = frame.x(value)
         bar = element("rect", x=frame.left, y=y - 6.5, width=end - frame.left, height=13.0, class_="bar")
@@ -88,11 +89,12 @@ def bars(rows: Sequence[tuple[str, float, str]], axis: str, title: str) -> Marku
     return svg.picture(frame, parts, title)
 
 
-def slopes(levels: Mapping[str, tuple[float, float]], axis: str, title: str) -> Markup:
-    """Each series' level on near and on far queries, joined by a line.
+def slopes(levels: Mapping[str, tuple[float, float]], sides: tuple[str, str], axis: str, title: str) -> Markup:
+    """Each series' levels on two sides, such as near and far queries, joined by a line.
 
     Args:
-        levels: by name, in the order of their markers: near, far.
+        levels: by name, in the order of their markers.
+        sides: their names.
         axis: what is on the scale.
         title: of the picture, for those who do not see it.
     """
@@ -100,9 +102,9 @@ def slopes(levels: Mapping[str, tuple[float, float]], axis: str, title: str) -> 
     frame = svg.Frame(420, 210, (-0.35, 1.35), y_range)
     series = {}
     for name, ends in levels.items():
-        sides = enumerate(zip(("near", "far"), ends, strict=True))
-        series[name] = [svg.Point(at, level, f"{name}, {side}: {level:.4f}") for at, (side, level) in sides]
-    parts = [frame.grid(y_ticks, axis), frame.x_axis([(0, "near"), (1, "far")], "")]
+        both = enumerate(zip(sides, ends, strict=True))
+        series[name] = [svg.Point(at, level, f"{name}, {side}: {level:.4f}") for at, (side, level) in both]
+    parts = [frame.grid(y_ticks, axis), frame.x_axis(list(enumerate(sides)), "")]
     return svg.picture(frame, [*parts, *svg.drawn(frame, series, connect=True)], title)
 
 
@@ -138,9 +140,10 @@ def loss_against_jaccard(
         parts.append(svg.line(x, frame.top - 2, x, frame.height - frame.bottom, "guide"))
         parts.append(svg.label(x, frame.top - 6 - 13 * row, cluster))
     series: dict[str, list[svg.Point]] = {system: [] for system in systems}
-    for row in points.filter(pl.col("rel_loss").is_not_null()).iter_rows(named=True):
-        tooltip = f"{row['system']} on {row['cluster']}: {row['rel_loss']:z.1%} at {row['jaccard']:.3f}"
-        series[row["system"]].append(svg.Point(row["jaccard"], row["rel_loss"], tooltip, row["low"], row["high"]))
+    for each in points.filter(pl.col("rel_loss").is_not_null()).iter_rows(named=True):
+        tooltip = f"{each['system']} on {each['cluster']}: {each['rel_loss']:z.1%} at {each['jaccard']:.3f}"
+        point = svg.Point(each["jaccard"], each["rel_loss"], tooltip, each["low"], each["high"])
+        series[each["system"]].append(point)
     parts += svg.drawn(frame, series, apart=4)  # all systems have the same x: they stand side by side
     return svg.picture(frame, parts, title.format(measure=measure))
 
@@ -253,16 +256,22 @@ def _rows(
 ) -> tuple[svg.Frame, list[float], list[Markup]]:
     """A frame for rows one below the other, where each is, and their labels, the line at zero and the axis."""
     height = 19
-    left = 16 + 6.6 * min(_WIDEST, max(map(cell_len, labels), default=0))
+    labels = [label if cell_len(label) <= _WIDEST else _cut(label) for label in labels]
+    left = 16 + 7.2 * max(map(cell_len, labels), default=0)
     x_range, ticks = svg.axis(values, percent)
     frame = svg.Frame(left + 290 + right, 66 + height * len(labels), x_range, (0, 1), left=left, right=right, top=18)
     floor = frame.height - frame.bottom
     parts = [frame.x_axis(ticks, axis), svg.line(frame.x(0), frame.top, frame.x(0), floor, "zero")]
     places = [frame.top + height * (number + 0.5) for number in range(len(labels))]
     for y, label in zip(places, labels, strict=True):
-        shown = label if cell_len(label) <= _WIDEST else f"{set_cell_size(label, _WIDEST - 1).rstrip()}…"
-        parts.append(svg.label(left - 10, y + 4, shown, "end"))
+        parts.append(svg.label(left - 10, y + 4, label, "end"))
     return frame, places, parts
+
+
+def _cut(label: str) -> str:
+    """Both ends of a label that is too long: names of parts often differ in their last words alone."""
+    half = _WIDEST // 2
+    return f"{set_cell_size(label, half).rstrip()}…{set_cell_size(label[::-1], half)[::-1].lstrip()}"
 
 
 def _interval_axis(frame: svg.Frame, table: pl.DataFrame) -> Markup:

@@ -181,8 +181,10 @@ class Result(ABC):
         return "\n".join([*tables, *(f"{markdown.escape(note)}\n" for note in self.all_notes())])
 
     def to_latex(self) -> str:
-        """The tables as tabular environments of the package booktabs; titles and notes stand in comments."""
-        tables = map(latex.to_latex, self.captioned())
+        """The tables as floats of the package booktabs, with captions; the notes stand in comments."""
+        heading = f"{self.heading}{', synthetic data' * is_synthetic(self.provenance)}"
+        named = (table if table.heading else replace(table, title=heading) for table in self.captioned())
+        tables = map(latex.to_latex, named)
         return "".join(f"% {printable(note)}\n" for note in self.all_notes()) + "\n".join(tables)
 
     def show(self, console: Console) -> None:

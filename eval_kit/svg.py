@@ -140,7 +140,7 @@ def series(system: int, marks: Sequence[Markup]) -> Markup:
 def picture(frame: Frame, parts: Sequence[Markup], title: str) -> Markup:
     """A whole picture; the title is for those who do not see it."""
     box = f"0 0 {frame.width:.0f} {frame.height:.0f}"
-    size = f"max-width: {1.2 * frame.width:.0f}px; min-width: {0.7 * frame.width:.0f}px"
+    size = f"max-width: {1.2 * frame.width:.0f}px; --least: {0.7 * frame.width:.0f}px"
     return element("svg", *parts, class_="plot", viewBox=box, role="img", aria_label=title, style=size)
 
 

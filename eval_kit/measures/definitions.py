@@ -71,7 +71,6 @@ class Kind:
         bounded_by_cutoff: the cutoff is the worst value, which an empty result gets; otherwise it is a rank, so ties
             across it leave a best and a worst value, and an empty result gets 0.
         ranks_from_value: 1 / value is a rank.
-        ecir_percent: ECIR 2023 prints the values times 100.
         unknown_elsewhere: ir_measures, which other tools score with, has no such measure.
     """
 
@@ -89,7 +88,6 @@ class Kind:
     needs_cutoff: bool = False
     bounded_by_cutoff: bool = False
     ranks_from_value: bool = False
-    ecir_percent: bool = False
     unknown_elsewhere: bool = False
 
     @property
@@ -122,8 +120,8 @@ class Measure:
         return f"{value:.{self.kind.unit.paper_digits}f}"
 
     def show_as_ecir_2023(self, value: float) -> str:
-        """A mean as in ECIR 2023's tables, which give reciprocal ranks times 100."""
-        return f"{100 * value:.1f}" if self.kind.ecir_percent else self.show_as_cikm_2022(value)
+        """A mean as in ECIR 2023's tables, whose reciprocal ranks are times 100, as are all fractions beside them."""
+        return f"{100 * value:.1f}" if self.kind.unit is FRACTION else self.show_as_cikm_2022(value)
 
 
 @cache
@@ -395,7 +393,7 @@ EXPONENTIAL = Kind("nDCG(dcg='exp-log2')", _exponential_ndcg, parameters=("dcg",
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("RR", _reciprocal_rank, ranks_from_value=True, ecir_percent=True),
+        Kind("RR", _reciprocal_rank, ranks_from_value=True),
         Kind("R", _recall, needs_cutoff=True),
         Kind("R_cap", _capped_recall, needs_cutoff=True, unknown_elsewhere=True),
         Kind("P", _precision, needs_cutoff=True),

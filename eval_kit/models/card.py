@@ -1,9 +1,9 @@
 """A model's card: what it does on a release beside its pivots, said first, then drawn, then in tables."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 from rich.console import Console
@@ -12,7 +12,7 @@ from eval_kit import plots, svg
 from eval_kit.divisions import FEW, WORDS
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols.clean import Clean
-from eval_kit.protocols.compare import BETTER, Comparison, gain, word
+from eval_kit.protocols.compare import BETTER, Comparison, counts, difference_shown, gain, word
 from eval_kit.protocols.generalise import Generalisation
 from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.variations import ALL, Variations
@@ -68,22 +68,8 @@ class Card(Result):
         """How it does beside the first pivot, in one sentence."""
         if not isinstance(self.figures_of, Comparison):
             return self.figures_of.summary()
-        rows, pivot = self._differences().to_dicts(), self.figures_of.systems[0]
-        queries = f"{self._queries():,} queries"
-        if len(rows) == 1:
-            [row] = rows
-            words = {BETTER: f"is better than {pivot}", WORSE: f"is worse than {pivot}"}
-            verdict = words.get(word(row), f"is not shown to differ from {pivot}")
-            values = [parse(row["measure"]).show(value) for value in (row["value"], row["value"] - row["difference"])]
-            figures = f"{values[0]} {row['measure']} against {values[1]} ({_difference(row, short=True)})"
-            return [f"On {queries} of {row['test_set']}, {self.system} {verdict}: {figures}."]
-        better, worse = _counts(rows)
-        counts = (
-            f"better than {pivot} on {better} of {len(rows)} test sets, worse on {worse}, neither shown on the rest"
-        )
-        if not better and not worse:
-            counts = f"not shown to differ from {pivot} on any of {len(rows)} test sets"
-        return [f"On {queries}, {self.system} is {counts} (first measure of each, over queries)."]
+        queries = self.figures_of.per_query()["query_id"].n_unique()
+        return [f"{self.figures_of.verdict_on(self.system)} {queries:,} queries were searched."]
 
     def facts(self) -> list[Fact]:
         """Each shift, the worst part, other wordings, leaks, far queries, and the command that adds what is lacking."""
@@ -97,8 +83,7 @@ class Card(Result):
         else:
             facts.append(Fact("Leaks", self._declared()))
         for fact in self.generalises.facts() if self.generalises else []:
-            about = "Far queries" if len(self.generalises.contrasts) == 1 else f"Far queries, {fact.about}"
-            facts.append(Fact(about, fact.text, fact.verdict, fact.word))
+            facts.append(replace(fact, about=f"Far queries, {fact.about}"))
         return [*facts, *self._next()]
 
     def _next(self) -> Iterator[Fact]:
@@ -138,10 +123,6 @@ class Card(Result):
         assert isinstance(self.figures_of, Comparison)
         return self.figures_of.first_measures().filter(pl.col("system") == self.system)
 
-    def _queries(self) -> int:
-        """How many queries were searched, each counted once."""
-        return int(self.figures_of.per_query()["query_id"].n_unique())
-
     def _by_shift(self) -> Iterator[Fact]:
         """The difference on each shift or test set: its mean over queries, and in how many parts it was shown."""
         differences = self._differences()
@@ -152,13 +133,13 @@ class Card(Result):
         for (name, measure), rows in differences.group_by(shift, "measure", maintain_order=True):
             parts = rows.to_dicts()
             if len(parts) == 1:
-                verdict, text = word(parts[0]), _difference(parts[0])
+                verdict, text = word(parts[0]), difference_shown(parts[0])
             else:
-                better, worse = _counts(parts)
+                better, worse = counts(parts)
                 verdict = "mixed" if better and worse else BETTER if better else WORSE if worse else ""
-                mean = _signed(rows.select(weighted).item(), str(measure))
+                mean = parse(str(measure)).show(rows.select(weighted).item(), with_sign=True).replace("-", "\u2212")
                 text = f"{mean} {measure}; better in {better} of {len(parts)} parts, worse in {worse}"
-            words = {BETTER: "good", WORSE: "bad"}
+            words: dict[str, Literal["good", "bad"]] = {BETTER: "good", WORSE: "bad"}
             yield Fact(str(name), text, verdict or "not shown", words.get(verdict, "open"))
 
     def _worst(self, comparison: Comparison) -> Iterator[Fact]:
@@ -166,14 +147,14 @@ class Card(Result):
         rows = self._differences().filter(pl.col("queries") >= FEW).to_dicts()
         if len(rows) > 1:
             row = min(rows, key=gain)
-            yield Fact("Worst test set", _difference(row), row["test_set"])
+            yield Fact("Worst test set", difference_shown(row), row["test_set"])
         parts = comparison.parts.filter(pl.col("system") == self.system, pl.col("queries") >= FEW)
         first = pl.col("measure") == pl.col("measure").first().over("test_set")
         for (test_set, by), group in parts.filter(first).group_by("test_set", "by", maintain_order=True):
             if group.height > 1:
                 row = min(group.to_dicts(), key=gain)
                 where = f"Worst by {by}" + f", {test_set}" * (len(comparison.rows["test_set"].unique()) > 1)
-                yield Fact(where, _difference(row), row["part"])
+                yield Fact(where, difference_shown(row), row["part"])
 
     def _wordings(self, variations: Variations) -> Iterator[Fact]:
         """What each family of other wordings, such as typos, costs the model and each pivot, and which costs most."""
@@ -260,22 +241,3 @@ class Card(Result):
         further: dict[str, Any] = {"variations": varied_figures, "training_data": self.trained_on, "model": self.model}
         further |= {"summary": self.said(), "leaks": leaks}
         return self.figures_of.as_json() | further | {"generalises": self.generalises and self.generalises.as_json()}
-
-
-def _counts(rows: Sequence[dict[str, Any]]) -> tuple[int, int]:
-    """How often the test over queries shows it better, and how often worse."""
-    words = list(map(word, rows))
-    return words.count(BETTER), words.count(WORSE)
-
-
-def _signed(value: float, measure: str) -> str:
-    return parse(measure).show(value, with_sign=True).replace("-", "\u2212")
-
-
-def _difference(row: dict[str, Any], short: bool = False) -> str:
-    """A difference with its interval and, if it is not short, its measure and n."""
-    text = _signed(row["difference"], row["measure"])
-    text += "" if short else f" {row['measure']}"
-    if row["low"] is not None:
-        text += f" [{_signed(row['low'], row['measure'])}, {_signed(row['high'], row['measure'])}]"
-    return text if short else f"{text}, n = {row['queries']:,}"

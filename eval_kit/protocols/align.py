@@ -76,7 +76,7 @@ class Alignment(Result):
             for system, score, value in models.select("system", "score", "value").iter_rows():
                 points.append(Point(score, value, f"{system}: {score:.3f}, {dataset} {value:.3f}"))
             heading = f"CIKM 2022, Figure 2: {dataset} against {training}"
-            picture = plots.points({str(training): points}, f"{training} score", "nDCG@10", heading, connect=False)
+            picture = plots.points({str(training): points}, f"{training} score", "nDCG@10", heading)
             figures.append(Picture(picture))
         return figures
 

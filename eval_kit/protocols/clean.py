@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -88,7 +89,11 @@ class Clean(Result):
         """The share of each test set that leaks."""
         shares = [(row["test_set"], row[LEAKED] / row["queries"]) for row in self.counts().iter_rows(named=True)]
         rows = [(name, share, f"{share:.1%}") for name, share in shares]
-        return [Picture(plots.bars(rows, "share of queries that leak", "leaks"), "The share of queries that leak.")]
+        return [
+            Picture(
+                plots.bars(rows, "share of queries that leak", "leaks", percent=True), "The share of queries that leak."
+            )
+        ]
 
     def notes(self) -> list[str]:
         """What was compared, and what counts as a leak."""
@@ -245,8 +250,9 @@ class CleanScores(Scores):
         return sentences[:5] or super().summary()
 
     def figures(self) -> list[Picture]:
-        """The scores; and the levels on leaked (near) and clean (far) queries."""
-        return [*super().figures(), *(figure for effect in self.effects.values() for figure in effect.figures())]
+        """The scores; and the levels on leaked and clean queries."""
+        slopes = (effect.slopes((LEAKED, CLEAN), name) for name, effect in self.effects.items())
+        return [*super().figures(), *chain.from_iterable(slopes)]
 
     def as_json(self) -> dict[str, Any]:
         """The document of the scores, with the ``leak_effects`` of each test set."""

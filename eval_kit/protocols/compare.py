@@ -6,6 +6,7 @@ per-query values are compared; means alone are not enough.
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, product
 from pathlib import Path
 from typing import Any
@@ -151,29 +152,30 @@ class Comparison(Result):
         if len(self.systems) > BESIDE:
             for (test_set,), group in list(self.first_measures().group_by("test_set", maintain_order=True))[:4]:
                 rows = group.to_dicts()
-                words, best = list(map(word, rows)), max(rows, key=gain)
-                shown = parse(best["measure"]).show(best["difference"], with_sign=True).replace("-", "\u2212")
-                counts = f"{words.count(BETTER)} of {len(rows)} systems are better, {words.count(WORSE)} worse"
-                text = f"{test_set}: against {self.systems[0]}, {counts}, neither shown of the others"
-                sentences.append(f"{text}; the best is {best['system']} ({shown} {best['measure']}).")
+                (better, worse), best = counts(rows), max(rows, key=gain)
+                text = (
+                    f"{test_set}: against {self.systems[0]}, {better} of {len(rows)} systems are better, {worse} worse"
+                )
+                sentences.append(
+                    f"{text}, neither shown of the rest; best is {best['system']}, {difference_shown(best)}."
+                )
             return sentences
-        for system in self.systems[1:4]:
-            rows = self.first_measures().filter(pl.col("system") == system).to_dicts()
-            if not rows:
-                continue
-            words = [word(row) for row in rows]
-            counts = f"better on {words.count(BETTER)}, worse on {words.count(WORSE)}, neither shown on "
-            counts += f"{len(words) - words.count(BETTER) - words.count(WORSE)}"
-            text = (
-                f"{system} against {self.systems[0]}: {counts} of {len(rows)} test sets, by the first measure of each"
-            )
-            enough = [row for row in rows if row["queries"] >= FEW_QUERIES]
-            if worst := min(enough, key=gain, default=None):
-                measure = parse(worst["measure"])
-                shown = measure.show(worst["difference"], with_sign=True).replace("-", "\u2212")
-                text += f"; lowest on {worst['test_set']}: {shown} {measure.name}, n = {worst['queries']:,}"
-            sentences.append(f"{text}.")
-        return sentences
+        return [*sentences, *filter(None, map(self.verdict_on, self.systems[1:4]))]
+
+    def verdict_on(self, system: str) -> str:
+        """A sentence: what the tests over queries show of a system; empty if it has no difference."""
+        rows, base = self.first_measures().filter(pl.col("system") == system).to_dicts(), self.systems[0]
+        better, worse = counts(rows)
+        if len(rows) == 1:
+            [row] = rows
+            verdict = "is better than" if better else "is worse than" if worse else "is not shown to differ from"
+            value, before = (parse(row["measure"]).show(row["value"] - less) for less in (0, row["difference"]))
+            where = f"{system} {verdict} {base} on {row['test_set']}"
+            return f"{where}: {value} {row['measure']} against {before} ({difference_shown(row, short=True)})."
+        said = f"better than {base} on {better} of {len(rows)} test sets, worse on {worse}, neither shown on the rest"
+        if not better and not worse:
+            said = f"not shown to differ from {base} on any of {len(rows)} test sets"
+        return f"{system} is {said} (first measure of each, over queries)." if rows else ""
 
     def first_measures(self) -> pl.DataFrame:
         """The differences by each test set's first measure."""
@@ -409,6 +411,21 @@ def word(row: dict[str, Any]) -> str:
     if row["p_holm"] is None or row["p_holm"] >= ALPHA:
         return ""
     return BETTER if gain(row) > 0 else WORSE
+
+
+def counts(rows: Sequence[dict[str, Any]]) -> tuple[int, int]:
+    """How often the test over queries shows better, and how often worse."""
+    words = list(map(word, rows))
+    return words.count(BETTER), words.count(WORSE)
+
+
+def difference_shown(row: dict[str, Any], short: bool = False) -> str:
+    """A difference with its interval and, if it is not short, its measure and n, for a sentence."""
+    show = partial(parse(row["measure"]).show, with_sign=True)
+    text = show(row["difference"]) + ("" if short else f" {row['measure']}")
+    if row["low"] is not None:
+        text += f" [{show(row['low'])}, {show(row['high'])}]"
+    return text.replace("-", "\u2212") + ("" if short else f", n = {row['queries']:,}")
 
 
 def _effect(label: str, row: dict[str, Any]) -> plots.Effect:

@@ -6,7 +6,7 @@ that must agree (:mod:`eval_kit.stats.far`). Parts count as random, since kinds 
 and its pivot get along; with a handful of parts that spread cannot be told, and the verdict is "cannot tell".
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, product
 from operator import attrgetter
@@ -120,15 +120,18 @@ class Generalisation(Result):
 
     def figures(self) -> list[Picture]:
         """Of each row the levels on near and on far queries, the system's beside the pivots'."""
-        figures = []
+        return list(self.slopes(("near", "far")))
+
+    def slopes(self, sides: tuple[str, str], name: str = "") -> Iterator[Picture]:
+        """The same, under the ``sides``' own names; the pictures have the ``name`` of the test set, or the row's."""
         pivots = ", ".join(self.provenance["pivots"])
         for row in self.contrasts.iter_rows(named=True):
             ends = {pivots: (row["near_pivot"], row["far_pivot"]), row["system"]: (row["near_level"], row["far_level"])}
             if None in chain.from_iterable(ends.values()):
                 continue
-            caption = f"{row['shift']}: {row['measure']} on near and on far queries. Verdict: {row['verdict']}."
-            figures.append(Picture(plots.slopes(ends, row["measure"], caption), caption, list(ends)))
-        return figures
+            about = f"{name or row['shift']}: {row['measure']} on {sides[0]} and on {sides[1]} queries"
+            caption = f"{about}. Verdict: {row['verdict']}."
+            yield Picture(plots.slopes(ends, sides, row["measure"], caption), caption, list(ends))
 
     def notes(self) -> list[str]:
         """What the columns mean, and what no verdict may be read as."""

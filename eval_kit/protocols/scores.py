@@ -1,6 +1,6 @@
 """The scores of runs: every mean with its n, its missing queries and its ties, and what readers must know about it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
@@ -69,14 +69,17 @@ class Scores(Result):
         return pl.DataFrame(list(map(Mean.as_json, self.means)), _COLUMNS, infer_schema_length=None)
 
     def tables(self) -> list[Table]:
-        """A table for each group of test sets that share their measures, with a row for each test set and run."""
+        """A table for each group of test sets that share their measures, with a row for each test set and run.
+
+        The best of several runs on a test set is bold.
+        """
         by_row: dict[str, dict[str, list[Mean]]] = {}
         for mean in self.means:
             by_row.setdefault(mean.test_set, {}).setdefault(mean.run, []).append(mean)
         groups: dict[tuple[str, ...], list[Row]] = {}
         for means in chain.from_iterable(map(dict.values, by_row.values())):
             first = means[0]
-            values = [parse(mean.measure).show(mean.value) for mean in means]
+            values = [_value(mean, by_row[mean.test_set].values()) for mean in means]
             cell = Value(first.run, mark=contamination.mark(first.trained_on))
             measures = tuple(map(attrgetter("measure"), means))
             groups.setdefault(measures, []).append([first.test_set, cell, f"{first.queries:,}", *values])
@@ -112,7 +115,8 @@ class Scores(Result):
         groups: dict[str, list[tuple[str, float, str]]] = {}
         first = {mean.test_set: mean.measure for mean in reversed(self.means)}
         several = len({mean.run for mean in self.means}) > 1
-        for mean in self.means:
+        places = {name: place for place, name in enumerate(first)}
+        for mean in sorted(self.means, key=lambda mean: -places[mean.test_set]):
             if mean.measure == first[mean.test_set]:
                 name = f"{mean.test_set}, {mean.run}" if several else mean.test_set
                 groups.setdefault(mean.measure, []).append((name, mean.value, parse(mean.measure).show(mean.value)))
@@ -159,6 +163,15 @@ class Scores(Result):
             )
             for mean in self.means
         )
+
+
+def _value(mean: Mean, of_runs: Collection[list[Mean]]) -> Value:
+    """The mean as it is shown, bold if no run of several on the same test set has a better one."""
+    measure = parse(mean.measure)
+    values = [other.value for each in of_runs for other in each if other.measure == mean.measure]
+    best = measure.show(min(values) if measure.kind.lower_is_better else max(values))
+    shown = measure.show(mean.value)
+    return Value(shown, bold=len(values) > 1 and shown == best)
 
 
 def cut_short(source: Mapping[str, Any], deepest: int) -> list[str]:

@@ -92,9 +92,15 @@ class Similarities(Result):
         return [similarities, self.figure_3.table()] if self.figure_3 else [similarities]
 
     def figures(self) -> list[Picture]:
-        """ECIR 2023, Figure 3, with runs."""
+        """With runs ECIR 2023's Figure 3; without, the similarity of each shift's clusters."""
         if self.figure_3 is None:
-            return []
+            figures = []
+            axis = "weighted Jaccard similarity to the other clusters"
+            for (shift,), rows in self.clusters.group_by("shift", maintain_order=True):
+                bars = [(name, value, f"{value:.3f}") for name, value in rows.select("cluster", "jaccard").iter_rows()]
+                title = f"{SHIFTS[str(shift)].title}: {axis}; the shorter the bar, the further the shift."
+                figures.append(Picture(plots.bars(bars, axis, title), title))
+            return figures
         points, measure = self.figure_3.points, self.figure_3.measure
         systems = points["system"].unique(maintain_order=True).to_list()
         caption = "Figure 3 of ECIR 2023: the loss on each held-out cluster against its similarity to the others."

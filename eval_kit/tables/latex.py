@@ -1,10 +1,12 @@
 """A table in LaTeX."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from eval_kit.errors import printable
-from eval_kit.tables.table import Column, Table, Value
+from eval_kit.tables.table import Column, Table, Value, as_cell
 
 _ESCAPES = str.maketrans(
     {sign: f"\\{sign}" for sign in "&%$#_{}"}
@@ -29,15 +31,30 @@ _SIGNED = re.compile(r"(?<![\w.])[+-]\d+([.,]\d+)*(\\%)?")
 
 
 def to_latex(table: Table) -> str:
-    """A tabular environment of the package booktabs, the table's heading and notes in comments above it."""
-    lines = []
-    for comment in filter(None, (table.heading, *table.notes)):
-        lines.append(f"% {printable(comment)}")
+    """A table environment with the heading as its caption, set by booktabs; the table's notes in comments above it."""
+    lines = [f"% {printable(note)}" for note in table.notes]
+    lines += [r"\begin{table}", r"\centering"]
+    lines += [rf"\caption{{{escape(table.heading)}}}"] if table.heading else []
     columns = "".join("r" if column.kind == "number" else "l" for column in table.columns)
-    lines += [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", _line(map(escape, table.headers)), r"\midrule"]
-    for row in table.rows():
-        lines.append(_line(map(_text, row, table.columns)))
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+    lines += [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", *_header(table.columns), r"\midrule"]
+    for number, group in enumerate(table.groups):
+        lines += [r"\addlinespace"] * (number > 0)
+        lines += [_line(map(_text, map(as_cell, row), table.columns)) for row in group]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
+
+
+def _header(columns: Sequence[Column]) -> list[str]:
+    """The names; above those of groups the groups' own, each over a rule."""
+    names = _line(escape(column.name) for column in columns)
+    if not any(column.group for column in columns):
+        return [names]
+    cells, rules, at = [], [], 1
+    for group, members in groupby(columns, attrgetter("group")):
+        width = len(list(members))
+        cells += [rf"\multicolumn{{{width}}}{{c}}{{{escape(group)}}}"] if group else [""] * width
+        rules += [rf"\cmidrule(lr){{{at}-{at + width - 1}}}"] if group else []
+        at += width
+    return [_line(cells), " ".join(rules), names]
 
 
 def escape(text: str) -> str:

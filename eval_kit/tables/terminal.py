@@ -34,13 +34,17 @@ def rich_tables(table: Table, width: int) -> list[rich.table.Table]:
     A table that is too wide comes in several parts, each with the columns that name the rows. No number is broken.
     """
     cells = [list(map(_text, row)) for row in table.rows()]
-    spans = []
-    for index, column in enumerate(table.columns):
-        starts_group = index == 0 or column.group != table.columns[index - 1].group
-        header = [column.group, column.name] if starts_group else [column.name]
-        spans.append(_span(column, list(map(printable, header)), [row[index].plain for row in cells]))
+    for whole in (True, False):
+        spans = []
+        for index, column in enumerate(table.columns):
+            starts_group = index == 0 or column.group != table.columns[index - 1].group
+            header = [column.group, column.name] if starts_group else [column.name]
+            spans.append(_span(column, list(map(printable, header)), [row[index].plain for row in cells], whole))
+        indexes_of_parts = _parts(table.columns, spans, width)
+        if max(_room(spans, indexes) for indexes in indexes_of_parts) <= width:
+            break
     parts = []
-    for indexes in _parts(table.columns, spans, width):
+    for indexes in indexes_of_parts:
         widths = _fit([spans[index] for index in indexes], width)
         parts.append(_part(table, indexes, widths, cells))
     if table.title:
@@ -70,14 +74,19 @@ def _part(
     return part
 
 
-def _span(column: Column, header: Sequence[str], texts: Sequence[str]) -> tuple[int, int]:
-    """The least width of a column and the one in which nothing of it wraps; numbers never do, their header may."""
+def _span(column: Column, header: Sequence[str], texts: Sequence[str], whole: bool) -> tuple[int, int]:
+    """The least width of a column and the one in which nothing of it wraps; numbers never do.
+
+    A header wraps between words; inside one, such as a system's name, only where it need not be ``whole``.
+    """
     full = max(column.min_width or 0, _longest([*header, *texts]))
     if column.wrap == "never":
         return full, full
     unbroken = _longest(texts) if column.kind == "number" else 0
+    if column.wrap == "words" or whole:
+        unbroken = max(unbroken, _longest(" ".join(header).split()))
     if column.wrap == "words":
-        unbroken = max(unbroken, _longest(" ".join([*header, *texts]).split()))
+        unbroken = max(unbroken, _longest(" ".join(texts).split()))
     return min(full, max(column.min_width or _LEAST_TEXT, unbroken)), full
 
 
@@ -87,10 +96,6 @@ def _longest(texts: Sequence[str]) -> int:
 
 def _parts(columns: Sequence[Column], spans: Sequence[tuple[int, int]], width: int) -> list[list[int]]:
     """The columns of each part, so that their least widths fit; those before the first number are in every part."""
-
-    def room(indexes: Sequence[int]) -> int:
-        return sum(spans[index][0] + _GAP for index in indexes)
-
     names: list[int] = []
     blocks: list[list[int]] = []
     for index, column in enumerate(columns):
@@ -102,10 +107,15 @@ def _parts(columns: Sequence[Column], spans: Sequence[tuple[int, int]], width: i
             blocks.append([index])
     parts = [list(names)]
     for block in blocks:
-        if room(parts[-1] + block) > width and len(parts[-1]) > len(names):
+        if _room(spans, parts[-1] + block) > width and len(parts[-1]) > len(names):
             parts.append(list(names))
         parts[-1] += block
     return parts
+
+
+def _room(spans: Sequence[tuple[int, int]], indexes: Sequence[int]) -> int:
+    """What columns take at least, with the gaps behind them."""
+    return sum(spans[index][0] + _GAP for index in indexes)
 
 
 def _fit(spans: Sequence[tuple[int, int]], width: int) -> list[int]:

@@ -178,8 +178,10 @@ def test_latex_sets_signed_numbers_alone_as_mathematics():
 def test_latex_is_balanced_and_escaped(nasty):
     text = nasty.to_latex()
     body = [line for line in text.splitlines() if not line.startswith("%")]
-    assert (body[0], body[-1]) == (r"\begin{tabular}{llrrrr}", r"\end{tabular}")
-    header = body[2]
+    assert [body[0], body[3], *body[-2:]] == [
+        *(r"\begin{table}", r"\begin{tabular}{llrrrr}", r"\end{tabular}", r"\end{table}")
+    ]
+    header = body[5]
     assert header.endswith(r" \\")
     assert len(re.findall(r"(?<!\\)&", header)) == 5
     for special in "%$#_":
