@@ -26,7 +26,16 @@ from eval_kit.release import Release
 from eval_kit.results import Picture, Result, origin
 from eval_kit.runs import contamination
 from eval_kit.stats.differences import CANNOT_TELL, NOT_WORSE, WORSE
-from eval_kit.stats.losses import FEW, FEW_NOT_ZERO, MARGIN, RESAMPLES, holm_corrected, mean_intervals, paired_t_test
+from eval_kit.stats.losses import (
+    FEW,
+    FEW_NOT_ZERO,
+    MANY,
+    MARGIN,
+    RESAMPLES,
+    holm_corrected,
+    mean_intervals,
+    paired_t_test,
+)
 from eval_kit.tables.table import Column, Table, Value, number_columns, significance, text_columns
 
 ROWS = (
@@ -219,8 +228,8 @@ class Comparison(Result):
             *self.remarks,
             f"Differences are from {self.systems[0]}, with 95 % paired bootstrap intervals over queries alone "
             f"({self.provenance['resamples']:,} resamples, seed {self.provenance['seed']}; by Student's t where there "
-            f"are fewer than {FEW} queries, or {FEW_NOT_ZERO} that differ): eval_kit generalise says "
-            f"whether they differ between kinds of queries.{self._lower_is_better()}",
+            f"are fewer than {FEW} queries, {FEW_NOT_ZERO} that differ, or more than {MANY:,}): "
+            f"eval_kit generalise says whether they differ between kinds of queries.{self._lower_is_better()}",
             "° not significant over queries: two-sided paired t-test, p ≥ 0.05 after Holm's correction over the "
             "systems and test sets of a measure",
             f"≈ equivalent: within {MARGIN:.0%} of {self.systems[0]}'s value, by two one-sided t-tests, p < 0.05 after "

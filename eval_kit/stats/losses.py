@@ -28,6 +28,8 @@ MARGIN = 0.05
 """Share of In. A difference of less than 5 % is not noticeable (Spärck Jones 1974, Journal of Documentation 30)."""
 FEW, FEW_NOT_ZERO = 50, 20
 """Queries, and those of a value that is not zero, below which the bootstrap's intervals are too short."""
+MANY = 20_000
+"""Queries above which the bootstrap of differences takes long, and Student's t gives the same."""
 
 _DRAWS_AT_ONCE = 1 << 20
 _ROUNDING = 1e-12
@@ -277,13 +279,15 @@ def mean_estimate(values: ArrayLike) -> Estimate:
 def mean_intervals(values: Floats, resamples: int, seed: int) -> Floats:
     """The 95 % intervals (k, 2) of the means of columns (n, k) over n > 1 queries.
 
-    By the bootstrap; by Student's t where it is short: with 20 to 43 queries of small values it held the truth in 80 to
-    88 % of simulations, and t in 95 to 97.
+    By the bootstrap; by Student's t above :data:`MANY` queries, and where the bootstrap's is too short: with 20 to 43
+    queries of small values it held the truth in 80 to 88 % of simulations, and t in 95 to 97.
     """
-    intervals = np.quantile(resampled_means(values, resamples, seed), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0).T
     n = len(values)
     reach = quantile_of_t(LEVEL, n - 1) * values.std(axis=0, ddof=1) / n**0.5
-    by_t = values.mean(axis=0)[:, None] + reach[:, None] * [-1, 1]
+    by_t = np.asarray(values.mean(axis=0)[:, None] + reach[:, None] * [-1, 1])
+    if n > MANY:
+        return by_t
+    intervals = np.quantile(resampled_means(values, resamples, seed), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0).T
     few = (n < FEW) | (np.count_nonzero(values, axis=0) < FEW_NOT_ZERO)
     return np.where(few[:, None], by_t, intervals)
 

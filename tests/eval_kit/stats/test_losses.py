@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval_kit.stats.losses import (
+    MANY,
     difference_of_losses,
     draws,
     error_of_loss,
@@ -83,15 +84,19 @@ def test_the_difference_of_two_losses_is_that_of_a_bootstrap(seeds):
     assert difference_of_losses(first, (np.zeros(shape), np.zeros(shape))) is None
 
 
-def test_few_queries_have_students_interval():
+def test_few_queries_and_very_many_have_students_interval():
     random = np.random.default_rng(1)
     many, few = random.normal(size=(50, 2)), random.normal(size=(43, 1))
     many[19:, 1] = 0
+    crowd = random.choice([-1, 0, 0.5], size=(MANY + 1, 1))
+    drawn = np.quantile(crowd[random.integers(MANY, size=(1000, MANY)), 0].mean(axis=1), [0.025, 0.975])
+    assert mean_intervals(crowd, 500, 0)[0] == pytest.approx(drawn, abs=2e-3)
     ends = np.quantile(np.concatenate([many[rows, 0].mean(axis=1) for rows in draws(50, 500, 0)]), [0.025, 0.975])
     assert mean_intervals(many, 500, 0)[0] == pytest.approx(ends)
     for column, interval in (
         (many[:, 1], mean_intervals(many, 500, 0)[1]),
         (few[:, 0], mean_intervals(few, 500, 0)[0]),
+        (crowd[:, 0], mean_intervals(crowd, 500, 0)[0]),
     ):
         n = len(column)
         theirs = scipy.stats.t.interval(0.95, n - 1, column.mean(), scipy.stats.sem(column))
