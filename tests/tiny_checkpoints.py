@@ -46,7 +46,7 @@ def tiny(name: str) -> Path:
         architecture(str(tiny(plain))).save(str(folder))
         return folder
     vocabulary = [*SPECIAL, *WORDS, "[", "]", "d", "q"]
-    _save_tokenizer(vocabulary, folder)
+    save_tokenizer(vocabulary, folder)
     set_seed(13)
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, **SIZES, "vocab_size": len(vocabulary)}
     config = BertConfig(**sizes, initializer_range=0.3, num_labels=1 if name == "one-class" else 3)
@@ -69,7 +69,7 @@ def bag_of_word_pieces(texts: Iterable[str], folder: Path) -> Path:
     pieces = [*letters, *(f"##{letter}" for letter in letters)]
     vocabulary = list(dict.fromkeys([*SPECIAL, *pieces, *words]))
     bare = folder / "bare"
-    _save_tokenizer(vocabulary, bare)
+    save_tokenizer(vocabulary, bare)
     set_seed(13)
     model = BertModel(BertConfig(vocab_size=len(vocabulary), hidden_size=256, num_hidden_layers=1, **SIZES))
     with torch.no_grad():
@@ -80,7 +80,7 @@ def bag_of_word_pieces(texts: Iterable[str], folder: Path) -> Path:
     return folder / "dense"
 
 
-def _save_tokenizer(vocabulary: list[str], folder: Path) -> None:
+def save_tokenizer(vocabulary: list[str], folder: Path) -> None:
     from transformers import BertTokenizerFast
 
     folder.mkdir(parents=True)

@@ -79,49 +79,6 @@ def sparse(folder: Path, **how: Any) -> Any:
     return model
 
 
-def auto_encoder(folder: Path, **how: Any) -> Any:
-    from sentence_transformers import SparseEncoder
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-    from sentence_transformers.sparse_encoder.modules import SparseAutoEncoder
-
-    torch.manual_seed(0)
-    modules = [Transformer(str(tiny("bert"))), Pooling(32, "mean"), SparseAutoEncoder(32, hidden_dim=96, k=12, k_aux=8)]
-    model = SparseEncoder(modules=modules, **how)
-    model.save(str(folder))
-    return model
-
-
-MODELS: dict[str, Callable[[Path], Any]] = {
-    "dense, cosine": partial(dense, similarity_fn_name="cosine"),
-    "dense, dot": partial(dense, similarity_fn_name="dot"),
-    "dense, euclidean": partial(dense, similarity_fn_name="euclidean"),
-    "dense, manhattan": partial(dense, similarity_fn_name="manhattan"),
-    "dense, bfloat16": partial(dense, similarity_fn_name="cosine", dtype=torch.bfloat16),
-    "dense, float16": partial(dense, similarity_fn_name="dot", dtype=torch.float16),
-    "dense, prompts": partial(dense, prompts={"query": "alpha beta ", "document": "omega "}),
-    "dense, truncated": partial(dense, truncate_dim=8),
-    "dense, router": router,
-    "SPLADE": sparse,
-    "SPLADE, cosine": partial(sparse, similarity_fn_name="cosine"),
-    "SPLADE, euclidean": partial(sparse, similarity_fn_name="euclidean"),
-    "SPLADE, manhattan": partial(sparse, similarity_fn_name="manhattan"),
-    "CSR": auto_encoder,
-    "CSR, cosine": partial(auto_encoder, similarity_fn_name="cosine"),
-}
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_a_folder_is_searched_by_its_models_own_similarity(kind: str, tmp_path: Path) -> None:
-    MODELS[kind](tmp_path / "model")
-    library: Any = __import__("sentence_transformers")
-    name = "SparseEncoder" if kind.startswith(("SPLADE", "CSR")) else "SentenceTransformer"
-    model = getattr(library, name)(str(tmp_path / "model"))
-    found = hits(str(tmp_path / "model"), tmp_path / "index")
-    agree(found, own_scores(model), tolerance=0.02 if "float16" in kind else 1e-4)  # other batches, other roundings
-    if kind.startswith(("dense, e", "CSR", "dense, r")):
-        agree(hits("mine", tmp_path / "other", loaded=model), own_scores(model))
-
-
 @pytest.mark.parametrize("stored", [torch.bfloat16, torch.float16])
 def test_arithmetic_has_the_precision_that_was_asked(stored: torch.dtype, tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
@@ -279,25 +236,6 @@ def test_runs_of_folders_of_one_name_are_told_apart_and_none_replaces_anothers(
     assert first.read_bytes() == before
     search(model, name="a-checkpoint-500", replace=True)
     assert first.read_bytes() != before
-
-
-def test_the_three_doors_give_one_figure(trainable_release: Release, tmp_path: Path) -> None:
-    from eval_kit.integrations.sentence_transformers import ShiftEvaluator
-
-    for name, make in {
-        "csr": partial(auto_encoder, similarity_fn_name="cosine"),
-        "near": MODELS["dense, euclidean"],
-    }.items():
-        model = make(tmp_path / name)
-        card = eval_kit.run(model, trainable_release, tmp_path / "runs", pivots=[], name=name)
-        rows = card.to_polars().filter(measure="RR@10")
-        values = dict(rows.select("test_set", "value").iter_rows())
-        found = ShiftEvaluator(trainable_release, "topic")(model)
-        parts = [test_set for test_set in values if test_set.startswith("topic.")]
-        assert parts
-        for test_set in parts:
-            [value] = [value for key, value in found.items() if key.endswith(f"{test_set}_RR@10")]
-            assert value == pytest.approx(values[test_set], abs=0.003)  # near ties of a random model
 
 
 def test_two_scores_a_pair_are_refused_by_the_evaluator_too(trainable_release: Release) -> None:
