@@ -67,7 +67,7 @@ def run_grid(
 
     from baselines import config
     from baselines.grid import grid, hours
-    from baselines.grid.status import watch
+    from baselines.grid.status import changes, watch
     from baselines.options import Trained
     from baselines.runners import candidates, checks, local, ray
     from eval_kit.release import open_release
@@ -99,7 +99,7 @@ def run_grid(
         raise UserError(f"--config: {' and '.join(configs)} train the same cells; run each with an --out of its own")
     cells = cells[first - 1 :: step]
     checks.refuse(cells)
-    for line in grid.starts(cells):
+    for line in [*grid.starts(cells), *changes(cells)]:
         typer.echo(line, err=True)
     if check:
         if expected := hours.of_grid(cells):

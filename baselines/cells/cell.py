@@ -125,7 +125,7 @@ class Cell:
     @property
     def published_run(self) -> Path:
         """The finished run among those of the whole grid."""
-        return self.root / ("control" if self.name.shift == CONTROL.name else "runs") / self.name.file
+        return published(self.root, self.name)
 
     @property
     def outputs(self) -> dict[Path, Path]:
@@ -181,3 +181,8 @@ class Cell:
         """The cell to send to another process: absolute paths, without the tables that the release has read so far."""
         release = Release(self.release.folder.resolve(), self.release.manifest)
         return dataclasses.replace(self, release=release, root=self.root.resolve(), resolved=self.weights)
+
+
+def published(root: Path, name: names.RunName) -> Path:
+    """Where a grid's folder has the run of the cell of that name."""
+    return root / ("control" if name.shift == CONTROL.name else "runs") / name.file

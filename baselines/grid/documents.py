@@ -44,13 +44,13 @@ def describe(cell: Cell) -> None:
         cell.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{cell.folder}: cannot be made: {error.strerror}") from error
-    atomic.write_text(path, json.dumps(_description(cell), indent=1) + "\n")
+    atomic.write_text(path, json.dumps(description(cell), indent=1) + "\n")
 
 
 def conclusion(cell: Cell, journal: Journal, scores: Scores) -> FinishedCell:
     """The ``done.json`` of a cell, from its run's scores."""
     [source] = scores.provenance["runs"]
-    facts = _description(cell) | {
+    facts = description(cell) | {
         "training": journal.facts["training"],
         "excluded": queries_for(cell).excluded if isinstance(cell.options, Trained) else {},
         "seconds": {stage: round(seconds, 3) for stage, seconds in journal.seconds.items()},
@@ -81,7 +81,8 @@ def write_card(cell: Cell, finished_cell: FinishedCell) -> None:
     atomic.write_text(cell.model / "README.md", card)
 
 
-def _description(cell: Cell) -> dict[str, Any]:
+def description(cell: Cell) -> dict[str, Any]:
+    """What ``cell.json`` says."""
     release = cell.release
     return {
         "digest": cell.digest,

@@ -1,8 +1,10 @@
 """The state of a grid's cells, from their folders alone, and a grid as it runs on a terminal."""
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+import filecmp
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,9 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from baselines.cells.cell import Cell
+from baselines.cells.cell import Cell, published
 from baselines.cells.journal import STAGES, State, in_use, read
+from baselines.grid.documents import description
 from baselines.grid.grid import Runner, run
 from baselines.grid.stages import Outcome
 from eval_kit.errors import UserError
@@ -23,6 +26,7 @@ from eval_kit.tables import terminal
 from eval_kit.tables.table import Column, Row, Table, Value, number_columns, text_columns
 
 STATES = ("finished", *STAGES, "interrupted", "failed", "waiting")
+DEFAULT = "at its default"
 STYLES = {"finished": "green", "failed": "red", "interrupted": "yellow", "waiting": "dim"}
 
 
@@ -36,12 +40,16 @@ class Standing:
         state: ``waiting``, ``training``, ``indexing``, ``searching``, ``scoring``, ``interrupted``, ``finished`` or
             ``failed``.
         journal: what its attempts have left.
+        settings: what decides it beside its name.
+        in_runs: whether the grid's runs have its run.
     """
 
     name: names.RunName
     digest: str
     state: str
     journal: State
+    settings: dict[str, Any]
+    in_runs: bool
 
     def loss(self, which: str) -> float | None:
         """The ``first`` or ``last`` loss of training."""
@@ -50,6 +58,7 @@ class Standing:
     def as_json(self) -> dict[str, Any]:
         """One flat entry, which includes the parts of the name and the run's file name."""
         entry = {**asdict(self.name), "run": self.name.file, "digest": self.digest, "state": self.state}
+        entry["in_runs"] = self.in_runs
         for name in ("attempts", "seconds", "progress", "reason"):
             entry[name] = msgspec.to_builtins(getattr(self.journal, name))
         for which in ("first", "last"):
@@ -63,6 +72,7 @@ def of_cell(folder: Path) -> Standing:
     document = strict_json.read(folder / "cell.json")
     try:
         name, digest = names.RunName(**document["cell"]), str(document["digest"])
+        settings = _settings(document)
         if name not in (names.cell_of(Path(name.file)), names.control_of(Path(name.file))):
             raise TypeError
     except (KeyError, TypeError) as error:
@@ -73,7 +83,9 @@ def of_cell(folder: Path) -> Standing:
         state = "interrupted"
     if state == "finished" and not (folder / name.file).is_file():
         state = "waiting"
-    return Standing(name, digest, state, journal)
+    run, target = folder / name.file, published(folder.parent, name)
+    in_runs = run.is_file() and target.is_file() and filecmp.cmp(run, target)
+    return Standing(name, digest, state, journal, settings, in_runs)
 
 
 def of_grid(root: Path) -> list[Standing]:
@@ -89,8 +101,57 @@ def of_grid(root: Path) -> list[Standing]:
     return sorted(standings, key=lambda standing: (order.index(standing.name.shift), standing.name))
 
 
-def layout(standings: Iterable[Standing]) -> Table:
-    """One row per cell."""
+def changes(cells: Iterable[Cell]) -> list[str]:
+    """A line for each change of settings that makes new cells beside old ones of their names."""
+    new = [cell for cell in cells if not (cell.folder / "cell.json").is_file()]
+    old: dict[names.RunName, Standing] = {}
+    for path in sorted(new[0].root.glob("*/cell.json") if new else ()):
+        standing = of_cell(path.parent)
+        if standing.in_runs or standing.name not in old:
+            old[standing.name] = standing
+    changed = defaultdict[str, list[str]](list)
+    for cell in new:
+        if cell.name in old:
+            before, now = old[cell.name].settings, _settings(description(cell))
+            pairs = []
+            for key in _differing([before, now]):
+                pairs.append(f"{key} {before.get(key, DEFAULT)} → {now.get(key, DEFAULT)}")
+            changed[", ".join(pairs)].append(cell.name.file.removesuffix(".trec"))
+    lines = []
+    for change, cell_names in changed.items():
+        also = f" and {len(cell_names) - 1:,} more" if len(cell_names) > 1 else ""
+        lines.append(f"{cell_names[0]}{also}: trained anew, as the settings changed: {change}; the old cells are kept")
+    return lines
+
+
+def _settings(document: Mapping[str, Any]) -> dict[str, Any]:
+    others = {key: document.get(key) for key in ("code_version", "backbone_commit", "teacher_commit")}
+    return {**document["options"], "release": document["release"]["digest"][:8], **others}
+
+
+def _differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The names of those that differ; what is at its default is not among an entry's."""
+    names = dict.fromkeys(chain.from_iterable(settings))
+    return [name for name in names if any(one.get(name) != settings[0].get(name) for one in settings)]
+
+
+def _told_apart(standings: Sequence[Standing]) -> dict[str, str]:
+    """By digest, the settings in which cells of one name differ, and which of them the grid's runs are of."""
+    groups = defaultdict[names.RunName, list[Standing]](list)
+    for standing in standings:
+        groups[standing.name].append(standing)
+    said = {}
+    for group in groups.values():
+        differing = _differing([one.settings for one in group])
+        for one in group if len(group) > 1 else ():
+            settings = ", ".join(f"{key} {one.settings.get(key, DEFAULT)}" for key in differing)
+            said[one.digest] = f"{settings}{'; in runs' if one.in_runs else ''}"
+    return said
+
+
+def layout(standings: Sequence[Standing]) -> Table:
+    """One row per cell; several of one name are told apart by their settings."""
+    said = _told_apart(standings)
     columns = text_columns("shift", "held out", "system", "seed", "state", wrap="never")
     columns += number_columns("seconds", "loss", wrap="never")
     columns.append(Column("", wrap="anywhere"))
@@ -101,7 +162,8 @@ def layout(standings: Iterable[Standing]) -> Table:
         journal = standing.journal
         seconds = f"{sum(journal.seconds.values()):,.1f}" if journal.seconds else ""
         names = [cell.shift, cell.held_out, cell.system, str(cell.seed)]
-        lines.append([*names, state, seconds, _losses(standing), journal.reason or _progress(journal)])
+        texts = [text for text in (journal.reason or _progress(journal), said.get(standing.digest)) if text]
+        lines.append([*names, state, seconds, _losses(standing), "; ".join(texts)])
     return Table(columns, [lines])
 
 

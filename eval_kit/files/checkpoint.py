@@ -108,6 +108,12 @@ def labels(model: str, revision: str | None = None) -> int:
     return len(config.get("id2label") or ()) or int(config.get("num_labels", 2))  # which transformers leaves out
 
 
+def check_labels(model: str, scores: int) -> None:
+    """Refuse a cross-encoder that gives a pair more than one score."""
+    if scores != 1:
+        raise UserError(f"{model}: gives {scores} scores a pair; a re-ranker gives one")
+
+
 def _class_name(config: Mapping[str, Any]) -> str:
     architectures = config.get("architectures")
     return str(architectures[0]) if isinstance(architectures, list) and architectures else ""

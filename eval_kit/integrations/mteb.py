@@ -30,6 +30,7 @@ except ImportError as error:
 from eval_kit import api
 from eval_kit.api import ReleaseSource
 from eval_kit.errors import UserError
+from eval_kit.files import checkpoint
 from eval_kit.release import open_release
 from eval_kit.release.manifest import is_of_ms_marco, is_synthetic, language
 from eval_kit.release.pool import Pool, pool
@@ -81,6 +82,23 @@ class ShiftTask(AbsTaskRetrieval):
         }
         self.dataset = {SUBSET: {SPLIT: data}}
         self.data_loaded = True
+
+    def evaluate(self, model: Any, *split: Any, encode_kwargs: Any, **options: Any) -> Any:
+        """MTEB's evaluation.
+
+        Raises:
+            UserError: a cross-encoder of several scores a pair; vectors of packed bits or other whole numbers, which
+                MTEB would multiply as they are.
+        """
+        from sentence_transformers import SentenceTransformer
+
+        inner = getattr(model, "model", None)  # of MTEB's wrapper
+        checkpoint.check_labels(type(inner).__name__, getattr(inner, "num_labels", 1))
+        if isinstance(inner, SentenceTransformer):
+            dtype = str(inner.encode_query(["one", "two"], **encode_kwargs).dtype)
+            if "int" in dtype:
+                raise UserError(f"the model gives rows of {dtype}, which MTEB multiplies as they are; use eval_kit run")
+        return super().evaluate(model, *split, encode_kwargs=encode_kwargs, **options)
 
     def task_specific_scores(
         self, scores: Any, qrels: Any, results: Mapping[str, Mapping[str, float]], hf_split: str, hf_subset: str

@@ -28,11 +28,13 @@ from eval_kit import __version__
 from eval_kit.api import ReleaseSource
 from eval_kit.console import with_count
 from eval_kit.errors import UserError
+from eval_kit.files import checkpoint
 from eval_kit.measures.definitions import parse, per_query
 from eval_kit.release import open_release
 from eval_kit.release.pool import pool
 from eval_kit.runs.in_memory import Run, as_files
 from eval_kit.runs.reader import read_pieces
+from eval_kit.search.dense import numbers
 from eval_kit.stats.losses import mean_estimate
 
 MEASURE = "RR@10"
@@ -121,8 +123,7 @@ class PoolEvaluator(BaseEvaluator):
         """The same for a cross-encoder: scores of each query's candidates, and -inf elsewhere."""
         if self._candidates is None:
             raise UserError("a cross-encoder re-ranks candidates: give the evaluator a run, such as BM25's")
-        if model.num_labels != 1:
-            raise UserError(f"the cross-encoder gives {model.num_labels} scores a pair; a re-ranker gives one")
+        checkpoint.check_labels(type(model).__name__, model.num_labels)
         texts, rows, columns = [], [], []
         for query, text in self._queries.items():
             for passage in self._candidates.get(query, ()):
@@ -198,8 +199,11 @@ class ShiftEvaluator(PoolEvaluator):
 
 
 def _widened(vectors: Any) -> Any:
-    """Vectors of 16 bits as 32, so that equal scores are equal and others are not."""
-    return vectors.float() if isinstance(vectors, torch.Tensor) else vectors
+    """Vectors of 16 bits as 32, so that equal scores are equal and others are not; whole numbers as a search does."""
+    if isinstance(vectors, list):  # of late interaction
+        return vectors
+    batch = torch.as_tensor(vectors)
+    return batch.float() if batch.is_floating_point() else torch.from_numpy(numbers(batch.cpu().numpy(), "the model"))
 
 
 def _best(run: Run, passages: pl.DataFrame) -> dict[str, list[str]]:

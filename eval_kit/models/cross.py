@@ -60,8 +60,7 @@ class Cross(PretrainedModel):
         if self.loaded is None:
             checkpoint.check(self.model, "cross", self.revision)
         labels = checkpoint.labels(self.model, self.revision) if self.loaded is None else self.loaded.num_labels
-        if labels != 1:
-            raise UserError(f"{self.model}: gives {labels} scores a pair; a re-ranker gives one")
+        checkpoint.check_labels(self.model, labels)
 
     def index(self, passages: Passages, folder: Path) -> None:
         """Store the passages' texts and index them for BM25, unless that was done. A second process waits.

@@ -45,6 +45,8 @@ class PretrainedModel(ABC):
     loaded: Any = None
     _pool: Any = field(default=None, init=False)
     """Of sentence-transformers: a process for each GPU, while there are several at work."""
+    _stored: str | None = field(default=None, init=False)
+    """The precision of the weights in the files, once they are read."""
 
     def __post_init__(self) -> None:
         """Refuse options out of range, and those that would change a model in memory.
@@ -76,12 +78,23 @@ class PretrainedModel(ABC):
     def _to_precision(self, model: Any) -> Any:
         if self.loaded is not None:
             return model
+        self._stored = dtype_of(model)
         if self.encode_precision is None and is_half(model):
-            stored = dtype_of(model)
             warnings.warn(
-                f"{self.model}: computes as stored, in {stored}, unless encode_precision is given", stacklevel=2
+                f"{self.model}: computes as stored, in {self._stored}, unless encode_precision is given", stacklevel=2
             )
         return to_precision(model, self.encode_precision)
+
+    @property
+    def _precision(self) -> str:
+        return dtype_of(self._model)
+
+    @property
+    def precision(self) -> str:
+        """Of the arithmetic, beside that of the stored weights; of a model that was loaded."""
+        if self._stored in (None, self._precision):
+            return f"as {'stored' if self._stored else 'given'}: {self._precision}"
+        return f"{self._precision}; stored: {self._stored}"
 
     @cached_property
     def _digest(self) -> str:
@@ -212,7 +225,3 @@ class Encoder(PretrainedModel, ABC):
 
     @abstractmethod
     def _encode_in(self, size: int, texts: Sequence[str], role: str) -> Any: ...
-
-    @property
-    def _precision(self) -> str:
-        return dtype_of(self._model)

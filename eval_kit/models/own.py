@@ -20,7 +20,6 @@ torch has in it, or the vectors of a few fixed texts change.
 import hashlib
 import importlib
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from itertools import batched, chain
 from pathlib import Path
@@ -99,18 +98,13 @@ class Own:
                 if method != "encode_corpus":
                     raise
                 rows = _as_array(encode([{"title": "", "text": text} for text in texts]))  # as BEIR gives them
-            vectors: dense.Vectors = rows.astype(np.float32)
+            vectors = dense.numbers(rows, self.name)
         except Exception as error:
             raise UserError(f"{self.name}: {method} failed: {type(error).__name__}: {str(error)[:200]}") from error
         if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.shape[1]:
             raise UserError(f"{self.name}: {method} gave {vectors.shape}, not a row for each of {len(texts)} texts")
         if not np.isfinite(vectors).all():
             raise UserError(f"{self.name}: {method} gives NaN or infinity")
-        if rows.dtype == np.uint8:
-            warnings.warn(f"{self.name}: its uint8 rows are packed bits, compared by Hamming distance", stacklevel=2)
-            return np.unpackbits(rows, axis=1).astype(np.float32) * 2 - 1  # inner product: bits less twice the distance
-        if rows.dtype == np.int8:
-            warnings.warn(f"{self.name}: its int8 rows are numbers; packed bits have to be uint8", stacklevel=2)
         return vectors
 
 

@@ -4,6 +4,9 @@ It takes the vectors block by block: on a GPU with one matrix product of torch p
 blocks fit; else from the disk with ``faiss.knn``.
 """
 
+import warnings
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,6 +35,22 @@ def unit(vectors: Vectors) -> Vectors:
 
     scaled: Vectors = torch.nn.functional.normalize(torch.from_numpy(vectors), dim=1).numpy()
     return scaled
+
+
+def numbers(rows: NDArray[Any], model: str) -> Vectors:
+    """What a model gives as float32: numbers; rows of uint8 are packed bits, -1 or 1 each.
+
+    The inner product of two such rows is their length less twice the Hamming distance.
+
+    Warns:
+        UserWarning: how whole numbers of eight bits are taken.
+    """
+    if rows.dtype == np.uint8:
+        warnings.warn(f"{model}: its uint8 rows are packed bits, compared by Hamming distance", stacklevel=2)
+        return np.unpackbits(rows, axis=1).astype(np.float32) * 2 - 1
+    if rows.dtype == np.int8:
+        warnings.warn(f"{model}: its int8 rows are numbers; packed bits have to be uint8", stacklevel=2)
+    return rows.astype(np.float32)
 
 
 def exact(queries: Vectors, shards: Shards, depth: int, device: str | None = None, similarity: str = "dot") -> Ranking:

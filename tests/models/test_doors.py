@@ -276,6 +276,8 @@ def test_every_door_gives_one_figure(
     rankings, doors = [], []
     for name, given in {"folder": str(tmp_path / "model"), "memory": model}.items():
         card = eval_kit.run(given, small.release, tmp_path, pivots=[], name=name)
+        stored = next((half for half in ("bfloat16", "float16") if half in kind), "float32")
+        assert any(f"as {'stored' if name == 'folder' else 'given'}: {stored}" in note for note in card.notes())
         doors.append(dict(card.to_polars().filter(measure="RR@10").select("test_set", "value").iter_rows()))
         rankings.append(of_file(tmp_path / f"{name}.trec"))
     found = ShiftEvaluator(small.release, "topic", candidates if hasattr(model, "predict") else None)(model)

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -238,13 +237,45 @@ def test_runs_of_folders_of_one_name_are_told_apart_and_none_replaces_anothers(
     assert first.read_bytes() != before
 
 
-def test_two_scores_a_pair_are_refused_by_the_evaluator_too(trainable_release: Release) -> None:
-    from sentence_transformers import CrossEncoder
+def by_mteb(model: Any, release: Release) -> Any:
+    import mteb
+
+    from eval_kit.integrations.mteb import tasks
+
+    return mteb.evaluate(model, tasks(release, "topic"), cache=None, show_progress_bar=False)
+
+
+def test_two_scores_a_pair_and_whole_numbers_are_told_at_every_door(trainable_release: Release, tmp_path: Path) -> None:
+    pytest.importorskip("mteb")
+    from sentence_transformers import CrossEncoder, SentenceTransformer
 
     from eval_kit.integrations.sentence_transformers import ShiftEvaluator
 
+    class Quantised(SentenceTransformer):
+        kind = "ubinary"
+
+        def encode(self, *texts: Any, **how: Any) -> Any:
+            return super().encode(*texts, **how | {"precision": self.kind, "convert_to_tensor": False})
+
+    many, bits = CrossEncoder(str(tiny("classes"))), Quantised(str(tiny("dense")))
     queries = trainable_release.test_sets["topic.c0"].queries
     passage = trainable_release.table("passages", "passages")["passage_id"][0]
     candidates = {query: {passage: 1.0} for query in queries}
-    with pytest.raises(UserError, match="3 scores"):
-        ShiftEvaluator(trainable_release, "topic", candidates)(CrossEncoder(str(tiny("classes"))))
+    search = partial(eval_kit.run, release=trainable_release, pivots=[], test_sets=["topic.c0"])
+    for refused in (
+        lambda: search(many, out=tmp_path),
+        lambda: ShiftEvaluator(trainable_release, "topic", candidates)(many),
+        lambda: by_mteb(many, trainable_release),
+    ):
+        with pytest.raises(UserError, match="3 scores"):
+            refused()
+    assert not list(tmp_path.iterdir())
+    for bits.kind, said in (("ubinary", "Hamming"), ("binary", "numbers"), ("int8", "numbers")):
+        for warned in (
+            lambda: search(bits, out=tmp_path / bits.kind),
+            lambda: ShiftEvaluator(trainable_release, "topic")(bits),
+        ):
+            with pytest.warns(UserWarning, match=said):
+                warned()
+        with pytest.raises(UserError, match="int8"):
+            by_mteb(bits, trainable_release)

@@ -7,6 +7,7 @@ import shutil
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from baselines.cells.journal import Journal, in_use, read
 from baselines.grid.encodings import keep_encodings
 from baselines.grid.grid import cells, run, starts
 from baselines.grid.stages import Outcome, run_cell
-from baselines.grid.status import of_cell, of_grid
+from baselines.grid.status import changes, layout, of_cell, of_grid
 from baselines.options import Bm25, Options
 from baselines.runners import candidates, local
 from baselines.training.queries import queries_for
@@ -233,6 +234,8 @@ def test_variants_of_a_system_name_their_runs_and_share_its_index(release: Relea
 def test_a_grid_half_done_holds_no_run_of_other_options(release: Release, tmp_path: Path):
     old = undisturbed(release, tmp_path, ["length"])
     changed = cells({"bm25": Bm25(depth=100, b=0.1)}, release, tmp_path, shifts=["length"])
+    [line] = changes(changed)
+    assert "bm25.length" in line and " and 1 more" in line and "b at its default → 0.1" in line
     (tmp_path / "runs" / "bm25.length.long.npy").touch()
     with pytest.raises(KeyboardInterrupt):
         for _ in run(changed, lambda some: map(run_cell, some)):
@@ -240,7 +243,15 @@ def test_a_grid_half_done_holds_no_run_of_other_options(release: Release, tmp_pa
     now = runs_of(tmp_path)
     assert now.keys() == {"bm25.length.short.trec"} and now.items().isdisjoint(old.items())
     assert not list((tmp_path / "runs").glob("*.npy"))
+    assert {(one.settings.get("b"), one.in_runs) for one in of_grid(tmp_path)} == {
+        (0.1, True),
+        (0.1, False),
+        (None, False),
+    }
+    shown = " ".join(map(str, chain.from_iterable(layout(of_grid(tmp_path)).groups[0])))
+    assert shown.count("b at its default") == 2 and shown.count("b 0.1; in runs") == 1
     assert undisturbed(release, tmp_path, ["length"]) == old
+    assert not changes(cells(BM25, release, tmp_path, shifts=["length"]))
 
 
 def test_a_finished_cell_says_how_it_was_made_and_is_not_done_again(release: Release, tmp_path: Path):
