@@ -43,6 +43,7 @@ class Card(Result):
         release: what it was searched on.
         leaks: the test queries that its training gives away; None where the training queries are not known.
         generalises: whether far queries cost it more than the pivots; None likewise, or without a pivot.
+        precision: of its arithmetic, and whether its weights are stored so; None where that is not known.
         again: the words of the command that made it; empty in Python.
     """
 
@@ -57,6 +58,7 @@ class Card(Result):
     release: Release
     leaks: Clean | None = None
     generalises: Generalisation | None = None
+    precision: str | None = None
     again: Sequence[str] = ()
 
     @property
@@ -222,7 +224,8 @@ class Card(Result):
         sources = "unknown" if self.trained_on is None else ", ".join(self.trained_on) or "nothing"
         notes = [*self.figures_of.notes(), *(self.variations.notes() if self.variations else [])]
         notes += [*(self.generalises.notes() if self.generalises else []), *(self.leaks.notes() if self.leaks else [])]
-        return [f"Training data, as declared: {sources}", *dict.fromkeys(notes)]
+        said = [f"Precision, {self.precision}"] if self.precision else []
+        return [f"Training data, as declared: {sources}", *said, *dict.fromkeys(notes)]
 
     def to_markdown(self) -> str:
         """A model card for the Hub: the heading and what it has to say, then the tables and notes."""
@@ -239,5 +242,5 @@ class Card(Result):
         varied_figures = self.variations.as_json() if self.variations else None
         leaks = None if self.leaks is None else self.leaks.counts().to_dicts()
         further: dict[str, Any] = {"variations": varied_figures, "training_data": self.trained_on, "model": self.model}
-        further |= {"summary": self.said(), "leaks": leaks}
+        further |= {"summary": self.said(), "leaks": leaks, "precision": self.precision}
         return self.figures_of.as_json() | further | {"generalises": self.generalises and self.generalises.as_json()}

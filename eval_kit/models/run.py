@@ -138,7 +138,8 @@ def run(
     # a folder is often called "model" or after a step: the one above it says more
     shown = "/".join(Path(model).resolve().parts[-2:]) if Path(model).is_dir() else model
     provenance = figures_of.provenance
-    return Card(figures_of, changes, trained_on, provenance, shown, run_name, release, leaks, generalises)
+    precision = getattr(opened[0], "precision", None)
+    return Card(figures_of, changes, trained_on, provenance, shown, run_name, release, leaks, generalises, precision)
 
 
 def name_of(model: str) -> str:
