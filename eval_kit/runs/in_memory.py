@@ -111,7 +111,8 @@ def _is_one_run(runs: Mapping[str, Any]) -> bool:
     return (
         len(passages) == len(runs)
         and (any(passages) or not runs)
-        and not any(isinstance(score, Mapping) for scores in passages for score in scores.values())
+        and not any(map(rows.is_columns, passages))
+        and not any(isinstance(score, Mapping | list | tuple) for scores in passages for score in scores.values())
     )
 
 

@@ -5,13 +5,13 @@ import gzip
 import json
 import lzma
 import os
-import random
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
 import polars as pl
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +25,8 @@ from eval_kit.runs.names import names_of
 QUERIES = [f"q {n}" if n % 3 == 0 else f"q{n}" for n in range(8)]
 PASSAGES = [f"Geneva Durben {n}" if n % 4 == 0 else f"p{n}" for n in range(12)]
 QRELS = {q: {p: (i + j) % 3 for j, p in enumerate(PASSAGES) if (i * j) % 2 == 0} for i, q in enumerate(QUERIES)}
+OTHERS = [f"other{n}" for n in range(3)]
+Triples = list[tuple[str, str, float]]
 
 
 @pytest.fixture(scope="module")
@@ -38,90 +40,170 @@ def folder(tmp_path_factory) -> Path:
     return root
 
 
-def expected(run: dict[str, dict[str, float]]) -> float:
+@st.composite
+def runs(draw: st.DrawFn, queries: list[str] = QUERIES) -> Triples:
+    """Lines of all queries, each query's together, with scores that are exact in 32 bits too, some of them tied."""
+    triples: Triples = []
+    for query in draw(st.permutations(queries)):
+        passages = draw(st.lists(st.sampled_from(PASSAGES), min_size=1, max_size=9, unique=True))
+        triples += [(query, passage, draw(st.integers(-40, 40)) / 8) for passage in passages]
+    return triples
+
+
+def expected(triples: Triples) -> dict[str, float]:
     pytrec_eval = pytest.importorskip("pytrec_eval")
-    values = pytrec_eval.RelevanceEvaluator(QRELS, {"ndcg_cut_10"}).evaluate(run)
-    return sum(one["ndcg_cut_10"] for one in values.values()) / len(QUERIES)
+    run: dict[str, dict[str, float]] = {}
+    for query, passage, score in triples:
+        run.setdefault(query, {})[passage] = score
+    values = pytrec_eval.RelevanceEvaluator(QRELS, {"ndcg_cut_10", "recip_rank"}).evaluate(run)
+    sums = [sum(one[name] for one in values.values()) for name in ("ndcg_cut_10", "recip_rank")]
+    return {"nDCG@10": sums[0] / len(QUERIES), "RR": sums[1] / len(QUERIES)}
 
 
-def measured(run, folder: Path) -> float:
-    [value] = eval_kit.score(run, folder, ["nDCG@10"]).to_polars()["value"]
-    return value
+def measured(run, folder: Path) -> dict[str, float]:
+    table = eval_kit.score(run, folder, ["nDCG@10", "RR"]).to_polars()
+    return dict(zip(table["measure"], table["value"], strict=True))
 
 
-def drawn(seed: int) -> dict[str, dict[str, float]]:
-    order = random.Random(seed)
-    return {q: {p: order.randrange(1000) / 8 for p in order.sample(PASSAGES, 9)} for q in QUERIES}
+def close(values: dict[str, float]):
+    return pytest.approx(values, abs=1e-9)
 
 
-@pytest.mark.parametrize(("query", "passage"), list(product(rows.QUERY, rows.PASSAGE)))
-def test_columns_pair_as_any_tools_name_them(query, passage):
-    frame = pl.DataFrame({query: ["q"], passage: ["p"], "score": [1.5], "rank": [float("nan")]})
-    assert rows.lines("run", frame).rows() == [("q", "p", 1.5)]
+def skippable(data: bytes) -> bytes:
+    return b"\x50\x2a\x4d\x18\x04\0\0\0seek" + zstandard.ZstdCompressor().compress(data)
 
 
-def test_every_form_scores_alike(folder):
-    run = drawn(1)
-    triples = [(q, p, s) for q, of in run.items() for p, s in of.items()]
-    frame = pl.DataFrame(triples, ["qid", "docid", "score"], orient="row")
-    dictionaries = frame.rename({"qid": "query-id", "docid": "corpus-id"}).to_dicts()
-    hits = {q: [SimpleNamespace(docid=p, score=s) for p, s in of.items()] for q, of in run.items()}
-    forms = [
-        run,
-        frame,
-        [frame],
-        frame.to_dict(as_series=False),
-        dictionaries,
-        iter(dictionaries),
-        {q: list(of.items()) for q, of in run.items()},
-        hits,
-        {q: [{"corpus_id": p, "score": s} for p, s in of.items()] for q, of in run.items()},
-        {"mteb_model_meta": {"model_name": "m"}, "default": {"test": run}},
-        {"name": dictionaries},
-    ]
-    for form in forms:
-        assert measured(form, folder) == pytest.approx(expected(run), abs=1e-9)
-    both = eval_kit.score([frame, frame.rename({"qid": "topic"})], folder, ["nDCG@10"]).to_polars()
-    assert both["run"].to_list() == ["run1", "run2"] and both["value"].n_unique() == 1
+PACKINGS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": skippable}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    triples=runs([*QUERIES, *OTHERS]),
+    rank=st.sampled_from(["-1", "1.0", "None", "n/a", "NaN", "0", "99999999999999999999"]),
+    tag=st.sampled_from(["t", "my bm25", "a b c 5", "#"]),
+    head=st.sampled_from(["", "# bm25 run\n", "# ir_metadata.start\n#   a: b\n# ir_metadata.end\n\n"]),
+    end=st.sampled_from(["\n", "\r\n"]),
+    tail=st.sampled_from(["", "{}", "{} {}"]),
+    packing=st.sampled_from(sorted(PACKINGS)),
+    name=st.sampled_from(["run.bm25.txt", "x.res", "a.run", "b.trec", "c[1].tsv"]),
+    through_a_pipe=st.booleans(),
+)
+def test_six_columns(folder, tmp_path_factory, triples, rank, tag, head, end, tail, packing, name, through_a_pipe):
+    path = tmp_path_factory.mktemp("r[un]s") / f"{name}{packing}"
+    lines = [f"{query}\tE2\t{passage}\t{rank}\t{score}\t{tag}" for query, passage, score in triples]
+    text = head.replace("\n", end) + end.join([*lines, tail.format(end, end)])
+    path.write_bytes(PACKINGS[packing](text.encode()))
+    assert run_files([path.parent]) == [path]
+    if through_a_pipe:
+        reading, writing = os.pipe()
+        os.write(writing, path.read_bytes())
+        os.close(writing)
+        path = Path(f"/dev/fd/{reading}")
+    assert measured(path, folder) == close(expected(triples))
+
+
+@settings(max_examples=60, deadline=None)
+@given(triples=runs(), by_tabs=st.booleans(), first=st.integers(0, 1), data=st.data())
+def test_three_columns(folder, tmp_path_factory, triples, by_tabs, first, data):
+    """As MS MARCO's script: a passage stands at the rank that the file says, and the last line of a rank counts."""
+    path = tmp_path_factory.mktemp("runs") / "run.tsv"
+    lines, places = [], {}
+    for query in QUERIES:
+        place = first
+        for passage in [passage for other, passage, _ in triples if other == query]:
+            lines.append((query, passage, place))
+            places[query, place] = passage
+            place += data.draw(st.integers(0 if place > first else 1, 6))
+    if by_tabs:
+        path.write_text("".join(f"{query}\t{passage}\t{place}\n" for query, passage, place in lines))
+    else:
+        path.write_text("".join(f"{'_'.join(q.split())} {'_'.join(p.split())} {place}\n" for q, p, place in lines))
+    reciprocal = dict.fromkeys(QUERIES, 0.0)
+    for (query, place), passage in places.items():
+        found = QRELS[query].get(passage, 0) > 0 and (by_tabs or " " not in passage)
+        if found and (by_tabs or " " not in query):
+            reciprocal[query] = max(reciprocal[query], 1 / (place + 1 - first))
+    scores = eval_kit.score(path, folder, ["RR"], allow_missing=True).to_polars()
+    assert scores["value"].to_list() == close([sum(reciprocal.values()) / len(QUERIES)])
+
+
+def frame_of(triples: Triples, query: str, passage: str) -> pl.DataFrame:
+    return pl.DataFrame(triples, [query, passage, "score"], orient="row")
+
+
+def by_query(triples: Triples) -> dict[str, list[tuple[str, float]]]:
+    found: dict[str, list[tuple[str, float]]] = {}
+    for query, passage, score in triples:
+        found.setdefault(query, []).append((passage, score))
+    return found
+
+
+FRAMES = {
+    "polars": lambda frame: frame,
+    "lazy": pl.DataFrame.lazy,
+    "pandas": pl.DataFrame.to_pandas,
+    "categories": lambda frame: frame.cast(dict.fromkeys(frame.columns[:2], pl.Categorical)).to_pandas(),
+    "Arrow": pl.DataFrame.to_arrow,
+    "columns": lambda frame: frame.to_dict(as_series=False),
+    "columns of arrays": lambda frame: {name: frame[name].to_numpy() for name in frame.columns},
+    "rows": pl.DataFrame.to_dicts,
+    "a generator of rows": lambda frame: iter(frame.to_dicts()),
+    "objects": lambda frame: [SimpleNamespace(query_id=q, docno=p, score=s) for q, p, s, *_ in frame.iter_rows()],
+    "with ranks that say nothing": lambda frame: frame.with_columns(rank=float("nan")).to_pandas(),
+}
+BY_QUERY = {
+    "dictionaries": lambda found: {query: dict(pairs) for query, pairs in found.items()},
+    "pairs": lambda found: found,
+    "hits": lambda found: {q: [SimpleNamespace(docid=p, score=s) for p, s in of] for q, of in found.items()},
+    "dictionaries of hits": lambda found: {q: [{"corpus_id": p, "score": s} for p, s in of] for q, of in found.items()},
+}
+LISTS = {"alone": lambda run: run, "in a list": lambda run: [run], "named": lambda run: {"mine": run}}
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    triples=runs([*QUERIES, *OTHERS]),
+    query=st.sampled_from(rows.QUERY),
+    passage=st.sampled_from(rows.PASSAGE),
+    form=st.sampled_from([*FRAMES, *BY_QUERY]),
+    how=st.sampled_from(sorted(LISTS)),
+)
+def test_what_python_holds(folder, triples, query, passage, form, how):
+    run = FRAMES[form](frame_of(triples, query, passage)) if form in FRAMES else BY_QUERY[form](by_query(triples))
+    assert measured(LISTS[how](run), folder) == close(expected(triples))
+
+
+@settings(max_examples=10, deadline=None)
+@given(one=runs(), other=runs())
+def test_several_runs_keep_their_own_figures(folder, tmp_path_factory, one, other):
+    root = tmp_path_factory.mktemp("systems")
+    frames = [frame_of(one, "qid", "docno"), frame_of(other, "topic", "pid").to_pandas()]
+    values = eval_kit.score(frames, folder, ["RR"]).to_polars().rows_by_key("run", named=True)
+    assert [values[name][0]["value"] for name in ("run1", "run2")] == close(
+        [expected(triples)["RR"] for triples in (one, other)]
+    )
+    files = []
+    for system, frame in zip("ab", frames, strict=True):
+        (root / system).mkdir()
+        files.append(root / system / "bm25.trec")
+        eval_kit.write_run(frame, files[-1])
+    frames[0].rename({"qid": "q_id", "docno": "doc_id"}).write_parquet(root / "run.parq")
+    scores = eval_kit.score([*files, root / "run.parq"], folder, ["RR"]).to_polars().rows_by_key("run", named=True)
+    of_files = [scores[name][0]["value"] for name in ("a/bm25", "b/bm25", "run")]
+    assert of_files == close([values["run1"][0]["value"], values["run2"][0]["value"], values["run1"][0]["value"]])
+
+
+def test_predictions_of_mteb_and_what_is_no_run(folder):
+    run = {query: dict.fromkeys(PASSAGES[:3], 1.0) for query in QUERIES}
+    triples = [(query, passage, 1.0) for query, passage in product(QUERIES, PASSAGES[:3])]
+    predictions = {"mteb_model_meta": {"model_name": "m"}, "default": {"test": run}}
+    assert measured(predictions, folder) == close(expected(triples))
     for strange in ({"q1": ["p1"]}, [("q1", "p1", 1.0)], {"q1": [("p1", 1.0, 2)]}):
         with pytest.raises(eval_kit.UserError):
             eval_kit.score(strange, folder)
-    for release in ("", {}, [], 0, frame):
+    for release in ("", {}, [], 0, frame_of(triples, "qid", "docno")):
         with pytest.raises(eval_kit.UserError, match="release: expected a folder"):
             eval_kit.score(run, release)
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    seed=st.integers(0, 10**6),
-    ranks=st.sampled_from(["-1", "1.0", "None", "n/a", "NaN", "0"]),
-    tag=st.sampled_from(["t", "my bm25", "a b c 5"]),
-    head=st.sampled_from(["", "# bm25 run\n", "# ir_metadata.start\n#   a: b\n# ir_metadata.end\n\n"]),
-    tail=st.sampled_from(["", "\n", "\n \n"]),
-    pack=st.sampled_from([bytes, gzip.compress, bz2.compress, lzma.compress]),
-)
-def test_what_decides_nothing_is_not_judged(folder, tmp_path_factory, seed, ranks, tag, head, tail, pack):
-    run = drawn(seed)
-    path = tmp_path_factory.mktemp("runs") / "run.txt"
-    lines = [f"{q}\tE2\t{p}\t{ranks}\t{s}\t{tag}\n" for q, of in run.items() for p, s in of.items()]
-    path.write_bytes(pack((head + "".join(lines) + tail).encode()))
-    assert measured(path, folder) == pytest.approx(expected(run), abs=1e-9)
-    assert run_files([path.parent]) == [path]
-
-
-def test_pipes_and_parquet_are_runs(folder, tmp_path):
-    run = drawn(2)
-    frame = pl.DataFrame(
-        [(q, p, s) for q, of in run.items() for p, s in of.items()], ["q_id", "doc_id", "score"], orient="row"
-    )
-    frame.write_parquet(tmp_path / "run.parq")
-    assert measured(tmp_path / "run.parq", folder) == pytest.approx(expected(run), abs=1e-9)
-    eval_kit.write_run(run, tmp_path / "run.trec")
-    assert measured(tmp_path / "run.trec", folder) == pytest.approx(expected(run), abs=1e-9)
-    reading, writing = os.pipe()
-    os.write(writing, (tmp_path / "run.trec").read_bytes())
-    os.close(writing)
-    assert measured(f"/dev/fd/{reading}", folder) == pytest.approx(expected(run), abs=1e-9)
 
 
 def test_a_run_by_blanks_that_cannot_hold_an_id_says_so(folder, tmp_path):

@@ -112,12 +112,6 @@ def test_the_order_of_lines_never_matters(ranked_in_pieces):
             assert other.queries.sort("query_id").equals(first.queries.sort("query_id"))
 
 
-def test_an_ms_marco_run_is_ranked_by_its_ranks(ranked_in_pieces):
-    lines = [("q", "a", 7), ("q", "z", 3), ("q", "b", 1_000), ("r", "a", 0)]
-    ranked = ranked_in_pieces(lines, 1, [("q", "a"), ("q", "b"), ("r", "a")], columns=3)
-    assert sorted(ranked.judged.rows()) == [("q", "a", 7, 7, 7), ("q", "b", 1000, 1000, 1000), ("r", "a", 1, 1, 1)]
-
-
 def test_ranks_that_contradict_the_scores_are_counted(path):
     """Scores 5, 5 and 2: the first two are tied, so only the last one's rank can be wrong. Nothing is judged."""
     judged = pl.DataFrame(schema={"query_id": pl.String, "passage_id": pl.String})
