@@ -1,22 +1,26 @@
 """The dataset card: the manifest in readable form, and the YAML that tells ``load_dataset`` where the splits are."""
 
 import json
-import re
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from builder import reports
+from builder.collection import LEFT_OUT, UNSTATED
 from builder.features import features
-from eval_kit.documents import Input, Manifest, TableEntry
+from eval_kit.documents import Manifest, TableEntry
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.files.text import read_utf8
-from eval_kit.release import Release, read_manifest, title
+from eval_kit.release import Release, read_manifest, reference, title
 from eval_kit.release.manifest import is_of_ms_marco, is_synthetic, language, read_table
 from eval_kit.stats.typical import about
 from eval_kit.tables.markdown import escape, to_markdown
+from eval_kit.tables.table import Table, Value, text_columns
 
 CARD = "README.md"
 LICENCES = "LICENSE.md"
@@ -27,6 +31,11 @@ AGAIN = "run 'python -m builder card {}' to write it again"
 TEMPLATES = Path(__file__).parent.parent / "hub_cards"
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 SAMPLE_LENGTH = 200
+SIDES = {"inter": "in", "extra": "out", "delta": "loss"}
+"""What CIKM 2022 calls the figures of models that saw a part, of those that did not, and the difference."""
+EXPECTED = ("ecir2023-table2", "ecir2023-table3", "cikm2022-table7")
+"""Published tables of models that were trained by these lists."""
+IN_WORDS = "lists CC BY-NC-SA 4.0 and MIT; queries and judgements of MS MARCO for non-commercial research only"
 TAGS = ("information-retrieval", "distribution-shift", "evaluation", "benchmark")
 HOLDS = {
     "topic": "MS-Shift: queries by topic, c0 … c4; one row for each query and cluster",
@@ -58,33 +67,62 @@ def texts(folder: Path, manifest: Manifest) -> dict[str, str]:
     Raises:
         UserError: a report is not readable.
     """
-    from huggingface_hub import DatasetCard
     from jinja2 import Template
 
-    configs, synthetic = _configs(manifest), is_synthetic(manifest)
-    facts: dict[str, Any] = {
-        "manifest": manifest,
-        "configs": configs,
-        "synthetic": synthetic,
-        "ms_marco": is_of_ms_marco(manifest),
-        "shown": escape,
-        "link": _link,
-    }
-    licences = Template((TEMPLATES / "licences.md").read_text(encoding="utf-8")).render(facts)
-    subjects = {} if synthetic else about(Release(folder, manifest))  # mini's words mean nothing
-    # from_template renders the given template with jinja2 and validates the YAML block by the library's classes
-    card = DatasetCard.from_template(
-        card_data(manifest),
-        template_path=str(TEMPLATES / "dataset.md"),
+    configs, of_mini, ms_marco = _configs(manifest), is_synthetic(manifest), is_of_ms_marco(manifest)
+    sources = _grouped(manifest.inputs, lambda file: source_of(file.id, manifest))
+    variations = _grouped(manifest.variations, attrgetter("base", "family", "source", "licence"))
+    rules = {table.split: table.rule.text for table in configs.get("variations", ())}
+    subjects = {} if of_mini else about(Release(folder, manifest))  # mini's words mean nothing
+    card = Template((TEMPLATES / "dataset.md").read_text(encoding="utf-8")).render(
+        yaml=_yaml(card_data(folder, manifest)),
         title=title(manifest),
         holds=HOLDS,
-        licences=licences,
-        samples={config: sample(folder, tables) for config, tables in configs.items()},
+        columns={
+            config: _grouped(one.columns, lambda each: tuple(each.labels or ()))
+            for config, (one, *_) in configs.items()
+        },
+        licences=_licences(manifest),
+        sample=sample(folder, next(iter(configs.values()))),
         reports=reports.read(folder, manifest),
-        about={shift: to_markdown(table) for shift, table in subjects.items()},
-        **facts,
+        about=[to_markdown(table).rstrip() for table in subjects.values()],
+        expected=_expected() if manifest.kind == "published" else {},
+        test_sets=_grouped(manifest.test_sets, lambda one: (one.shift, tuple(one.measures), one.qrels)),
+        variations=[
+            (*key, entries, dict.fromkeys(rules.get(entry.split, "") for entry in entries))
+            for key, entries in variations.items()
+        ],
+        sources=sources,
+        unstated=[name for name, files in sources.items() if files[0].licence in UNSTATED],
+        citations=_citations(manifest, {*sources, *configs}),
+        LEFT_OUT=LEFT_OUT,
+        shown=escape,
+        manifest=manifest,
+        configs=configs,
+        synthetic=of_mini,
+        ms_marco=ms_marco,
     )
-    return {CARD: str(card), LICENCES: f"# Licences of {title(manifest)} {manifest.version}\n\n{licences}\n"}
+    return {CARD: f"{card}\n", LICENCES: licence_text(manifest)}
+
+
+def licence_text(manifest: Manifest) -> str:
+    """The file that says under which licences a release, or a part of it, is."""
+    return f"# Licences of {title(manifest)} {manifest.version}\n\n{_licences(manifest)}\n"
+
+
+def _licences(manifest: Manifest) -> str:
+    from jinja2 import Template
+
+    template = Template((TEMPLATES / "licences.md").read_text(encoding="utf-8"))
+    of_mini, ms_marco = is_synthetic(manifest), is_of_ms_marco(manifest)
+    facts = {"manifest": manifest, "configs": _configs(manifest), "synthetic": of_mini, "ms_marco": ms_marco}
+    return str(template.render(facts, shown=escape))
+
+
+def source_of(file: str, manifest: Manifest) -> str:
+    """The repository or collection of a file that the release was built from, by the file's id."""
+    parts = file.split("/")
+    return parts[0] if parts[0] == manifest.built_from else "/".join(parts[:2])
 
 
 def write(folder: Path) -> None:
@@ -98,29 +136,86 @@ def write(folder: Path) -> None:
         atomic.write_text(folder / name, text)
 
 
-def card_data(manifest: Manifest) -> Any:
-    """The card's YAML block.
+def _grouped[Item](items: Iterable[Item], key: Callable[[Item], Any]) -> dict[Any, list[Item]]:
+    """The items by their key, in the order in which both come."""
+    groups: dict[Any, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+def _expected() -> dict[str, str]:
+    """The papers' own figures of models trained by the lists, as tables, each under what it is."""
+    tables = {}
+    for id in EXPECTED:
+        table = reference.load(id)
+        figures: dict[str, dict[str, dict[str, str]]] = {}
+        for cell in table["cells"]:
+            row = figures.setdefault(f"{cell['test_set']}, {cell['measure']}", {})
+            row.setdefault(cell["system"], {})[SIDES.get(cell["figure"], cell["figure"])] = reference.as_printed(cell)
+        systems = dict.fromkeys(cell["system"] for cell in table["cells"])
+        rows: list[list[Value]] = []
+        for name, row in figures.items():
+            texts = ["{in} → {out} ({loss})".format_map(of) if "in" in of else of["value"] for of in row.values()]
+            rows.append(list(map(Value, [name, *texts])))
+        paper = table["paper"]
+        text = to_markdown(Table(text_columns("test set", *systems), [rows])).rstrip()
+        tables[f"{paper['venue']} {paper['year']}, {table['table']}"] = text
+    return tables
+
+
+def _citations(manifest: Manifest, parts: Collection[str]) -> list[str]:
+    """The entries of citations.bib for a release with these configs and sources."""
+    judgements = set(map(attrgetter("qrels"), manifest.test_sets))
+    cited_for = {
+        "thakur2021beir": not is_of_ms_marco(manifest),
+        "bajaj2016msmarco": is_of_ms_marco(manifest),
+        "craswell2020dl19": is_of_ms_marco(manifest) and "dl19" in judgements,
+        "craswell2021dl20": is_of_ms_marco(manifest) and "dl20" in judgements,
+        "zhuang2022characterbert": "ielab/CharacterBERT-DR" in parts,
+        "penha2022variations": "Guzpenha/query_variation_generators" in parts,
+        "mackie2021dlhard": "dlhard" in parts,
+    }
+    entries = (TEMPLATES / "citations.bib").read_text(encoding="utf-8").strip().split("\n\n")
+    return [entry for entry in entries if cited_for.get(entry.partition("{")[2].partition(",")[0], True)]
+
+
+def card_data(folder: Path, manifest: Manifest) -> dict[str, Any]:
+    """What the card's YAML block says.
 
     ``load_dataset`` of a local folder keys its cache on the card alone, so each config carries the version and
     the digest of its content: a rebuilt release is never served from an old cache.
     """
-    from huggingface_hub import DatasetCardData
-
     synthetic, ms_marco = is_synthetic(manifest), is_of_ms_marco(manifest)
-    configs, rows = _configs(manifest), sum(table.rows for table in manifest.tables)
-    return DatasetCardData(
-        pretty_name=title(manifest),
-        language=language(manifest),
-        license="apache-2.0" if synthetic else "other",
-        license_name=None if synthetic else "see-card",
-        license_link=None if synthetic else LICENCES,
-        size_categories=[next((name for limit, name in SIZES if rows < limit), "1M<n<10M")],
-        source_datasets=["original" if synthetic else "extended|ms_marco" if ms_marco else "extended"],
-        task_categories=["text-retrieval"],
-        tags=[*TAGS, *["ms-marco"] * ms_marco],
-        configs=_config_entries(manifest),
-        dataset_info=[_dataset_info(config, splits) for config, splits in configs.items()],
-    )
+    rows = sum(table.rows for table in manifest.tables)
+    licence = {"license": "other", "license_name": "see-card", "license_link": LICENCES}
+    if ms_marco:
+        licence |= {"license_name": "non-commercial-research", "license_details": IN_WORDS}
+    return {
+        "pretty_name": title(manifest),
+        **({"language": language(manifest)} if language(manifest) else {}),
+        **({"license": "apache-2.0"} if synthetic else licence),
+        "size_categories": [next((name for limit, name in SIZES if rows < limit), "1M<n<10M")],
+        "source_datasets": ["original" if synthetic else "extended|ms_marco" if ms_marco else "extended"],
+        "task_categories": ["text-retrieval"],
+        "tags": [*TAGS, *["ms-marco"] * ms_marco],
+        "configs": _config_entries(manifest),
+        "dataset_info": [_dataset_info(folder, config, splits) for config, splits in _configs(manifest).items()],
+    }
+
+
+def _yaml(data: dict[str, Any]) -> str:
+    """YAML with a line for each config, as a release has a hundred splits."""
+    import yaml
+
+    dump = partial(yaml.safe_dump, width=math.inf, allow_unicode=True, sort_keys=False)
+    lines = []
+    for key, value in data.items():
+        if isinstance(value, list) and isinstance(value[0], dict):
+            lines += [f"{key}:", *(f"- {dump(entry, default_flow_style=True).rstrip()}" for entry in value)]
+        else:
+            lines.append(dump({key: value}, default_flow_style=False).rstrip())
+    return "\n".join(lines)
 
 
 def check_card(folder: Path, manifest: Manifest) -> None:
@@ -130,19 +225,19 @@ def check_card(folder: Path, manifest: Manifest) -> None:
         UserError: there is no card, its YAML is not valid, or it describes something else.
     """
     path = folder / CARD
-    data, splits = yaml_data(path), _configs(manifest).items()
-    infos = [_dataset_info(config, tables) for config, tables in splits]
-    configs = _described(data.get("configs")), _described(_config_entries(manifest))
-    if configs[0] != configs[1] or data.get("dataset_info") != infos:
+    if _described(yaml_data(path)) != _described(card_data(folder, manifest)):
         raise UserError(f"{path}: is not that of the release; {AGAIN.format(folder)}")
 
 
-def _described(entries: Any) -> list[list[Any]]:
-    """What ``load_dataset`` goes by of the configs: a description's words may be those of an older kit."""
-    return [
-        [entry.get("config_name"), entry.get("version"), entry.get("data_files"), str(entry.get("description"))[-24:]]
-        for entry in entries or []
-    ]
+def _described(data: Mapping[str, Any]) -> list[Any]:
+    """What ``load_dataset`` goes by: a description's words may be those of an older kit, and files packed otherwise."""
+    keys = ("config_name", "version", "data_files")
+    configs = [[*map(entry.get, keys), str(entry.get("description"))[-24:]] for entry in data.get("configs") or ()]
+    infos = []
+    for info in data.get("dataset_info") or ():
+        rows = [(split.get("name"), split.get("num_examples")) for split in info.get("splits") or ()]
+        infos.append([info.get("config_name"), info.get("features"), rows])
+    return [configs, infos]
 
 
 def yaml_data(path: Path) -> dict[str, Any]:
@@ -189,16 +284,16 @@ def _cut(value: Any) -> Any:
     return value
 
 
-def _link(source: Input) -> str:
-    is_address = re.fullmatch(r"https?://[\w./?=&%~:@+-]+", source.url)
-    return f"[{escape(source.id)}]({source.url})" if is_address else escape(source.id)
-
-
-def _dataset_info(config: str, splits: Sequence[TableEntry]) -> dict[str, Any]:
+def _dataset_info(folder: Path, config: str, splits: Sequence[TableEntry]) -> dict[str, Any]:
+    sizes = {table.split: (folder / table.path).stat().st_size for table in splits}
     return {
         "config_name": config,
         "features": features(splits[0].columns)._to_yaml_list(),
-        "splits": [{"name": table.split, "num_bytes": 0, "num_examples": table.rows} for table in splits],
+        "splits": [
+            {"name": table.split, "num_bytes": sizes[table.split], "num_examples": table.rows} for table in splits
+        ],
+        "download_size": sum(sizes.values()),
+        "dataset_size": sum(sizes.values()),
     }
 
 
@@ -209,7 +304,7 @@ def _config_entries(manifest: Manifest) -> list[dict[str, Any]]:
     for config, splits in configs.items():
         digest = sha256("".join(table.digest for table in splits).encode()).hexdigest()
         about = f"{HOLDS.get(config, config)} (content sha256:{digest[:16]})"
-        files = [{"split": table.split, "path": table.path} for table in splits]
+        files = [{"split": table.split, "path": f"data/{config}/{table.split}-*"} for table in splits]
         entry: dict[str, Any] = {"config_name": config, "version": manifest.version, "description": about}
         entries.append(entry | ({"default": True} if config == default else {}) | {"data_files": files})
     return entries

@@ -15,6 +15,8 @@ from eval_kit.stats.vectors import check_ids
 NONE_STATED, NONE_IN_FOLDER = "none stated", "not stated in the folder"
 UNSTATED = (NONE_STATED, NONE_IN_FOLDER)
 """What a manifest says of the licence of a file whose authors state none."""
+LEFT_OUT = "it states no licence; the publisher left it out"
+"""Why a part without a stated licence is missing from what is published."""
 SPLIT = re.compile(r"[a-z0-9][a-z0-9_]*")
 DEV = ("valid", "validation")
 """Other names of dev, since validation in a release means queries drawn from train."""

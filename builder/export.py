@@ -8,21 +8,23 @@ from pathlib import Path
 
 import polars as pl
 
+from builder.card import CARD, LICENCES, licence_text
 from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
 from eval_kit.files.formats import check_ids, tab_separated
-from eval_kit.release import Release
+from eval_kit.release import Release, title
 from eval_kit.search.passages import has_passages, of_file
 from eval_kit.search.passages import passages as release_passages
 from eval_kit.shifts import TRAINED_FOR, Shift
 
 QRELS = ("qrels/test.tsv", "qrels/test.jsonl", "qrels/train.tsv", "qrels/train.jsonl")
 FORMATS = {
-    "beir": ["queries.jsonl", "corpus.jsonl", "README.md", *QRELS],
-    "trec": ["topics.tsv", "qrels.txt"],
-    "tevatron": ["queries.jsonl", "corpus.jsonl", "qrels.txt"],
+    "beir": ["queries.jsonl", "corpus.jsonl", CARD, LICENCES, *QRELS],
+    "trec": ["topics.tsv", "qrels.txt", CARD, LICENCES],
+    "tevatron": ["queries.jsonl", "corpus.jsonl", "qrels.txt", CARD, LICENCES],
 }
 """The files that a folder of each format may hold."""
+NAMES = {"beir": "BEIR", "trec": "TREC", "tevatron": "Tevatron"}
 WITH_PASSAGES = ("beir", "tevatron")
 
 
@@ -57,9 +59,10 @@ def export(
     ``beir``: ``queries.jsonl``, ``qrels/test.tsv`` (for training queries ``qrels/train.tsv``), and ``corpus.jsonl``
     if the release embeds its passages or a file of them is given, as BEIR's ``GenericDataLoader`` reads them. It also
     has the judgements as ``qrels/test.jsonl`` and a ``README.md`` that names the configs, and so is a data set for
-    MTEB's retrieval tasks. All folders share one corpus file, where the disk can link. ``trec``: ``topics.tsv`` and
-    ``qrels.txt``. ``tevatron``: ``queries.jsonl`` and ``corpus.jsonl``, which its ``encode`` reads, and ``qrels.txt``.
-    All folders are written before any of them takes its name and replaces an older export of the same format.
+    MTEB's retrieval tasks. Every folder's ``README.md`` says what it is, and its ``LICENSE.md`` the licences. All
+    folders share one corpus file, where the disk can link. ``trec``: ``topics.tsv`` and ``qrels.txt``. ``tevatron``:
+    ``queries.jsonl`` and ``corpus.jsonl``, which its ``encode`` reads, and ``qrels.txt``. All folders are written
+    before any of them takes its name and replaces an older export of the same format.
 
     Args:
         format: one of :data:`FORMATS`.
@@ -90,6 +93,8 @@ def export(
                     check_ids(ids)
                 if format in WITH_PASSAGES:
                     corpus = _corpus(release, passages, staging / "corpus.jsonl", corpus, format)
+                atomic.write_text(staging / LICENCES, licence_text(release.manifest))
+                atomic.write_text(staging / CARD, _about(release, dataset.name, format))
                 if format == "beir":
                     _beir(release, dataset, qrels, staging, corpus is not None)
                 else:
@@ -163,7 +168,18 @@ def _beir(release: Release, dataset: ExportedFolder, qrels: pl.DataFrame, folder
     for config, file in files.items():
         data_files = [{"split": dataset.split, "path": file}]
         configs.append({"config_name": config, **content, "data_files": data_files})
-    atomic.write_lines(folder / "README.md", ["---", json.dumps({"configs": configs}), "---"])
+    header = f"---\n{json.dumps({'configs': configs})}\n---\n\n"
+    atomic.write_text(folder / CARD, header + (folder / CARD).read_text(encoding="utf-8"))
+
+
+def _about(release: Release, name: str, format: str) -> str:
+    """What a folder says of itself to people."""
+    manifest = release.manifest
+    of = f"{title(manifest)} {release.version} ({manifest.kind}, content sha256:{release.digest[:16]})"
+    return (
+        f"# {name}\n\nQueries and judgements of {of}, exported in {NAMES[format]}'s format. This is not the release of "
+        f"those who made them: [{LICENCES}]({LICENCES}) names them, and says under which licences their work is.\n"
+    )
 
 
 def _corpus(release: Release, passages: Path | None, path: Path, first: Path | None, format: str) -> Path | None:

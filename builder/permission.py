@@ -11,7 +11,8 @@ from tempfile import TemporaryDirectory
 
 from msgspec.structs import replace
 
-from builder.collection import UNSTATED
+from builder.card import source_of
+from builder.collection import LEFT_OUT, UNSTATED
 from builder.release import VARIATIONS, copy
 from eval_kit.authors.draft import with_digest
 from eval_kit.documents import Lack, Manifest
@@ -63,9 +64,7 @@ def _tables_by_source(manifest: Manifest) -> dict[str, set[Key]]:
     tables: dict[str, set[Key]] = {}
     for table in manifest.tables:
         for file in without_licence.intersection(table.rule.inputs):
-            parts = file.split("/")
-            name = parts[0] if parts[0] == manifest.built_from else "/".join(parts[:2])
-            tables.setdefault(name, set()).add(table.key)
+            tables.setdefault(source_of(file, manifest), set()).add(table.key)
     return dict(sorted(tables.items()))
 
 
@@ -74,7 +73,7 @@ def _without(manifest: Manifest, tables_by_source: Mapping[str, set[Key]], left_
     removed_tables, missing = set[Key](), [*manifest.missing]
     for name in dict.fromkeys(left_out):
         removed_tables |= tables_by_source[name]
-        missing.append(Lack(f"the parts of {name}", "it states no licence; the publisher left it out"))
+        missing.append(Lack(f"the parts of {name}", LEFT_OUT))
     test_sets = [entry for entry in manifest.test_sets if not {entry.table, ("qrels", entry.qrels)} & removed_tables]
     bases = {entry.name for entry in test_sets}
     variations = []

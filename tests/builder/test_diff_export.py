@@ -155,7 +155,7 @@ def test_beir_and_tevatron(write: Callable[[Draft], Release], tmp_path: Path) ->
     folders = export(release, tmp_path / "beir", "beir")
     assert [folder.name for folder in folders] == list(OF_TEST_SETS)
     files = {str(path.relative_to(folders[0])) for path in folders[0].rglob("*") if path.is_file()}
-    assert files == {"queries.jsonl", "corpus.jsonl", "qrels/test.tsv", "qrels/test.jsonl", "README.md"}
+    assert files == {"queries.jsonl", "corpus.jsonl", "qrels/test.tsv", "qrels/test.jsonl", "README.md", "LICENSE.md"}
     for folder in folders:
         queries = OF_TEST_SETS[folder.name]
         corpus = [{"_id": passage, "title": "", "text": text} for passage, text in passages]
@@ -164,7 +164,10 @@ def test_beir_and_tevatron(write: Callable[[Draft], Release], tmp_path: Path) ->
         header, *judged = rows(folder / "qrels/test.tsv")
         assert header == ["query-id", "corpus-id", "score"]
         assert judged == [[query, passage, str(grade)] for query, passage, grade in judgements if query in queries]
+        said = (folder / "README.md").read_text("utf-8")
+        assert f"\n# {folder.name}\n" in said and release.digest[:16] in said
     for folder in export(release, tmp_path / "tevatron", "tevatron"):
+        assert (folder / "LICENSE.md").read_bytes() == (release.folder / "LICENSE.md").read_bytes()
         queries = OF_TEST_SETS[folder.name]
         corpus = [{"docid": passage, "text": text} for passage, text in passages]
         assert documents(folder / "corpus.jsonl") == corpus
@@ -209,7 +212,7 @@ def test_an_export_replaces_its_own_folders_whole_or_not_at_all(
             export(release, out, "beir")
     assert content() == before
     (strange := out / "length.long" / "notes.txt").write_text("mine")
-    for format, foreign in (("beir", strange), ("trec", out / "length.short" / "README.md")):
+    for format, foreign in (("beir", strange), ("trec", out / "length.short" / "corpus.jsonl")):
         with pytest.raises(UserError, match=f"^{foreign}: is not part of the export that would replace it"):
             export(release, out, format)
     strange.unlink()

@@ -154,7 +154,7 @@ def test_the_release_stays_whole(bare: Path, drawn: Release) -> None:
     checks = {check.what: check.fault for check in verify(drawn.folder)}
     assert not any(checks.values())
     assert "negatives are passages of the collection that nobody judged relevant" in checks
-    assert "### negatives" in (drawn.folder / "README.md").read_text()
+    assert "\n| negatives |" in (drawn.folder / "README.md").read_text()
 
 
 def test_faults_are_found(drawn: Release) -> None:

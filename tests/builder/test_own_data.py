@@ -176,7 +176,8 @@ def test_topics_of_queries_alone_are_topics_and_not_wordings(shared: Path, tmp_p
 
 def test_a_licence_that_nobody_states_is_not_lost_on_the_way(folder: Path, tmp_path: Path) -> None:
     first = build(folder, tmp_path / "first", "topic", "topic.topics=2", "topic.k=20", "topic.size=155")
-    assert "\n| `toy/corpus.jsonl` | not stated" in (first.folder / "README.md").read_text()  # no link: it is not there
+    files = [file.licence for file in first.manifest.inputs]
+    assert f"| toy | {len(files)} |" in (card := (first.folder / "README.md").read_text()) and files[0] in card
     again = rebuilt.draft(released.collection(first.folder), ["length"])
     releases.write(again, tmp_path / "again")
     of_passages(first, folder, tmp_path / "lite")

@@ -1,5 +1,6 @@
 """Other people's wordings in the published release, against what their files hold; and what is wrong with bad ones."""
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -156,7 +157,8 @@ def test_a_run_of_trec_dl_is_not_asked_for_the_rest_of_dl_hard(everything: Relea
 
 def test_the_card_names_licences_and_papers(everything: Release, published_release: Release):
     whole, licensed = ((release.folder / "README.md").read_text("utf-8") for release in (everything, published_release))
-    assert "| dl19.typo.3 | 43 | dl19_typo_3 | ielab/CharacterBERT-DR | Apache-2.0 |" in licensed
+    row = r"\| dl19 \| typo\.1, .*, typo\.10 \| 43 \| .* \| ielab/CharacterBERT-DR \| Apache-2.0 \|"
+    assert re.search(row, licensed)
     assert "| variations wording | Guzpenha/query_variation_generators | none stated |" in whole
     assert "| DL-HARD's annotations and judgements | grill-lab/DL-Hard | none stated: ask the authors" in whole
     for key in ("penha2022variations", "mackie2021dlhard"):
