@@ -64,6 +64,19 @@ def _release_of(
     return open_release(source, revision, upstream)
 
 
+def _runs(runs: list[Path] | None, example: bool, others: Mapping[str, Any]) -> tuple[list[Path], str | None]:
+    """The runs of these options, those in folders too, and the release of --release; --example is both."""
+    from eval_kit.runs import folders
+
+    if example:
+        _refuse({"RUN": runs, **others}, "--example has runs and queries of its own")
+        folder = next(filter(Path.is_dir, (Path(__file__).with_name("example"), Path(__file__).parents[1] / "examples")))
+        return [folder / "bm25.trec", folder / "noisy.trec"], str(folder)
+    if not runs:
+        raise UserError("give RUNs, or --example for two that come with the kit")
+    return folders.run_files(runs), others["--release"]
+
+
 def _training(source: Path | None) -> "DataFrame | None":
     """The training queries of --trained-on."""
     from eval_kit.runs.training import read
@@ -86,7 +99,8 @@ def _refuse(options: Mapping[str, Any], why: str) -> None:
 
 @_computing
 def score(
-    runs: options.Runs,
+    runs: options.Runs = None,
+    example: options.Example = False,
     release: options.Release = None,
     revision: options.Revision = None,
     upstream: options.Upstream = None,
@@ -116,8 +130,8 @@ def score(
     from eval_kit.files import atomic
     from eval_kit.protocols.scoring import score as score_runs
     from eval_kit.protocols.scoring import with_measures
-    from eval_kit.runs import folders
 
+    runs, release = _runs(runs, example, {"--release": release, "--qrels": qrels, "--dataset": dataset})
     if dataset or bm25:
         from eval_kit.protocols.beir import suite, systems
 
@@ -126,7 +140,6 @@ def score(
         _refuse(others | {"--per-query": per_query}, why)
         with _reading():
             return suite(systems(runs, dataset or [], bm25 or []), dataset or [])
-    runs = folders.run_files(runs)
     opened_release = _release_of(release, revision, qrels, queries, upstream)
     all_test_sets = opened_release.test_sets
     if clean is not None:
@@ -400,7 +413,8 @@ def variations(
 
 @_computing
 def compare(
-    runs: options.Runs,
+    runs: options.Runs = None,
+    example: options.Example = False,
     baseline: Annotated[str | None, option("Test the other systems against this one. Default: the first RUN.")] = None,
     release: options.Release = None,
     upstream: options.Upstream = None,
@@ -443,7 +457,7 @@ def compare(
     from eval_kit.protocols.compare import compare as compare_systems
     from eval_kit.runs import folders
 
-    runs = folders.run_files(runs)
+    runs, release = _runs(runs, example, {"--release": release, "--qrels": qrels, "--against": against})
     opened_release = _release_of(release, None, qrels, queries, upstream)
     if against is not None:
         from eval_kit.protocols.snapshots import snapshots

@@ -72,8 +72,11 @@ Datasets = Annotated[
     ),
 ]
 Runs = Annotated[
-    list[Path],
+    list[Path] | None,
     argument("Run files in TREC or MS MARCO format, packed or not, - for a pipe, or folders of them.", "RUN"),
+]
+Example = Annotated[
+    bool, option("Take two synthetic runs and their queries, which come with the kit.", None, "--example")
 ]
 GridRuns = Annotated[
     list[Path] | None,
