@@ -190,7 +190,10 @@ def run(
         bool, option("Search with the model alone and compare it with nothing.", None, "--no-pivot")
     ] = False,
     trained_on: Annotated[
-        Path | None, option("What the model was trained on, as for clean: for leaks and far queries.", "FILE")
+        Path | None,
+        option(
+            "What the model was trained on, as for clean: for leaks, far queries, and --by distance or leaked.", "FILE"
+        ),
     ] = None,
     passages: options.Passages = None,
     depth: Annotated[int, option("Number of passages to keep for each query.", min=1, max=1_000_000)] = 1000,
@@ -329,7 +332,13 @@ def generalise(
     test_set: Annotated[
         str | None, option("Divide this test set. Default: dev, then test, then the only test set.", "NAME")
     ] = None,
-    by: options.By = None,
+    by: Annotated[
+        list[str] | None,
+        option(
+            "Set the --far parts of this division against its others; divisions as for score --by. Repeatable.",
+            "DIVISION",
+        ),
+    ] = None,
     far: Annotated[
         list[str] | None,
         option(

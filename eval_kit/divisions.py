@@ -29,6 +29,7 @@ _WORD_COUNTS = ((3, "1-3"), (5, "4-5"), (8, "6-8"), (12, "9-12"))
 _MORE_WORDS = "13+"
 _QUESTION_WORDS = {ENGLISH: ("what", "how", "who", "whom", "whose", "when", "where", "which", "why")}
 _NOT_LABELS = ("query_id", "text", "query-id", "corpus-id", "score", "passage_ids")
+_DATE = r"^\d{4}-\d\d-\d\d([T ].*)?$"
 _CHAMELEONS = re.compile(r"level_(\d+)")
 
 type Parts = Mapping[Any, Any] | Any
@@ -66,7 +67,7 @@ def divide(by: str | Parts, release: Release, queries: pl.DataFrame, training: p
             as ``metadata.article``; a label of the release (``topic``, ``wh``, ``length``, ``bucket``,
             ``chameleons50``, ``intent`` …); ``words``, ``question-word``; ``distance`` or ``leaked`` from training
             queries; two of these with ``×`` or ``*`` between them; in Python also a dictionary or a table of ids and
-            parts.
+            parts. Dates and fractions that few queries share stand for months and quarters.
         release: the one that is scored.
         queries: ``query_id`` and ``text`` of the test set.
         training: ``query_id`` and ``text`` of training queries, for ``distance`` and ``leaked``.
@@ -77,7 +78,7 @@ def divide(by: str | Parts, release: Release, queries: pl.DataFrame, training: p
     if isinstance(by, str):
         division = _named(by, release, queries, training)
     else:
-        division = Division("parts", _of_python(by), "given in Python")
+        division = _coarser(Division("parts", _of_python(by), "given in Python"), queries["query_id"])
     inside = division.of(queries["query_id"])
     if inside.is_empty():
         raise UserError(f"--by {division.name}: not one of the {queries.height:,} queries of the test set is in a part")
@@ -87,13 +88,38 @@ def divide(by: str | Parts, release: Release, queries: pl.DataFrame, training: p
     return Division(division.name, parts, division.source)
 
 
+def _coarser(division: Division, queries: pl.Series) -> Division:
+    """Months of dates and quarters of fractions, where there are many that have fewer than :data:`FEWEST` queries.
+
+    Whole numbers stay: they may be names of parts.
+    """
+    parts, part = division.of(queries), pl.col("part")
+    if parts["part"].n_unique() <= max(FEWEST, parts.height / FEWEST):
+        return division
+    if parts["part"].str.contains(_DATE).all():
+        months = parts.with_columns(part.str.slice(0, len("2026-01")))
+        return Division(division.name, months, f"{division.source}, by month")
+    if not parts["part"].str.contains(".", literal=True).any():
+        return division
+    numbers = parts.with_columns(number=part.cast(pl.Float64, strict=False))
+    if numbers["number"].is_finite().fill_null(False).all():
+        quarter = ((pl.col("number").rank("max") - 1) * 4 // pl.len()).cast(pl.Int64)
+        ends = (pl.col("number").min().over("quarter"), pl.col("number").max().over("quarter"))
+        name = pl.format("quarter {}: {} to {}", pl.col("quarter") + 1, *ends)
+        quarters = numbers.with_columns(quarter=quarter).select("query_id", part=name)
+        return Division(division.name, quarters, f"{division.source}, by quarter of the queries")
+    return division
+
+
 def _named(by: str, release: Release, queries: pl.DataFrame, training: pl.DataFrame | None) -> Division:
     if Path(by).is_file():
-        return Division(Path(by).name, read_parts(Path(by)), by)
+        return _coarser(Division(Path(by).name, read_parts(Path(by)), by), queries["query_id"])
     first, cross, second = by.replace("×", "*").partition("*")
     if cross:
         sides = [_named(side.strip(), release, queries, training) for side in (first, second)]
         return _crossed(*sides)
+    if by in (WORDS, QUESTION_WORD, DISTANCE, LEAKED) and queries["text"].count() == 0:
+        raise UserError(f"--by {by}: the texts of the queries are not known; --queries names a file of them")
     if by == WORDS:
         return Division(by, _words(queries), "the number of words between blanks")
     if by == QUESTION_WORD:
@@ -117,7 +143,7 @@ def _named(by: str, release: Release, queries: pl.DataFrame, training: pl.DataFr
             )
     of_queries = release.folder / QUERIES_FILE
     if release.in_beir_format and (parts := field_of_queries(of_queries, by)).height:
-        return Division(by, parts, f"{QUERIES_FILE}, field {by}")
+        return _coarser(Division(by, parts, f"{QUERIES_FILE}, field {by}"), queries["query_id"])
     fields = scalar_fields(of_queries) if release.in_beir_format else list(labels)
     there_are = ", ".join([*fields, WORDS, QUESTION_WORD, DISTANCE, LEAKED])
     raise UserError(f"--by {by}: is no file and no division of these queries; there are {there_are}")

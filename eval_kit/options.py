@@ -98,7 +98,7 @@ Train = Annotated[
     Path,
     option(
         "The queries that the model was trained on: lines of id, tab, text; triplets (three columns, or JSON lines); "
-        "or a release or BEIR folder with a train split.",
+        "queries.jsonl; or a release or BEIR folder with a train split.",
         "FILE",
     ),
 ]

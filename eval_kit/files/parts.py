@@ -43,6 +43,8 @@ def read_parts(path: Path) -> pl.DataFrame:
 def field_of_queries(queries: Path, field: str) -> pl.DataFrame:
     """``query_id`` and ``part`` by a field of ``queries.jsonl``: none for a query that has no text or number there.
 
+    A list puts a query in several parts.
+
     Args:
         queries: a file that :func:`eval_kit.files.beir.read_queries` reads.
         field: with dots between the names of nested ones, as in ``metadata.article``.
@@ -64,12 +66,15 @@ def _values(queries: Path, names: list[str]) -> Iterator[tuple[str, str]]:
         value: Any = entry
         for name in names:
             value = value.get(name) if isinstance(value, dict) else None
-        if text := _text(value):
-            yield entry["_id"], text
+        for each in value if isinstance(value, list) else [value]:
+            if text := _text(each):
+                yield entry["_id"], text
 
 
 def _text(value: Any) -> str:
-    return str(value).strip() if isinstance(value, str | int | float) else ""
+    """The text of a scalar, or of the first in a list; empty for anything else."""
+    first = value[0] if isinstance(value, list) and value else value
+    return str(first).strip() if isinstance(first, str | int | float) else ""
 
 
 def _frame(rows: list[tuple[str, str]]) -> pl.DataFrame:

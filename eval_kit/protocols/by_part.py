@@ -95,10 +95,12 @@ class ScoresByPart(Scores):
 
     Attributes:
         parts: as :data:`MEANS`.
-        remarks: of queries in no part.
+        divisions: where each comes from, by name.
+        remarks: that, and queries in no part.
     """
 
     parts: pl.DataFrame
+    divisions: Mapping[str, str]
     remarks: Sequence[str]
 
     def tables(self) -> list[Table]:
@@ -110,8 +112,8 @@ class ScoresByPart(Scores):
         return [*super().notes(), f"\u00b7 fewer than {FEW} queries", *self.remarks]
 
     def as_json(self) -> dict[str, Any]:
-        """The document of scores.schema.json, with the means of parts as ``parts``."""
-        return super().as_json() | {"parts": self.parts.to_dicts()}
+        """The document of scores.schema.json, with the means of parts as ``parts``, and the ``divisions``."""
+        return super().as_json() | {"parts": self.parts.to_dicts(), "divisions": dict(self.divisions)}
 
 
 def scores_by_part(
@@ -131,11 +133,18 @@ def scores_by_part(
     covered = list(dict.fromkeys(mean.test_set for mean in scores.means if mean.test_set in release.test_sets))
     of_test_sets = divisions(by, release, covered, training)
     of_parts = means(scores.per_query(), of_test_sets)
-    return ScoresByPart(scores.means, scores.provenance, of_parts, list(without_part(of_test_sets, release)))
+    remarks = list(remarks_on(of_test_sets, release))
+    return ScoresByPart(scores.means, scores.provenance, of_parts, sources(of_test_sets), remarks)
 
 
-def without_part(of_test_sets: Mapping[str, Sequence[Division]], release: Release) -> Iterator[str]:
-    """A line for each division that leaves queries of a test set out."""
+def sources(of_test_sets: Mapping[str, Sequence[Division]]) -> dict[str, str]:
+    """Where each division comes from, by its name."""
+    return {each.name: each.source for each in chain.from_iterable(of_test_sets.values())}
+
+
+def remarks_on(of_test_sets: Mapping[str, Sequence[Division]], release: Release) -> Iterator[str]:
+    """Where divisions come from, and a line for each that leaves queries of a test set out."""
+    yield from (f"{name}: {source}" for name, source in sources(of_test_sets).items() if source != name)
     for test_set, of_test_set in of_test_sets.items():
         queries = release.test_sets[test_set].queries
         for division in of_test_set:

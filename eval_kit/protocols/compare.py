@@ -4,7 +4,7 @@ Every system is compared with one *baseline*, the first unless another is named.
 per-query values are compared; means alone are not enough.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, product
@@ -70,7 +70,8 @@ class Comparison(Result):
         parts, over_parts: as :data:`eval_kit.protocols.by_part.DIFFERENCES` and ``OVER_PARTS``; without divisions and
             without a margin, empty.
         margin: the loss that a gate is about, by each test set's first measure; None without a gate.
-        remarks: of queries in no part.
+        divisions: where each comes from, by name.
+        remarks: that, and queries in no part.
     """
 
     title = "Comparison of systems"
@@ -83,6 +84,7 @@ class Comparison(Result):
     parts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=by_part.DIFFERENCES))
     over_parts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=by_part.OVER_PARTS))
     margin: float | None = None
+    divisions: Mapping[str, str] = field(default_factory=dict)
     remarks: Sequence[str] = ()
 
     @property
@@ -278,6 +280,7 @@ class Comparison(Result):
             "left_out": self.left_out,
             "parts": self.parts.to_dicts(),
             "over_parts": self.over_parts.to_dicts(),
+            "divisions": dict(self.divisions),
             "gate": None if self.margin is None else {"margin": self.margin, "verdict": self.verdict},
             "notes": self.notes(),
             "provenance": self.provenance,
@@ -356,8 +359,11 @@ def compare(
         first = {name: test_sets[name].measures[0] for name in compared}
         values = values.filter(pl.col("measure") == pl.col("test_set").replace_strict(first, default=None))
     parts, over = by_part.compared(values, names, divisions, margin)
-    remarks = list(by_part.without_part(divisions, release))
-    return replace(comparison, parts=parts, over_parts=over, remarks=remarks)
+    comparison = replace(comparison, parts=parts, over_parts=over)
+    if not by:
+        return comparison
+    remarks = list(by_part.remarks_on(divisions, release))
+    return replace(comparison, divisions=by_part.sources(divisions), remarks=remarks)
 
 
 def _systems(scores: Scores) -> dict[str, str]:

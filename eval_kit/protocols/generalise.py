@@ -147,6 +147,7 @@ class Generalisation(Result):
             f"{MARGIN:.0%} of the near level beyond chance (one-sided), each p (Holm) < 0.05; cannot tell: neither.",
             "Levels on near and far queries differ with the queries' difficulty too: do not compare them "
             "without the pivot's.",
+            *(f"{name}: {source}" for name, source in self.provenance["divisions"].items() if source != name),
             *(f"{shift}, {system}: {why}" for shift, system, why in reasons.iter_rows()),
         ]
 
@@ -159,13 +160,14 @@ def _number(value: float | None, form: str) -> str:
 class NearAndFar:
     """A division with sides: ``query_id`` and ``part`` (text), and the names of the far parts.
 
-    ``why`` no word may be given over kinds of query, or empty.
+    ``why`` no word may be given over kinds of query, or empty; ``source``, where a given one comes from.
     """
 
     shift: str
     of_queries: pl.DataFrame
     far: Sequence[str]
     why: str = ""
+    source: str = ""
 
 
 def generalise(
@@ -245,7 +247,8 @@ def contrasts(
             of_system = values.filter(pl.col("run") == names[run], pl.col("measure") == measure)
             row = _contrast(of_system, covariates, division, distances)
             rows.append({"shift": division.shift, "system": names[run], "measure": measure} | row)
-    provenance = {**scores.provenance, "pivots": pivot_names, "margin": MARGIN}
+    sources = {division.shift: division.source for division in divisions if division.source}
+    provenance = {**scores.provenance, "pivots": pivot_names, "margin": MARGIN, "divisions": sources}
     return Generalisation(_with_verdicts(rows), distances, provenance)
 
 
@@ -294,7 +297,8 @@ def _divisions(
         held_out = [part for part in far if part in of_queries["part"]]
         if not held_out and distances is not None:
             held_out = _farther_half(of_queries, distances)
-        divisions.append(_of_kinds(division.name, of_queries, held_out, texts, seed))
+        of_kinds = _of_kinds(division.name, of_queries, held_out, texts, seed)
+        divisions.append(replace(of_kinds, source=division.source))
     members = test_set.queries.implode()
     for name, shift in SHIFTS.items():
         if distances is None or not shift.label or name not in release.configs or name in by:

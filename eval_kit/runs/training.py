@@ -39,8 +39,9 @@ def read(source: Path) -> TrainingQueries:
 
     Args:
         source: a file of ids, tabs and texts; MS MARCO's triples (query, relevant and other passage, with tabs
-            between); JSON lines with ``query`` (or ``anchor``) and ``positive`` (or ``pos``, ``positive_passages``);
-            or the folder of a release or of a BEIR dataset, for its ``train`` split.
+            between); JSON lines with ``query`` (or ``anchor``) and ``positive`` (or ``pos``, ``positive_passages``),
+            or BEIR's of queries, with ``_id`` and ``text``; or the folder of a release or of a BEIR dataset, for its
+            ``train`` split.
 
     Raises:
         UserError: nothing of that kind; with file and line.
@@ -90,8 +91,13 @@ def _examples(path: Path) -> Iterator[tuple[str, str, list[str]]]:
         example = example if isinstance(example, dict) else {}
         text = next((example[name] for name in QUERY_FIELDS if name in example), None)
         positives = _texts(next((example[name] for name in POSITIVE_FIELDS if name in example), []))
+        if text is None and "_id" in example and "title" not in example:  # which BEIR's passages have
+            text, example = example.get("text"), {"query_id": example["_id"]}
         if not isinstance(text, str) or not text.strip() or not all(isinstance(each, str) for each in positives):
-            raise UserError(f'{path}:{number}: expected a JSON object with "query" or "anchor", a text, and "positive"')
+            raise UserError(
+                f'{path}:{number}: expected a JSON object with "query" or "anchor", a text, and "positive"; or '
+                'a query\'s "_id" and "text"'
+            )
         yield str(example.get("query_id", text)), text, positives
 
 

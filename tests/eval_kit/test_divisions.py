@@ -12,6 +12,7 @@ from scipy import stats
 from eval_kit.authors.opening import open_judgements
 from eval_kit.divisions import divide
 from eval_kit.errors import UserError
+from eval_kit.files.parts import field_of_queries, scalar_fields
 from eval_kit.protocols.by_part import KINDS, scores_by_part
 from eval_kit.protocols.compare import compare
 from eval_kit.protocols.scoring import score
@@ -65,6 +66,8 @@ def test_a_field_of_the_queries_divides_them_as_plain_loops_do(folder: Path, rel
         assert row["queries"] == len(of_part) and row["value"] == pytest.approx(sum(of_part) / len(of_part), abs=1e-12)
     assert result.parts.height == PARTS * 2 * len(release.test_sets["test"].measures)
     assert any("8 of the 400" in note for note in result.notes())
+    assert result.as_json()["divisions"] == {"metadata.kind": "queries.jsonl, field metadata.kind"}
+    assert "metadata.kind: queries.jsonl, field metadata.kind" in result.notes()
 
 
 def test_differences_of_parts_are_scipys(folder: Path, release: Release) -> None:
@@ -127,6 +130,21 @@ def test_texts_and_training_queries_divide(release: Release) -> None:
     assert set(product(["1-3 × how"], ["a"])) <= set(map(tuple, both.select("part", "query_id").rows()))
 
 
+def test_dates_become_months_numbers_quarters_and_lists_several_parts(release: Release, tmp_path: Path) -> None:
+    queries = release.queries("test").head(100)
+    ids = queries["query_id"].to_list()
+    dates = {query: f"2026-{1 + n % 4:02d}-{1 + n // 4:02d}T10:00Z" for n, query in enumerate(ids)}
+    by_month = divide(dates, release, queries).parts
+    assert by_month["part"].unique(maintain_order=True).to_list() == [f"2026-{month:02d}" for month in range(1, 5)]
+    quarters = divide({query: n / 8 for n, query in enumerate(ids)}, release, queries)
+    sizes = dict(quarters.parts.group_by("part", maintain_order=True).len().iter_rows())
+    assert sizes == dict.fromkeys(sizes, 25) and next(iter(sizes)) == "quarter 1: 0.0 to 3.0"
+    assert divide({query: n % 10 for n, query in enumerate(ids[:50])}, release, queries).parts["part"].n_unique() == 10
+    texts = tmp_path / "queries.jsonl"
+    texts.write_text('{"_id": "a", "text": "t", "tags": ["x", "y"]}\n{"_id": "b", "text": "t", "tags": []}\n')
+    assert field_of_queries(texts, "tags").rows() == [("a", "x"), ("a", "y")] and scalar_fields(texts) == ["tags"]
+
+
 def test_labels_of_a_release_divide(mini_release: Release) -> None:
     for test_set, by in (("dev", "length"), ("dev", "bucket"), ("dev", "chameleons50")):
         parts = divide(by, mini_release, mini_release.queries(test_set)).parts
@@ -148,6 +166,8 @@ def test_judgements_alone_are_a_test_set(shared: Path, published_release: Releas
     [expected] = [mean.value for mean in score([run], published_release).means if mean.measure == "nDCG@10"]
     assert found == expected and round(found, 4) == 0.7210
     assert divide("question-word", release, release.queries("test")).parts["part"].n_unique() > 2
+    with pytest.raises(UserError, match="--queries"):
+        divide("words", without := open_judgements(qrels), without.queries("test"))
     beir = tmp_path / "qrels.tsv"
     beir.write_text("query-id\tcorpus-id\tscore\nq1\tp1\t1\n")
     assert open_judgements(beir).test_sets["test"].queries.to_list() == ["q1"]

@@ -21,6 +21,7 @@ def test_files(tmp_path: Path) -> None:
         ("t.jsonl", '{"query": "北京", "pos": ["在", "人口"], "neg": ["x"]}\n', ["北京"], ["在", "人口"]),
         ("t.jsonl", tevatron, ["q"], ["p"]),
         ("t.jsonl", '{"query": "alone"}\n', ["alone"], []),
+        ("queries.jsonl", '{"_id": "q1", "text": "of BEIR", "metadata": {}}\n', ["of BEIR"], []),
     ):
         (tmp_path / name).write_text(text)
         known = training.read(tmp_path / name)
@@ -53,6 +54,7 @@ def test_mistakes(tmp_path: Path) -> None:
         ("t.jsonl", '{"query": "q", "positive": [3]}\n', r"t\.jsonl:1: expected"),
         ("t.jsonl", '{"query": "q", "positive_passages": [{"docid": "3"}]}\n', r"t\.jsonl:1: expected"),
         ("t.jsonl", '{"query": " "}\n', r"t\.jsonl:1: expected"),
+        ("t.jsonl", '{"_id": "p1", "title": "", "text": "a passage"}\n', r"t\.jsonl:1: expected"),
     ):
         (tmp_path / name).write_text(text)
         with pytest.raises(UserError, match=sentence):
