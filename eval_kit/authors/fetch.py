@@ -12,7 +12,8 @@ from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
 from urllib.error import HTTPError, URLError
-from urllib.request import Request, urlopen
+from urllib.parse import urlsplit
+from urllib.request import Request, getproxies, proxy_bypass, urlopen
 
 from filelock import FileLock
 
@@ -137,5 +138,7 @@ def _download_part(url: str, part: Path, advance: Advance) -> None:
         if error.code != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             raise UnavailableError(f"{url}: HTTP {error.code} {error.reason}") from error
     except (URLError, HTTPException, TimeoutError, ConnectionError) as error:
-        why = getattr(error, "reason", None) or type(error).__name__
-        raise UnavailableError(f"{url}: cannot be downloaded ({why})") from error
+        why, address = getattr(error, "reason", None) or type(error).__name__, urlsplit(url)
+        is_by_proxy = address.scheme in getproxies() and not proxy_bypass(address.netloc)
+        by = f", by the proxy in ${address.scheme}_proxy" if is_by_proxy else ""
+        raise UnavailableError(f"{url}: cannot be downloaded ({why}{by})") from error

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from eval_kit.authors.sources import ANSERINI, RESTTEST, SHIFT_TEST, SourceFile, declared_files
 from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
-from eval_kit.files.cache import cache_folder
+from eval_kit.files.cache import VARIABLE, cache_folder
 from eval_kit.files.digests import file_sha256
 from eval_kit.release import MANIFEST
 
@@ -45,7 +45,7 @@ def published_test_sets(upstream: Path | None = None) -> Path:
     known_by = hashlib.sha256("\n".join(file.git_blob for file in wanted.values()).encode()).hexdigest()
     folder = cache_folder() / f"test-sets-{known_by[:16]}"
     if not (folder / MANIFEST).is_file():
-        with disk_errors(folder), atomic.lock(folder):
+        with disk_errors(folder, f"cannot be written (${VARIABLE} names another cache)"), atomic.lock(folder):
             if not (folder / MANIFEST).is_file():  # another process may have made it meanwhile
                 _make(folder, wanted, os.environ.get(UPSTREAM) if upstream is None else str(upstream))
     return folder
@@ -55,7 +55,7 @@ def _make(folder: Path, wanted: Mapping[str, SourceFile], upstream: str | None) 
     from eval_kit.authors.lists import TestLists  # the web and all else that is needed once
 
     owners = sorted({f"{file.repository} ({file.licence})" for file in wanted.values()})
-    where = f"from {upstream}" if upstream else "from the web (12 MB)"
+    where = f"from {upstream}" if upstream else "from the web (5 MB)"
     print(
         f"eval_kit: no release is named; taking the published test sets {where}, once: {', '.join(owners)}; "
         f"MS MARCO's and TREC's data are for non-commercial research. Kept in {folder}",

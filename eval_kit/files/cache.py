@@ -8,6 +8,6 @@ VARIABLE = "MS_MARCO_SHIFT_CACHE"
 
 def cache_folder() -> Path:
     """``$MS_MARCO_SHIFT_CACHE``, else ``ms-marco-shift`` in the user's cache folder."""
-    if VARIABLE in os.environ:
-        return Path(os.environ[VARIABLE])
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ms-marco-shift"
+    if named := os.environ.get(VARIABLE):
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ms-marco-shift"

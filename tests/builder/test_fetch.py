@@ -117,5 +117,8 @@ def test_obtain_tells_what_it_has_and_lacks(server: Server, tmp_path: Path, monk
     assert set(lacking) == {wrong.id, gone.id}
     assert "is not the declared file" in lacking[wrong.id] and "refused" in lacking[gone.id]
     assert len(server.requests) == 7
-    again, _ = obtain(good)
-    assert again == have and len(server.requests) == 7
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "")
+    monkeypatch.setattr("urllib.request._opener", None)  # it knows the proxies of its first use
+    again, lacking = obtain([*good, wrong])
+    assert again == have and len(server.requests) == 7 and "by the proxy in $http_proxy" in lacking[wrong.id]
