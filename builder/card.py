@@ -1,6 +1,5 @@
 """The dataset card: the manifest in readable form, and the YAML that tells ``load_dataset`` where the splits are."""
 
-import json
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
@@ -16,7 +15,7 @@ from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.files.text import read_utf8
 from eval_kit.release import Release, read_manifest, reference, title
-from eval_kit.release.manifest import is_of_ms_marco, is_synthetic, language, read_table
+from eval_kit.release.manifest import is_of_ms_marco, is_synthetic, language
 from eval_kit.stats.typical import about
 from eval_kit.tables.markdown import escape, to_markdown
 from eval_kit.tables.table import Table, Value, text_columns
@@ -29,7 +28,6 @@ DEFAULT_CONFIG = "topic"
 AGAIN = "run 'python -m builder card {}' to write it again"
 TEMPLATES = Path(__file__).parent.parent / "hub_cards"
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
-SAMPLE_LENGTH = 200
 SIDES = {"inter": "in", "extra": "out", "delta": "loss"}
 """What CIKM 2022 calls the figures of models that saw a part, of those that did not, and the difference."""
 EXPECTED = ("ecir2023-table2", "ecir2023-table3", "cikm2022-table7")
@@ -82,7 +80,6 @@ def texts(folder: Path, manifest: Manifest) -> dict[str, str]:
             for config, (one, *_) in configs.items()
         },
         licences=_licences(manifest),
-        sample=sample(folder, next(iter(configs.values()))),
         reports=reports.read(folder, manifest),
         about=[to_markdown(table).rstrip() for table in subjects.values()],
         expected=_expected() if manifest.kind == "published" else {},
@@ -232,14 +229,12 @@ def check_card(folder: Path, manifest: Manifest) -> None:
 
 
 def _described(data: Mapping[str, Any]) -> list[Any]:
-    """What ``load_dataset`` goes by: a description's words may be those of an older kit, and files packed otherwise."""
-    keys = ("config_name", "version", "data_files")
-    configs = [[*map(entry.get, keys), str(entry.get("description"))[-24:]] for entry in data.get("configs") or ()]
+    """What ``load_dataset`` goes by: files may be packed otherwise."""
     infos = []
     for info in data.get("dataset_info") or ():
         rows = [(split.get("name"), split.get("num_examples")) for split in info.get("splits") or ()]
         infos.append([info.get("config_name"), info.get("features"), rows])
-    return [configs, infos]
+    return [data.get("configs"), infos]
 
 
 def yaml_data(path: Path) -> dict[str, Any]:
@@ -262,28 +257,6 @@ def yaml_data(path: Path) -> dict[str, Any]:
             f"{path}: its YAML is not valid: {str(error).splitlines()[0]}; {AGAIN.format(path.parent)}"
         ) from error
     return data
-
-
-def sample(folder: Path, tables: Sequence[TableEntry]) -> str:
-    """The first complete row of a config, as JSON on one line; long values are cut.
-
-    Raises:
-        ReleaseError: a table that is no file, or not what the manifest says.
-    """
-    for table in tables:
-        rows = read_table(folder, table).drop_nulls().head(1)
-        for row in rows.iter_rows(named=True):
-            cells = {name: _cut(value) for name, value in row.items()}
-            return json.dumps(cells, ensure_ascii=False).replace("```", "'''")
-    return ""
-
-
-def _cut(value: Any) -> Any:
-    if isinstance(value, str) and len(value) > SAMPLE_LENGTH:
-        return value[:SAMPLE_LENGTH] + "…"
-    if isinstance(value, list) and len(value) > 5:
-        return [*value[:5], "…"]
-    return value
 
 
 def _dataset_info(folder: Path, config: str, splits: Sequence[TableEntry]) -> dict[str, Any]:
@@ -313,7 +286,4 @@ def _config_entries(manifest: Manifest) -> list[dict[str, Any]]:
 
 
 def _configs(manifest: Manifest) -> dict[str, list[TableEntry]]:
-    configs: dict[str, list[TableEntry]] = {}
-    for table in manifest.tables:
-        configs.setdefault(table.config, []).append(table)
-    return configs
+    return _grouped(manifest.tables, attrgetter("config"))
