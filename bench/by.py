@@ -81,17 +81,23 @@ def null(members: pl.DataFrame, draws: int) -> dict[str, Any]:
 
 
 def power(a: Floats, real: Floats, count: int, size: int, loss: float, draws: int) -> dict[str, float]:
-    """Shares of draws in which the loss of part 0 is found: by the gate, by the mean of all, by its bootstrap alone."""
+    """Shares of draws in which the loss of part 0 is found: by the gate, by the mean of all, by its bootstrap alone.
+
+    And of those in which one of the other parts is said to lose, by the gate and without correction (by t-tests).
+    """
     rng = np.random.default_rng(SEED)
     parts = np.arange(size) % count
-    found = dict.fromkeys(("gate", "mean", "alone"), 0)
+    found = dict.fromkeys(("gate", "mean", "alone", "others_gate", "others_alone"), 0)
     for _ in range(draws):
         chosen = rng.choice(len(a), size, replace=False)
         change = real[chosen] * rng.choice([-1.0, 1.0], size)
         change = np.where((parts == 0) & (rng.random(size) < loss), -a[chosen], change)
         of_parts = _tested(change, parts, count)
         if len(of_parts) == count:
-            found["gate"] += _verdicts(of_parts, count)[0] == WORSE
+            first, *others = _verdicts(of_parts, count)
+            found["gate"] += first == WORSE
+            found["others_gate"] += WORSE in others
+            found["others_alone"] += any(each.mean < 0 and (each.p or 1.0) < ALPHA for each in of_parts[1:])
         [together], _ = differences(change, np.zeros(size, np.int64), 1)
         found["mean"] += together.mean < 0 and together.p is not None and together.p < ALPHA
         means = resampled_means(change[parts == 0][:, None], RESAMPLES, int(rng.integers(2**31)))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         report,
         score,
         similarity,
+        snapshots,
         variations,
         write_run,
     )
@@ -39,6 +40,7 @@ __all__ = [
     "run",
     "score",
     "similarity",
+    "snapshots",
     "variations",
     "write_run",
 ]

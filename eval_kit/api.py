@@ -25,6 +25,7 @@ from eval_kit.protocols import compare as comparisons
 from eval_kit.protocols import generalise as generalisation
 from eval_kit.protocols import scores as score_results
 from eval_kit.protocols import similarity as similarities
+from eval_kit.protocols import snapshots as snapshot_results
 from eval_kit.protocols import variations as variation_results
 from eval_kit.release import Release
 from eval_kit.runs import folders, in_memory, rows, training
@@ -50,6 +51,7 @@ __all__ = [
     "report",
     "score",
     "similarity",
+    "snapshots",
     "variations",
     "write_run",
 ]
@@ -160,6 +162,38 @@ def compare(
             allow_missing=allow_missing,
             by=by,
             margin=no_worse_than,
+        )
+
+
+def snapshots(
+    systems: Runs,
+    release: ReleaseSource,
+    systems_after: Runs,
+    after: ReleaseSource,
+    pivot: str | None = None,
+    measures: Collection[str] = (),
+    test_sets: Collection[str] = (),
+    allow_missing: bool = False,
+) -> snapshot_results.Snapshots:
+    """What systems keep from one snapshot of the queries to another, as ``eval_kit compare --against``.
+
+    Args:
+        systems: runs of one or more on the first snapshot.
+        release: the first snapshot.
+        systems_after: runs of the same systems on the second, with the same names, or else in the same order.
+        after: the second snapshot.
+        pivot: the system that the others stand beside; by default the first.
+        measures: in place of the test sets' own.
+        test_sets: names of those to compare on.
+        allow_missing: score test sets that a run covers only in part.
+
+    Raises:
+        UserError: runs, test sets or measures that the snapshots do not share.
+    """
+    with as_files(_in_folders(systems), "systems") as files, as_files(_in_folders(systems_after), "after") as later:
+        releases = open_release(release), open_release(after)
+        return snapshot_results.snapshots(
+            list(files), releases[0], list(later), releases[1], pivot, measures, test_sets, allow_missing
         )
 
 

@@ -12,6 +12,7 @@ from eval_kit.stats.losses import spearman
 from eval_kit.stats.parts import heterogeneity
 
 ROOT = Path(__file__).parents[2]
+NULL_COLUMNS = ("worse", "parts_hold", "these_hold", "kinds_hold")
 
 
 def measured(name: str) -> Any:
@@ -74,6 +75,21 @@ def test_the_page_of_generalise_has_the_measured_figures():
         shares = [f"{100 * row[name]:.0f} %" for name in ("degrades", "does_not", "refused")]
         assert f"| {label} | {' | '.join(shares)} |" in text
     assert f"| {100 * trained_on['holds']:.0f} % | {trained_on['rmse']:.3f} |" in text
+
+
+def test_the_page_of_divisions_has_the_measured_figures():
+    text, figures = page("docs/by.md"), measured("by")
+    for row in figures["null"]:
+        shares = [f"{100 * row[name]:.1f} %" if row[name] is not None else "-" for name in NULL_COLUMNS]
+        assert f"| {row['by']} | {row['parts']} | {' | '.join(shares)} |" in text
+    sizes: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    for cell in figures["power"]:
+        sizes.setdefault((cell["parts"], cell["queries"]), []).append(cell)
+    for (parts, queries), cells in sizes.items():
+        found = [" / ".join(f"{100 * cell[name]:.0f}" for name in ("gate", "mean", "alone")) for cell in cells]
+        others = " / ".join(f"{100 * cells[0][name]:.0f}" for name in ("others_gate", "others_alone"))
+        assert f"| {parts} | {queries:,} | {' | '.join([*found, others])} |" in text
+    assert f"{figures['draws']:,} draws" in text and f"{figures['queries']:,} queries" in text
 
 
 def test_the_page_of_results_takes_parts_as_draws():

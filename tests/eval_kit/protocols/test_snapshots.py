@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import eval_kit
 from eval_kit.errors import UserError
 from eval_kit.protocols.snapshots import CANNOT_TELL, LESS, snapshots
 from eval_kit.release import Release, open_release
@@ -88,6 +89,13 @@ def test_one_system_with_itself_loses_nothing(months) -> None:
             assert row["delta_ri"] == 0 and row["verdict"] == CANNOT_TELL
 
 
+def test_python_takes_dictionaries(months) -> None:
+    june, july = months
+    held = [{"one": {f"q{i}": {f"p{i}": 1.0} for i in queries}} for queries in (BEFORE, AFTER)]
+    row = eval_kit.snapshots(held[0], june, held[1], july, measures=["RR@10"]).to_polars().row(0, named=True)
+    assert (row["system"], row["before"], row["after"], row["rc"]) == ("one", 1, 1, 0)
+
+
 def test_ids_with_another_text_are_other_queries(months, tmp_path: Path) -> None:
     june, _ = months
     other = write(tmp_path / "other", range(200), {"bm25": 0.4}, np.random.default_rng(3), "another")
@@ -110,6 +118,25 @@ def test_no_difference_before_gives_any_ratio_and_pairs_matter() -> None:
     nothing = np.zeros((4, 9))
     assert [f(nothing[:k]).value for f, k in ((relative_change, 2), (effect_ratio, 4), (delta_ri, 4))] == [None] * 3
     assert relative_change(np.array([[0.5], [0.25]])).low is None
+
+
+def test_intervals_hold_the_truth_of_small_snapshots_of_skewed_values() -> None:
+    rng = np.random.default_rng(5)
+    need = rng.beta(0.6, 0.9, size=(2, 200_000))
+    systems, pivots = np.clip(need + rng.normal([[[0.1]], [[0.0]]], 0.2, size=(2, *need.shape)), 0, 1)
+    systems[1] *= 0.8
+    (s, s_after), (p, p_after) = systems.mean(axis=1), pivots.mean(axis=1)
+    truths = (1 - s_after / s, (s_after - p_after) / (s - p), s / p - s_after / p_after)
+    held = np.zeros(3)
+    for _ in range(500):
+        columns = np.full((4, 130), np.nan)
+        first, second = rng.integers(200_000, size=60), rng.integers(200_000, size=70)
+        columns[0, :60], columns[2, :60] = systems[0, first], pivots[0, first]
+        columns[1, 60:], columns[3, 60:] = systems[1, second], pivots[1, second]
+        figures = relative_change(columns[:2]), effect_ratio(columns), delta_ri(columns)
+        pairs = zip(figures, truths, strict=True)
+        held += [figure.low is None or figure.low <= truth <= figure.high for figure, truth in pairs]
+    assert np.all((held / 500 > 0.92) & (held / 500 < 0.99)), held
 
 
 def test_what_cannot_be_paired_is_refused(months) -> None:
