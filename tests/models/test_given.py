@@ -1,7 +1,10 @@
 """The model that is searched is the model that was given: odd models at every door, beside a few lines of numpy."""
 
+import importlib
 import json
 import shutil
+import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ import torch
 import eval_kit
 from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
+from eval_kit.models import checkpoints
 from eval_kit.models.opening import open_retriever
 from eval_kit.release import Release
 from tests.tiny_checkpoints import passages, texts, tiny
@@ -114,6 +118,98 @@ def test_whatever_makes_the_vectors_changed_they_are_made_again(tmp_path: Path, 
     monkeypatch.setattr(OBJECT, "scale", np.arange(24.0, 0.0, -1.0))  # which no list of files shows
     with pytest.warns(UserWarning, match="again"):
         assert hits("mine", tmp_path / "object", loaded=OBJECT) != one
+
+
+def with_head(folder: Path, seed: int = 1) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Dense
+
+    torch.manual_seed(seed)
+    SentenceTransformer(modules=[*SentenceTransformer(str(tiny("dense"))), Dense(32, 12)]).save(str(folder))
+
+
+def of_json(name: str, **values: Any) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        [file] = folder.glob(name)
+        file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+    return change
+
+
+def of_weights(name: str, dtype: Any = None) -> Callable[[Path], None]:
+    from safetensors.torch import load_file, save_file
+
+    def change(folder: Path) -> None:
+        [file] = folder.glob(name)
+        weights = {key: tensor.to(dtype) if dtype else tensor.flip(0) for key, tensor in load_file(file).items()}
+        save_file(weights, file, {"format": "pt"})
+
+    return change
+
+
+IN_PLACE = {
+    "weights": of_weights("model.safetensors"),
+    "head": of_weights("2_Dense/model.safetensors"),
+    "stored precision": of_weights("model.safetensors", torch.bfloat16),
+    "length": of_json("sentence_bert_config.json", max_seq_length=5),
+    "pooling": of_json("1_Pooling/config.json", pooling_mode="cls"),
+    "similarity": of_json("config_sentence_transformers.json", similarity_fn_name="euclidean"),
+    "prompt of queries": of_json("config_sentence_transformers.json", prompts={"query": "alpha beta "}),
+    "prompt of passages": of_json("config_sentence_transformers.json", prompts={"document": "alpha beta "}),
+    "dimensions": of_json("config_sentence_transformers.json", truncate_dim=4),
+}
+
+
+@pytest.mark.parametrize("what", IN_PLACE)
+def test_what_changes_in_place_changes_the_next_run(what: str, tmp_path: Path) -> None:
+    with_head(tmp_path / "model")
+    before = hits(str(tmp_path / "model"), tmp_path / "index")
+    IN_PLACE[what](tmp_path / "model")
+    after = hits(str(tmp_path / "model"), tmp_path / "index")
+    assert after == hits(str(tmp_path / "model"), tmp_path / "fresh") != before
+
+
+def test_options_code_and_passages_that_change_change_the_next_run(tmp_path: Path, monkeypatch: Any) -> None:
+    with_head(tmp_path / "model")
+    before = hits(str(tmp_path / "model"), tmp_path / "index")
+    for options in ({"encode_precision": "bfloat16"}, {"passage_length": 4}, {"passage_prompt": "psi "}):
+        after = hits(str(tmp_path / "model"), tmp_path / "index", options)
+        assert after == hits(str(tmp_path / "model"), tmp_path / str(options), options) != before
+    monkeypatch.setattr(sys.modules[__name__], "PASSAGES", [*PASSAGES[:-1], (PASSAGES[-1][0], "omega")])
+    after = hits(str(tmp_path / "model"), tmp_path / "index")
+    assert after == hits(str(tmp_path / "model"), tmp_path / "fresh") != before
+
+    monkeypatch.syspath_prepend(tmp_path)
+    found = []
+    for folder, word in (("one", "alpha"), ("one", "beta"), ("two", "beta")):
+        encode = f"lambda _, texts: numpy.array([[text.count('{word}'), 1] for text in texts])"
+        code = f"import numpy\nclass Mine:\n    encode = {encode}\nmine = Mine()\n"
+        (tmp_path / "its_code.py").write_text(code)
+        sys.modules.pop("its_code", None)
+        importlib.invalidate_caches()
+        found.append(hits("its_code:mine", tmp_path / folder))
+    assert found[1] == found[2] != found[0]
+
+
+def test_prefixes_that_only_a_card_tells_are_those_of_mteb(tmp_path: Path, monkeypatch: Any) -> None:
+    pytest.importorskip("mteb")
+    model = dense(tmp_path / "model")
+    name = "intfloat/e5-small-v2"
+    monkeypatch.setattr(checkpoint, "kind", lambda *_: "dense")
+    monkeypatch.setattr(checkpoint, "card", lambda *_: None)
+    monkeypatch.setattr(checkpoint, "digest", lambda *_: "weights")
+    monkeypatch.setattr(checkpoint, "_json", lambda *_: {})
+    monkeypatch.setattr(checkpoint, "open_model", lambda *_, **how: dense(tmp_path / "copy"))
+    bare = hits(name, tmp_path / "index", {"query_prompt": "", "passage_prompt": ""})
+    agree(bare, own_scores(model))
+    with pytest.warns(UserWarning, match="registry"):
+        found = hits(name, tmp_path / "index")
+    model.prompts = {"query": "query: ", "document": "passage: "}
+    agree(found, own_scores(model))
+    assert found != bare
+    monkeypatch.setattr(checkpoints, "_registered", lambda _: None)  # mteb is not there
+    with pytest.warns(UserWarning, match="query_prompt"):
+        assert hits(name, tmp_path / "index") == bare
 
 
 class Counts:
