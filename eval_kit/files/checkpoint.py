@@ -120,9 +120,14 @@ def _class_name(config: Mapping[str, Any]) -> str:
 
 
 def kind_of_object(model: Any) -> str | None:
-    """The architecture of a model of sentence-transformers in memory; None for any other object."""
-    is_of_library = type(model).__module__.startswith("sentence_transformers.")
-    return _SAVED_AS.get(type(model).__name__) if is_of_library else None
+    """The architecture of a model of sentence-transformers in memory; None for any other object.
+
+    Also for a dense model in a class of the user's own, which may encode otherwise.
+    """
+    for one in type(model).__mro__:
+        if one.__module__.startswith("sentence_transformers.") and (kind := _SAVED_AS.get(one.__name__)):
+            return None if kind == "dense" and one is not type(model) else kind
+    return None
 
 
 def check_start(model: str) -> None:

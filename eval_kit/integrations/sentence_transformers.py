@@ -35,6 +35,7 @@ from eval_kit.release.pool import pool
 from eval_kit.runs.in_memory import Run, as_files
 from eval_kit.runs.reader import read_pieces
 from eval_kit.search.dense import numbers
+from eval_kit.search.encoders import exact_head
 from eval_kit.stats.losses import mean_estimate
 
 MEASURE = "RR@10"
@@ -131,9 +132,10 @@ class PoolEvaluator(BaseEvaluator):
                 rows.append(self._rows[query])
                 columns.append(self._columns[passage])
         scores = np.full((len(self._rows), len(self._columns)), -np.inf, np.float32)
-        scores[rows, columns] = model.predict(
-            texts, batch_size=self._batch, show_progress_bar=False, activation_fn=torch.nn.Identity()
-        )
+        with exact_head(model):
+            scores[rows, columns] = model.predict(
+                texts, batch_size=self._batch, show_progress_bar=False, activation_fn=torch.nn.Identity()
+            )
         return scores
 
     def _ranks(self, scores: Scores) -> list[int | None]:
@@ -201,7 +203,7 @@ class ShiftEvaluator(PoolEvaluator):
 def _widened(vectors: Any) -> Any:
     """Vectors of 16 bits as 32, so that equal scores are equal and others are not; whole numbers as a search does."""
     if isinstance(vectors, list):  # of late interaction
-        return vectors
+        return list(map(_widened, vectors))
     batch = torch.as_tensor(vectors)
     return batch.float() if batch.is_floating_point() else torch.from_numpy(numbers(batch.cpu().numpy(), "the model"))
 

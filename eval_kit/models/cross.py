@@ -20,7 +20,7 @@ from eval_kit.files import checkpoint
 from eval_kit.models.encoder import PretrainedModel
 from eval_kit.search import bm25, candidates
 from eval_kit.search.candidates import Settings
-from eval_kit.search.encoders import batches, check_length
+from eval_kit.search.encoders import batches, check_length, exact_head
 from eval_kit.search.retriever import Hits, Passages, Retriever, best_first
 from eval_kit.search.texts import PassageTexts, write
 
@@ -85,7 +85,8 @@ class Cross(PretrainedModel):
             rankings = candidates.of(queries, folder / candidates.BM25, settings)
         pairs = ((query, texts[query], list(map(candidates.ID, hits))) for query, hits in rankings)
         passages = PassageTexts(folder / "texts")
-        with self._on_every_gpu() if queries.height > QUERIES_AT_ONCE else nullcontext():
+        several = self._on_every_gpu() if queries.height > QUERIES_AT_ONCE else nullcontext()
+        with exact_head(self._model), several:  # in this order: other processes load the model as it is then
             for group in batched(pairs, QUERIES_AT_ONCE):
                 yield from self._rank(group, passages, depth)
 
@@ -103,7 +104,8 @@ class Cross(PretrainedModel):
 
     def scores(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """The raw score (logit) of each ``(query, passage)``, float32; computed longest first."""
-        return self._batch.of(self._device, lambda size: self._scores(pairs, size))
+        with exact_head(self._model):
+            return self._batch.of(self._device, lambda size: self._scores(pairs, size))
 
     def _scores(self, pairs: Sequence[tuple[str, str]], size: int) -> NDArray[np.float32]:
         from torch.nn import Identity
@@ -119,24 +121,7 @@ class Cross(PretrainedModel):
     def _model(self) -> Any:
         cross_encoder = self._of_library("CrossEncoder", self.model, max_length=self.pair_length)
         check_length(cross_encoder, self.pair_length or 0)
-        is_generative = any("LogitScore" in type(module).__name__ for module in cross_encoder)
-        if self.loaded is not None or is_generative:  # whose last layer is the embeddings of its words too
-            return self._to_precision(cross_encoder)
-        return _with_exact_head(self._to_precision(cross_encoder))
-
-
-def _with_exact_head(model: Any) -> Any:
-    """The model with its last layer in float32: 16-bit scores would be full of ties."""
-    from torch.nn import Linear
-
-    *_, head = (module for module in model.modules() if isinstance(module, Linear))
-    head.float().register_forward_pre_hook(_as_float32)
-    return model
-
-
-def _as_float32(_: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A function of the module, so that other processes can load it with the model."""
-    return (inputs[0].float(),)
+        return self._to_precision(cross_encoder)
 
 
 def _keep(passages: Passages, folder: Path) -> PassageTexts:

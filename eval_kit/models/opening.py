@@ -96,7 +96,7 @@ def _architecture(name: str, options: Mapping[str, Any]) -> str:
     pooling = "name its pooling: --option pooling=cls"
     if kind == "causal":
         what = "is a generative language model, searched as a re-ranker"
-        warnings.warn(f"{name}: {what}; if it is dense, {pooling}", stacklevel=2)
+        warnings.warn(f"{name}: {what}; if it is dense, {pooling.replace('cls', 'lasttoken')}", stacklevel=2)
         return "cross"
     if kind == "seq2seq":
         raise UserError(

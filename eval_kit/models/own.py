@@ -10,7 +10,8 @@
 ``eval_kit run mine:model`` searches with it. Where queries and passages are encoded differently, the object has
 ``encode_query`` and ``encode_document`` beside it or instead, as in sentence-transformers; ``encode_queries`` and
 ``encode_corpus``, as in BEIR; or ``embed_query`` and ``embed_documents``, as in LangChain. Vectors are compared by
-inner product, or by what the object declares as its ``similarity_fn_name``; rows of uint8 are packed bits, compared by
+inner product, or by what the object declares as its ``similarity_fn_name``, or by its own ``similarity`` of queries'
+and passages' vectors; rows of uint8 are packed bits, compared by
 Hamming distance. A model of sentence-transformers itself is searched as one that is named by its folder.
 
 Passages are encoded ``AT_ONCE`` at a time. What is encoded is kept until the code beside the module, the weights that
@@ -20,6 +21,7 @@ torch has in it, or the vectors of a few fixed texts change.
 import hashlib
 import importlib
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from itertools import batched, chain
 from pathlib import Path
@@ -54,7 +56,8 @@ class Own:
             UserError: it cannot encode, or declares a similarity that cannot be searched.
         """
         self.name = model
-        declared = getattr(loaded, "similarity_fn_name", None) or "dot"
+        self._own = _own_similarity(loaded)
+        declared = "dot" if self._own else getattr(loaded, "similarity_fn_name", None) or "dot"
         self._similarity = str(getattr(declared, "value", declared))
         if self._similarity not in dense.SIMILARITIES:
             raise UserError(f"{model}: there is no similarity {declared!r}; there are {', '.join(dense.SIMILARITIES)}")
@@ -72,8 +75,24 @@ class Own:
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """The most similar passages for each query."""
         vectors = self._vectors_of(self._queries, queries["text"].to_list())
-        hits = dense.exact(vectors, shards.read(folder), depth, similarity=self._similarity)
+        hits = dense.exact(vectors, shards.read(folder), depth, similarity=self._measure(vectors))
         yield from zip(queries["query_id"].to_list(), hits, strict=True)
+
+    def _measure(self, vectors: dense.Vectors) -> dense.Similarity:
+        """The object's own similarity, if it takes vectors, else the one that it declares."""
+        if self._own is None:
+            return self._similarity
+        import torch
+
+        try:
+            one = torch.from_numpy(vectors[:1])
+            if np.shape(self._own(one, one)) == (1, 1):
+                return self._own
+            why = "gives no score for each pair of vectors"
+        except Exception as error:  # the code is somebody's own
+            why = f"takes no vectors ({type(error).__name__})"
+        warnings.warn(f"{self.name}: its similarity {why}; they are compared by inner product", stacklevel=2)
+        return self._similarity
 
     def _method(self, model: Any, role: str) -> Callable[[Sequence[Any]], Any]:
         first, *others = _METHODS[role]
@@ -106,6 +125,15 @@ class Own:
         if not np.isfinite(vectors).all():
             raise UserError(f"{self.name}: {method} gives NaN or infinity")
         return vectors
+
+
+def _own_similarity(loaded: Any) -> Callable[[Any, Any], Any] | None:
+    """The method ``similarity`` of an object; None for that of sentence-transformers, which its name tells."""
+    owner = next((one for one in type(loaded).__mro__ if "similarity" in vars(one)), None)
+    if owner is not None and owner.__module__.startswith("sentence_transformers."):
+        return None
+    method: Callable[[Any, Any], Any] | None = getattr(loaded, "similarity", None)
+    return method if callable(method) else None
 
 
 def import_object(model: str) -> Any:

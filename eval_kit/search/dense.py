@@ -5,6 +5,7 @@ blocks fit; else from the disk with ``faiss.knn``.
 """
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ GROUP = 1_024
 DISTANCES = {"euclidean": 2.0, "manhattan": 1.0}
 """Similarities that are a distance times -1: the exponent of each."""
 SIMILARITIES = ("dot", "cosine", *DISTANCES)
+type Similarity = str | Callable[[Any, Any], Any]
+"""One of ``SIMILARITIES``, or a function of torch's tensors (q, d) and (n, d) that gives (q, n)."""
 BY_DISTANCE = 8_192
 """Passages whose distances are in memory at once."""
 
@@ -53,12 +56,13 @@ def numbers(rows: NDArray[Any], model: str) -> Vectors:
     return rows.astype(np.float32)
 
 
-def exact(queries: Vectors, shards: Shards, depth: int, device: str | None = None, similarity: str = "dot") -> Ranking:
+def exact(
+    queries: Vectors, shards: Shards, depth: int, device: str | None = None, similarity: Similarity = "dot"
+) -> Ranking:
     """The ``depth`` passages, or all of fewer, most similar to each of the queries (q, d) of float32.
 
     The shards have the array ``vectors``. The device is for the matrix products in torch; None takes the GPU where
-    there is one, else ``faiss.knn``. The similarity is one of ``SIMILARITIES``; for cosine, the vectors are at unit
-    length already.
+    there is one, else ``faiss.knn``. For cosine, the vectors are at unit length already.
 
     Raises:
         UserError: the passages have vectors of another width.
@@ -74,12 +78,16 @@ def exact(queries: Vectors, shards: Shards, depth: int, device: str | None = Non
     groups = [
         torch.from_numpy(queries[start : start + GROUP]).to(device_name) for start in range(0, len(queries), GROUP)
     ]
-    if similarity in DISTANCES:
+    if callable(similarity) or similarity in DISTANCES:
         for start, arrays in shards.blocks(BY_DISTANCE):
             block = torch.from_numpy(np.array(arrays["vectors"], np.float32)).to(device_name)
             rows = torch.arange(start, start + len(block), device=device_name)
             for number, group in enumerate(groups):
-                top.add(number, -torch.cdist(group, block, p=DISTANCES[similarity]), rows)
+                if callable(similarity):
+                    scores = torch.as_tensor(similarity(group, block), dtype=torch.float32, device=device_name)
+                else:
+                    scores = -torch.cdist(group, block, p=DISTANCES[similarity])
+                top.add(number, scores, rows)
         return top.hits(shards.ids)
     if by_faiss:
         for start, arrays in shards.blocks(BLOCK):

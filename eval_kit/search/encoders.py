@@ -4,6 +4,7 @@ import gc
 import hashlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,6 +95,30 @@ def dtype_of(model: Any) -> str:
 def is_half(model: Any) -> bool:
     """Whether a model's weights have 16 bits."""
     return dtype_of(model) in PRECISIONS[1:]
+
+
+@contextmanager
+def exact_head(model: Any) -> Iterator[None]:
+    """Meanwhile the last layer of a cross-encoder computes in float32: 16-bit scores would be full of ties."""
+    from torch.nn import Linear
+
+    *_, head = (module for module in model.modules() if isinstance(module, Linear))
+    # that of a model that generates is the embeddings of its words too
+    if head.weight.dtype.itemsize > 2 or any("LogitScore" in type(module).__name__ for module in model):
+        yield
+        return
+    stored = head.weight.dtype
+    hook = head.float().register_forward_pre_hook(_as_float32)
+    try:
+        yield
+    finally:
+        hook.remove()
+        head.to(stored)
+
+
+def _as_float32(_: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A function of the module, so that other processes can load it with the model."""
+    return (inputs[0].float(),)
 
 
 def weights_digest(model: Any) -> str:

@@ -46,11 +46,16 @@ def test_the_candidates_of_bm25_come_in_the_order_of_the_logits(index: Path):
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_scores_of_a_model_in_16_bits_have_32(precision: str):
+    from sentence_transformers import CrossEncoder
+
     pairs = [(query, text) for query in texts(3, 1, 6) for _, text in passages(80)]
     scores = Cross(str(tiny("cross")), encode_precision=precision).scores(pairs)
     exact = Cross(str(tiny("cross"))).scores(pairs)
     assert len(np.unique(scores)) > 0.95 * len(np.unique(exact))
     assert np.corrcoef(scores, exact)[0, 1] > 0.9
+    loaded = CrossEncoder(str(tiny("cross"))).to(getattr(torch, precision))
+    assert (Cross("mine", loaded=loaded).scores(pairs) == scores).all()
+    assert {str(weights.dtype) for weights in loaded.parameters()} == {f"torch.{precision}"}
 
 
 def test_ties_are_in_the_order_of_ids_descending(index: Path, monkeypatch: pytest.MonkeyPatch):

@@ -263,10 +263,15 @@ class Packed(Counts):
         return np.packbits(self.vectors(batch) > 1, axis=1)
 
 
+class Measured(Plain):
+    def similarity(self, queries: Any, passages: Any) -> Any:
+        return -torch.cdist(queries, passages, p=1)
+
+
 Counts.encode = Counts.vectors  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("kind", [Plain, Cosine, Near, Tensors, Beir, LangChain, Packed])
+@pytest.mark.parametrize("kind", [Plain, Cosine, Near, Measured, Tensors, Beir, LangChain, Packed])
 def test_objects_of_any_make_are_searched_by_the_similarity_that_they_declare(kind: Any, tmp_path: Path) -> None:
     counts = Counts()
     queries, documents = counts.vectors(QUERIES), counts.vectors([text for _, text in PASSAGES])
@@ -275,6 +280,8 @@ def test_objects_of_any_make_are_searched_by_the_similarity_that_they_declare(ki
         scores = scores / np.linalg.norm(queries, axis=1)[:, None] / np.linalg.norm(documents, axis=1)
     elif kind is Near:
         scores = -np.linalg.norm(queries[:, None] - documents[None], axis=2)
+    elif kind is Measured:
+        scores = -np.abs(queries[:, None] - documents[None]).sum(2)
     elif kind is Packed:
         scores = 24.0 - 2 * ((queries > 1)[:, None] != (documents > 1)[None]).sum(2)
     agree(hits("mine", tmp_path / "index", loaded=kind()), scores)
