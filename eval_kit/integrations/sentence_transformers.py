@@ -203,7 +203,7 @@ class ShiftEvaluator(PoolEvaluator):
 def _widened(vectors: Any) -> Any:
     """Vectors of 16 bits as 32, so that equal scores are equal and others are not; whole numbers as a search does."""
     if isinstance(vectors, list):  # of late interaction
-        return list(map(_widened, vectors))
+        return [one.float() if isinstance(one, torch.Tensor) else one for one in vectors]
     batch = torch.as_tensor(vectors)
     return batch.float() if batch.is_floating_point() else torch.from_numpy(numbers(batch.cpu().numpy(), "the model"))
 

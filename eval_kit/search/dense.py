@@ -78,16 +78,16 @@ def exact(
     groups = [
         torch.from_numpy(queries[start : start + GROUP]).to(device_name) for start in range(0, len(queries), GROUP)
     ]
-    if callable(similarity) or similarity in DISTANCES:
+    if not isinstance(similarity, str) or similarity in DISTANCES:
         for start, arrays in shards.blocks(BY_DISTANCE):
             block = torch.from_numpy(np.array(arrays["vectors"], np.float32)).to(device_name)
             rows = torch.arange(start, start + len(block), device=device_name)
             for number, group in enumerate(groups):
-                if callable(similarity):
-                    scores = torch.as_tensor(similarity(group, block), dtype=torch.float32, device=device_name)
+                if isinstance(similarity, str):
+                    alike = -torch.cdist(group, block, p=DISTANCES[similarity])
                 else:
-                    scores = -torch.cdist(group, block, p=DISTANCES[similarity])
-                top.add(number, scores, rows)
+                    alike = torch.as_tensor(similarity(group, block), dtype=torch.float32, device=device_name)
+                top.add(number, alike, rows)
         return top.hits(shards.ids)
     if by_faiss:
         for start, arrays in shards.blocks(BLOCK):

@@ -46,6 +46,7 @@ def test_the_candidates_of_bm25_come_in_the_order_of_the_logits(index: Path):
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_scores_of_a_model_in_16_bits_have_32(precision: str):
+    import torch
     from sentence_transformers import CrossEncoder
 
     pairs = [(query, text) for query in texts(3, 1, 6) for _, text in passages(80)]
