@@ -16,10 +16,11 @@ from eval_kit.pages.report import Report
 from eval_kit.papers import printed_table
 from eval_kit.papers.figures import CIKM_VARIANT_SYSTEMS, BesidePaper, own_figures
 from eval_kit.protocols.grid_results import Protocols, protocols
+from eval_kit.protocols.scores import names_of_files
 from eval_kit.release import Release
 from eval_kit.release.reference import as_printed, ids, load, published_cells
 from eval_kit.results import Result
-from eval_kit.runs.names import cell_of, cells_of, grid, run_name
+from eval_kit.runs.names import cell_of, cells_of, grid
 from eval_kit.shifts import SHIFTS
 from eval_kit.tables.table import Table, Value, number_columns, text_columns
 
@@ -245,8 +246,9 @@ def _protocols(
             untrained[runs[0]] = system
     figures = protocols(trained_runs, release, list(untrained), seed, allow_missing)
     rows: dict[str, dict[str, Any]] = {}
+    called = names_of_files(figures.provenance)
     for run, system in untrained.items():
-        rows.setdefault(system, {}).update(figures.untrained[run_name(run)])
+        rows.setdefault(system, {}).update(figures.untrained[called[str(run)]])
     return dataclasses.replace(figures, untrained=rows)
 
 

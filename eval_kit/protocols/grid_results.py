@@ -11,7 +11,7 @@ import polars as pl
 from eval_kit.errors import UserError
 from eval_kit.protocols import crossed, in_out, papers
 from eval_kit.protocols.chameleons import with_average_precision
-from eval_kit.protocols.scores import Scores
+from eval_kit.protocols.scores import Scores, names_of_files
 from eval_kit.protocols.scoring import Declaration, score
 from eval_kit.release import Release
 from eval_kit.results import Picture, Result
@@ -225,15 +225,10 @@ def values_of(scores: Scores, cells: Mapping[Path, RunName]) -> pl.DataFrame:
 
 def _by_run(scores: Scores, cells: Mapping[Path, RunName]) -> pl.DataFrame:
     """The cell of each run, by what the scores call it: ``run``, ``system``, ``shift``, ``held_out``, ``seed``."""
-    called = _names(scores)
+    called = names_of_files(scores.provenance)
     rows = [(called[str(run)], cell.system, cell.shift, cell.held_out, cell.seed) for run, cell in cells.items()]
     names = dict.fromkeys(("run", "system", "shift", "held_out"), pl.String)
     return pl.DataFrame(rows, {**names, "seed": pl.Int64}, orient="row")
-
-
-def _names(scores: Scores) -> dict[str, str]:
-    """What the scores call each run, by its path: the one key to their figures."""
-    return {source["file"]: source["run"] for source in scores.provenance["runs"]}
 
 
 def _rows(frames: Mapping[str, pl.DataFrame]) -> dict[str, list[dict[str, Any]]]:
@@ -262,7 +257,7 @@ def _refuse_unequal_batches(cells: Mapping[Path, RunName]) -> None:
 
 
 def _means_of_untrained(scores: Scores, runs: Sequence[Path]) -> dict[str, dict[str, dict[str, float]]]:
-    called = _names(scores)
+    called = names_of_files(scores.provenance)
     names = {called[str(run)] for run in runs}
     values: dict[str, dict[str, dict[str, float]]] = {}
     for figure in scores.means:

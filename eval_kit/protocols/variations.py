@@ -21,11 +21,11 @@ from eval_kit.divisions import FEW
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import Measure, parse
 from eval_kit.protocols.reformulations import beside_published
-from eval_kit.protocols.scores import Scores
+from eval_kit.protocols.scores import Scores, names_of_files
 from eval_kit.protocols.scoring import score_on
 from eval_kit.release import Release, TestSet, Variation
 from eval_kit.results import Picture, Result
-from eval_kit.runs.names import WordedRun, original_of, run_name, wordings_of
+from eval_kit.runs.names import WordedRun, original_of, wordings_of
 from eval_kit.stats.losses import holm_corrected, paired_t_test, relative_losses
 from eval_kit.stats.snapshots import Figure, delta_ri, effect_ratio
 from eval_kit.tables.table import Column, Table, Value, loss, number_columns, significance, with_interval
@@ -219,7 +219,8 @@ def _variant(test_set: TestSet, variation: Variation, release: Release) -> TestS
 
 
 def _values(scores: Scores, runs: Sequence[WordedRun]) -> pl.DataFrame:
-    rows = [(run_name(run.path), run.system, run.variation and run.variation.full_name) for run in runs]
+    called = names_of_files(scores.provenance)
+    rows = [(called[str(run.path)], run.system, run.variation and run.variation.full_name) for run in runs]
     of_variations = pl.DataFrame(rows, dict.fromkeys(("run", "system", "variation"), pl.String), orient="row")
     return scores.per_query().join(of_variations, on="run", maintain_order="left")
 
