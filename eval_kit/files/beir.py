@@ -13,7 +13,6 @@ from eval_kit.files.ids import why_no_id
 from eval_kit.files.strict_json import decode
 from eval_kit.files.text import read_lines, whole_number
 
-HEADER = "query-id\tcorpus-id\tscore"
 TITLE_AND_TEXT = ("title", "text")
 HINT = "; a BEIR dataset has this file"
 
@@ -92,6 +91,12 @@ def read_queries(path: Path) -> pl.DataFrame:
     return pl.DataFrame({"query_id": list(texts), "text": list(texts.values())}, _QUERIES)
 
 
+def is_header(line: str) -> bool:
+    """Whether a line is the header of a qrels file, whatever its three columns are called."""
+    fields = line.split("\t")
+    return len(fields) == 3 and all(fields) and whole_number(fields[2]) is None and not fields[2][-1].isdigit()
+
+
 def read_qrels(path: Path, queries: set[str] | None) -> pl.DataFrame:
     """``query_id``, ``passage_id`` and ``relevance`` of a BEIR qrels file, whose queries are all among ``queries``.
 
@@ -103,7 +108,7 @@ def read_qrels(path: Path, queries: set[str] | None) -> pl.DataFrame:
     faults = Faults(path)
     grades: dict[tuple[str, str], int] = {}
     lines = read_lines(path, HINT)
-    if next(lines, (1, ""))[1] != HEADER:
+    if not is_header(next(lines, (1, ""))[1]):
         faults.add(1, "expected the header query-id, corpus-id, score, separated by tabs")
     for number, line in lines:
         fields = line.split("\t")

@@ -8,6 +8,7 @@ import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.files import strict_json
+from eval_kit.files.ids import QUERY_NAMES
 from eval_kit.files.text import read_lines, whole_number
 
 BREAKS = "[\\t\\n\\r\\x0b\\x0c\\x1c-\\x1e\\x{85}\\x{2028}\\x{2029}]"
@@ -41,18 +42,22 @@ def read_queries(path: Path) -> pl.DataFrame:
 def read_trec_qrels(path: Path) -> pl.DataFrame:
     """Read TREC judgements: query, an unused field, passage and grade, separated by blanks or tabs.
 
+    Comments (``#``) and a line of columns' names before them are left out.
+
     Returns:
         ``query-id``, ``corpus-id``, ``score``, one row per line (a pair may appear twice).
 
     Raises:
         UserError: a line without four fields, or a grade that is not a whole number.
     """
-    rows = []
+    rows = list[tuple[str, str, int]]()
     for number, line in read_lines(path):
         fields = line.split()
+        grade = whole_number(fields[3]) if len(fields) == 4 else None
+        if grade is None and not rows and (line.startswith("#") or "".join(fields[:1]).lower() in QUERY_NAMES):
+            continue
         if len(fields) != 4:
             raise UserError(f"{path}:{number}: expected 4 columns (query, 0, passage, grade), found {len(fields)}")
-        grade = whole_number(fields[3])
         if grade is None:
             raise UserError(f"{path}:{number}: the grade {fields[3][:40]!r} is not a whole number")
         rows.append((fields[0], fields[2], grade))

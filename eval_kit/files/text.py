@@ -24,15 +24,15 @@ def read_utf8(path: Path, most: int = LARGEST_DOCUMENT) -> str:
     """The text of a document, line ends as they are.
 
     Raises:
-        UserError: it cannot be read, is larger or packed, or (with the line) has a byte-order mark or is not UTF-8.
+        UserError: it cannot be read, is larger or packed, or (with the line) is not UTF-8.
     """
     with open_file(path) as file:
         if os.fstat(file.fileno()).st_size > most:
             raise UserError(f"{path}: is larger than {most:,} bytes")
         content = file.read()
-    _refuse_start(path, content)
+    _refuse_packed(path, content)
     try:
-        return content.decode("utf-8")
+        return content.removeprefix(BOM_UTF8).decode("utf-8")
     except UnicodeDecodeError as error:
         number = content[: error.start].count(b"\n") + 1
         raise UserError(f"{path}:{number}: is not UTF-8 text") from None
@@ -43,30 +43,36 @@ def packed_by(start: bytes) -> str:
     return next((name for magic, name in _PACKED.items() if start.startswith(magic)), "")
 
 
-def _refuse_start(path: Path, start: bytes) -> None:
+def _refuse_packed(path: Path, start: bytes) -> None:
     if program := packed_by(start):
         raise UserError(f"{path}: is packed by {program}; unpack it")
-    if start.startswith(BOM_UTF8):
-        raise UserError(f"{path}:1: holds a byte-order mark; save the file as plain UTF-8")
 
 
 def read_lines(path: Path, hint: str = "") -> Iterator[tuple[int, str]]:
     """Each line with its number, from 1, without its end (``\\n`` or ``\\r\\n``); only one is in memory.
+
+    A byte-order mark before the first line, and empty lines after the last, are left out.
 
     Args:
         path: the file.
         hint: added to the sentence about a file that cannot be read.
 
     Raises:
-        UserError: the file cannot be read, or (with the line) it is packed, begins with a byte-order mark, or a line
-            is not UTF-8 or longer than any passage is.
+        UserError: the file cannot be read, or (with the line) it is packed, or a line is not UTF-8 or longer than any
+            passage is.
     """
-    number = 0
+    number = empty = 0
     with open_file(path, hint) as file:
         while line := file.readline(LONGEST_LINE + 1):
             number += 1
             if number == 1:
-                _refuse_start(path, line)
+                _refuse_packed(path, line)
+                line = line.removeprefix(BOM_UTF8)
+            if not line.strip():
+                empty += 1
+                continue
+            yield from ((before, "") for before in range(number - empty, number))
+            empty = 0
             if len(line) > LONGEST_LINE:
                 raise UserError(f"{path}:{number}: the line is longer than {LONGEST_LINE:,} bytes")
             try:

@@ -12,7 +12,7 @@ import polars as pl
 
 from eval_kit.documents import NAME, Manifest, Rule, TableEntry, TestSetEntry
 from eval_kit.errors import UserError
-from eval_kit.files.beir import HEADER, read_qrels, read_queries
+from eval_kit.files.beir import is_header, read_qrels, read_queries
 from eval_kit.files.formats import QUERIES_SCHEMA, read_trec_qrels
 from eval_kit.files.formats import read_queries as read_tsv
 from eval_kit.files.text import read_lines
@@ -56,7 +56,7 @@ def of_judgements(qrels: Path, queries: Path | None = None) -> tuple[Manifest, T
     texts = None
     if queries is not None:
         texts = read_queries(queries) if queries.suffix == ".jsonl" else read_tsv(queries)
-    if next(read_lines(qrels), (1, ""))[1] == HEADER:
+    if is_header(next(read_lines(qrels), (1, ""))[1]):
         judgements = read_qrels(qrels, None if texts is None else set(texts["query_id"]))
     else:
         judgements = read_trec_qrels(qrels).unique(maintain_order=True).rename(_QRELS_NAMES)

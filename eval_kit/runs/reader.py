@@ -1,4 +1,4 @@
-"""The strict run reader: TREC (6 columns) or MS MARCO (3 columns) runs, plain or packed; Parquet too.
+"""The strict run reader: TREC (6 columns), MS MARCO (3) or ColBERT (4) runs, plain or packed; Parquet too.
 
 A run is read in pieces of whole lines by a fast columnar parser that accepts only what is beyond doubt. A piece
 that it does not accept goes to a slow line-by-line reader, which also says what is wrong and where.
@@ -25,7 +25,7 @@ import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.files.faults import Faults, RunError
-from eval_kit.files.ids import LONGEST_ID
+from eval_kit.files.ids import LONGEST_ID, QUERY_NAMES
 from eval_kit.files.opening import MOST_GROWTH, SMALL_BYTES, open_file
 from eval_kit.files.text import packed_by
 
@@ -39,7 +39,9 @@ HIGHEST_RANK = 10_000_000
 
 TREC = "query Q0 passage rank score tag"
 MS_MARCO = "query passage rank"
-_LAYOUTS = {6: TREC, 3: MS_MARCO}
+_LAYOUTS = {6: TREC, 4: "query passage rank score", 3: MS_MARCO}
+_PLACES = {6: (0, 2, 3, 4), 4: (0, 1, 2, 3), 3: (0, 1, 2, 2)}
+"""Of query, passage, rank and score among the columns."""
 _SCHEMAS = {
     6: {
         "query_id": pl.String(),
@@ -49,15 +51,19 @@ _SCHEMAS = {
         "score": pl.Float64(),
         "tag": pl.String(),
     },
+    4: {"query_id": pl.String(), "passage_id": pl.String(), "rank": pl.Int64(), "score": pl.Float64()},
     3: {"query_id": pl.String(), "passage_id": pl.String(), "rank": pl.Int64()},
 }
+_OF_SCORES = {"query_id": pl.String(), "passage_id": pl.String(), "score": pl.Float64(), "stated_rank": pl.Int64()}
 _ROWS = {
-    6: {"query_id": pl.String(), "passage_id": pl.String(), "score": pl.Float64(), "stated_rank": pl.Int64()},
+    6: _OF_SCORES,
+    4: _OF_SCORES,
     3: {"query_id": pl.String(), "passage_id": pl.String(), "rank": pl.Int64(), "score": pl.Float64()},
 }
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLANKS = re.compile(rb"[ \t]+")
 _EDGE_BLANKS = re.compile(rb"^[ \t]+|[ \t]+$", re.MULTILINE)
+_NO_TAG = re.compile(rb"\t +$", re.MULTILINE)
 _WHOLE_NUMBER = re.compile(rb"[+-]?[0-9]+")
 _NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _NO_RANK = re.compile(rb"none|null|n/?a|nan|[+-]?inf|-+|\?", re.IGNORECASE)
@@ -203,15 +209,26 @@ def _after_comments(pieces: Iterator[bytes]) -> tuple[bytes, int]:
     """The first piece from the first line of the run on, and that line's number; no piece if there is none."""
     line, start = 1, 0
     for piece in pieces:
+        piece = piece.removeprefix(_BYTE_ORDER_MARK) if line == 1 else piece
         start = 0
         while start < len(piece):
             end = piece.find(b"\n", start) + 1 or len(piece)
             text = piece[start:end].strip()
-            is_comment = text.startswith(b"#") and not isinstance(_row(text, 6), tuple)
-            if not is_comment and (text or line == 1):
+            if not (_is_comment(text) or _is_header(text)) and (text or line == 1):
                 return piece[start:], line
             start, line = end, line + 1
     return b"", line
+
+
+def _is_comment(line: bytes) -> bool:
+    return line.startswith(b"#") and not isinstance(_row(line, 6), tuple)
+
+
+def _is_header(line: bytes) -> bool:
+    """Whether a line names a run's columns, and is none of a run; judgements have no rank."""
+    names = line.decode("utf-8", "replace").lower().split()
+    is_row = any(isinstance(_row(line, columns), tuple) for columns in _LAYOUTS)
+    return names[:1] != [] and names[0] in QUERY_NAMES and "rank" in names and not is_row
 
 
 def _parse(piece: bytes, form: Form) -> pl.DataFrame | None:
@@ -229,7 +246,7 @@ def _parse(piece: bytes, form: Form) -> pl.DataFrame | None:
         frame = _parse_separated(piece, "\t" if tabs else " ", form.columns)
         if frame is not None:
             edges = pl.col("query_id", "passage_id").str.contains("^ | $").any() if tabs and spaces else pl.lit(False)
-            return None if any(frame.select(edges).row(0)) else frame
+            return None if any(frame.select(edges).row(0)) or (spaces and _NO_TAG.search(piece)) else frame
     if form.tabs:
         return None
     return _parse_separated(_BLANKS.sub(b"\t", _EDGE_BLANKS.sub(b"", piece)), "\t", form.columns)
@@ -270,7 +287,7 @@ def _form(piece: bytes, line: int, faults: Faults) -> Form:
     first, newline, _ = piece[: LONGEST_LINE + 1].partition(b"\n")
     crlf = bool(newline) and first.endswith(b"\r")
     first = first.removesuffix(b"\r") if crlf else first
-    columns = min(len(_fields(first)), 6)
+    columns = 0 if _is_of_qrels(_fields(first)) else min(len(_fields(first)), 6)
     row = _row(first, columns if columns in _LAYOUTS else None)
     fault = row if isinstance(row, str) else ""
     if piece.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -323,10 +340,10 @@ def _row(line: bytes, columns: int | None) -> tuple[Any, ...] | str:
         return "the line is empty"
     if columns is None or (len(fields) != columns and not len(fields) > columns == 6):
         return _wrong_columns(fields, columns)
-    ids = [field.decode() for field in (fields[0], fields[2 if columns == 6 else 1])]
-    if max(len(fields[0]), len(fields[2 if columns == 6 else 1])) > LONGEST_ID:
+    query, passage, rank, score = map(fields.__getitem__, _PLACES[columns])
+    if max(len(query), len(passage)) > LONGEST_ID:
         return f"has a field longer than {LONGEST_ID:,} bytes"
-    rank = fields[3] if columns == 6 else fields[2]
+    ids = query.decode(), passage.decode()
     whole = int(rank) if len(rank) <= 18 and _WHOLE_NUMBER.fullmatch(rank) else None
     if columns == 3:
         looks_like = "; it looks like a score" if _NUMBER.fullmatch(rank) else ""
@@ -335,12 +352,14 @@ def _row(line: bytes, columns: int | None) -> tuple[Any, ...] | str:
         if not 0 <= float(rank) <= HIGHEST_RANK:
             return f"the rank {_quote(rank)} is not between 0 and {HIGHEST_RANK:,}{looks_like}"
         return *ids, int(float(rank)), -float(rank)
-    if not (_NUMBER.fullmatch(fields[4]) and math.isfinite(float(fields[4]))):
-        return f"the score {_quote(fields[4])} is not a finite number"
+    if not (_NUMBER.fullmatch(score) and math.isfinite(float(score))):
+        return f"the score {_quote(score)} is not a finite number"
+    if columns == 4:
+        return (*ids, float(score), whole) if whole is not None else f"the rank {_quote(rank)} is not a whole number"
     no_rank = not (_NUMBER.fullmatch(rank) or _NO_RANK.fullmatch(rank))
     if no_rank + (len(fields) > columns) + bool(_NUMBER.fullmatch(fields[5])) > 1:
         return f"{_wrong_columns(fields, columns)}; ids with blanks need tabs between the columns"
-    return *ids, float(fields[4]), whole
+    return *ids, float(score), whole
 
 
 def _fields(line: bytes) -> list[bytes]:
@@ -358,11 +377,15 @@ def _by_tabs(line: bytes) -> list[bytes]:
 def _wrong_columns(fields: list[bytes], columns: int | None) -> str:
     layout = f"{columns} ({_LAYOUTS[columns]})" if columns else f"6 ({TREC}) or 3 ({MS_MARCO})"
     what = f"{len(fields)} column{'s' * (len(fields) != 1)}, expected {layout}"
-    if len(fields) == 4 and fields[1] in (b"0", b"Q0") and _WHOLE_NUMBER.fullmatch(fields[3]):
+    if _is_of_qrels(fields):
         return f"{what}; this looks like a qrels file, not a run"
     if len(fields) == 1 and any(mark in fields[0] for mark in (b",", b";", b"|")):
         return f"{what}; columns are separated by blanks or tabs"
     return what
+
+
+def _is_of_qrels(fields: list[bytes]) -> bool:
+    return len(fields) == 4 and fields[1] in (b"0", b"Q0") and bool(_WHOLE_NUMBER.fullmatch(fields[3]))
 
 
 def _quote(field: bytes) -> str:

@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 
 from eval_kit.errors import UserError
-from eval_kit.files.ids import no_ids, why_no_id
+from eval_kit.files.ids import QUERY_NAMES, no_ids, why_no_id
 
-QUERY = ("query_id", "qid", "q_id", "query-id", "topic", "query")
+QUERY = QUERY_NAMES
 PASSAGE = ("passage_id", "doc_id", "docno", "corpus-id", "corpus_id", "pid", "docid", "passage")
 """What tools call the two ids, in columns, keys and attributes; of several that are there, the first counts."""
 SCORE = ("score",)

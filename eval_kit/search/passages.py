@@ -35,15 +35,13 @@ def of_file(path: Path) -> Iterator[tuple[str, str]]:
     """``(passage id, text)`` of a tab-separated file, line by line.
 
     Raises:
-        UserError: the file cannot be read; a byte-order mark, or a line that is not an id, a tab and a text; with file
-            and line.
+        UserError: the file cannot be read; a line that is not an id, a tab and a text; with file and line.
     """
     number = 0
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
-                if number == 1 and line.startswith(BOM_UTF8):
-                    raise UserError(f"{path}:1: holds a byte-order mark; save the file as plain UTF-8")
+                line = line.removeprefix(BOM_UTF8) if number == 1 else line
                 passage_id, tab, text = line.decode().removesuffix("\n").removesuffix("\r").partition("\t")
                 if not tab or not passage_id.strip() or " " in passage_id or not text.strip():
                     raise UserError(f"{path}:{number}: expected a passage id, a tab and a text")
