@@ -73,6 +73,7 @@ def _runs(runs: list[Path] | None, example: bool, others: Mapping[str, Any]) -> 
         folder = next(
             filter(Path.is_dir, (Path(__file__).with_name("example"), Path(__file__).parents[1] / "examples"))
         )
+        typer.echo(f"eval_kit: synthetic runs and queries, from {folder}", err=True)
         return [folder / "bm25.trec", folder / "noisy.trec"], str(folder)
     if not runs:
         raise UserError("give RUNs, or --example for two that come with the kit")
