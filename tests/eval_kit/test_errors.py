@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,15 @@ def test_controls_and_bidirectional_marks_are_written_out_and_much_is_cut():
 )
 def test_whatever_ends_a_command_is_one_line(code: str, status: int, line: str, tmp_path: Path):
     assert ended(code, cwd=tmp_path) == (status, "", f"kit: {line}\n")
+
+
+@pytest.mark.parametrize(
+    ("package", "extra"), [("sklearn.svm", "builder"), ("pyarrow", "release"), ("torch", "models")]
+)
+def test_a_missing_package_names_the_extra_that_brings_it(package: str, extra: str):
+    status, _, said = ended(f"import sys; sys.modules[{package.partition('.')[0]!r}] = None; import {package}")
+    extras = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert status == 2 and said.endswith(f"'.[{extra}]'\n") and extra in extras["optional-dependencies"]
 
 
 def test_a_signal_ends_by_way_of_every_finally(tmp_path: Path):
