@@ -13,8 +13,8 @@ from baselines.training.grouping import by_length
 from baselines.training.losses import with_cache
 from baselines.training.session import Session, train_by
 from baselines.training.trainer import Parts
-from eval_kit import models
 from eval_kit.errors import UserError
+from eval_kit.models import opening
 
 TITLE = "bi-encoder, the [CLS] vectors of query and passage compared by dot product"
 
@@ -53,5 +53,5 @@ def build(session: Session, mini_batch: int | None) -> Parts:
     return session.parts(model, with_cache(loss, mini_batch) if mini_batch else loss, DenseTrainer)
 
 
-retriever = partial(models.retriever, "dense")
+retriever = partial(opening.retriever, "dense")
 train = partial(train_by, build, retriever)

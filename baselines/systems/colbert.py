@@ -14,8 +14,8 @@ from baselines.training.backbone import loading, transformer
 from baselines.training.losses import negative_squared_l2, own_passages_only
 from baselines.training.session import Session, train_by
 from baselines.training.trainer import Parts
-from eval_kit import models
 from eval_kit.errors import UserError
+from eval_kit.models import opening
 
 TITLE = "ColBERT, a vector of each token compared by late interaction"
 ROLES = {"query": "query", "passage": "document"}
@@ -103,5 +103,5 @@ def register(markers: Iterable[str], encoder: Any) -> None:
         encoder.model.resize_token_embeddings(len(tokenizer))
 
 
-retriever = partial(models.retriever, "multivector")
+retriever = partial(opening.retriever, "multivector")
 train = partial(train_by, build, retriever)

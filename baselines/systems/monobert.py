@@ -14,7 +14,7 @@ from baselines.training.backbone import backbone, loading
 from baselines.training.grouping import by_length
 from baselines.training.session import Session, train_by
 from baselines.training.trainer import Parts
-from eval_kit import models
+from eval_kit.models import opening
 from eval_kit.search.encoders import check_length
 from eval_kit.search.retriever import Retriever
 
@@ -78,4 +78,4 @@ def build(session: Session, mini_batch: int | None) -> Parts:
 
 def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:
     """Re-rank BM25's candidates."""
-    return models.retriever("cross", model, {**options, **bm25.kept_parameters(model, options)})
+    return opening.retriever("cross", model, {**options, **bm25.kept_parameters(model, options)})

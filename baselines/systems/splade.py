@@ -15,7 +15,7 @@ from baselines.training.grouping import by_length
 from baselines.training.losses import in_batch_pairwise
 from baselines.training.session import Session, train_by
 from baselines.training.trainer import Parts
-from eval_kit import models
+from eval_kit.models import opening
 
 TITLE = "SPLADE, weights of the vocabulary's terms compared by dot product"
 
@@ -58,7 +58,7 @@ def build(session: Session, mini_batch: int | None) -> Parts:
     return session.parts(model, loss, SparseTrainer, [schedule])
 
 
-retriever = partial(models.retriever, "sparse")
+retriever = partial(opening.retriever, "sparse")
 train = partial(train_by, build, retriever)
 
 

@@ -12,8 +12,8 @@ from baselines.options import Static
 from baselines.training.backbone import loading, transformer
 from baselines.training.session import Session, train_by
 from baselines.training.trainer import Parts
-from eval_kit import models
 from eval_kit.errors import UserError
+from eval_kit.models import opening
 from eval_kit.search.passages import passages
 from eval_kit.search.retriever import Passages
 
@@ -60,5 +60,5 @@ def _rarity(tokenizer: Any, passages: Passages) -> Any:
     return rarity / rarity.mean()
 
 
-retriever = partial(models.retriever, "dense")
+retriever = partial(opening.retriever, "dense")
 train = partial(train_by, build, retriever)

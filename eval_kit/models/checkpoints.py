@@ -15,7 +15,7 @@ class Checkpoint:
 
     Attributes:
         name: by which commands know it, and ``title`` for readers.
-        architecture: one of :data:`eval_kit.models.ARCHITECTURES`.
+        architecture: one of :data:`eval_kit.models.opening.ARCHITECTURES`.
         model: Hub id.
         options: of the architecture's class.
         source: who published it, and where that is said.

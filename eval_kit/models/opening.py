@@ -1,6 +1,7 @@
 """Open what a user names as a system: BM25, a published checkpoint, a model, or an object of one's own."""
 
 import importlib.util
+import inspect
 import json
 import warnings
 from collections.abc import Mapping, Sequence
@@ -8,13 +9,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
 
-from eval_kit import models
 from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
 from eval_kit.models import checkpoints, own
 from eval_kit.models.bm25 import Bm25
 from eval_kit.search.retriever import Retriever
 
+_CLASSES = {"dense": "Dense", "sparse": "Sparse", "multivector": "MultiVector", "cross": "Cross", "own": "Own"}
+ARCHITECTURES = tuple(_CLASSES)
 BM25 = "bm25"
 MULTIFIELD = "bm25-multifield"
 """BM25 over title and text as two fields, as in BEIR (Thakur et al. 2021, §4)."""
@@ -64,9 +66,41 @@ def open_retriever(
         else:
             architecture = KINDS[kind] if kind else _architecture(name, options)
             card = checkpoint.card(name)
-    _refuse_unfit(options, models.options_of(architecture), architecture)
-    retriever = models.retriever(architecture, model, options, loaded)
-    return retriever, None if loaded is not None else checkpoints.declared_data(model, card)
+    _refuse_unfit(options, options_of(architecture), architecture)
+    opened = retriever(architecture, model, options, loaded)
+    return opened, None if loaded is not None else checkpoints.declared_data(model, card)
+
+
+def retriever(architecture: str, model: str | Path, options: Mapping[str, Any], loaded: Any = None) -> Retriever:
+    """A model as a retriever.
+
+    Args:
+        architecture: one of ``ARCHITECTURES``.
+        model: Hub id or folder.
+        options: of the architecture's class, by name; those it does not know (training options) are ignored.
+        loaded: the model, if it is in memory.
+
+    Raises:
+        UserError: an unknown architecture, a checkpoint of another one, an option out of range.
+    """
+    if architecture not in ARCHITECTURES:
+        raise UserError(f"there is no architecture {architecture!r}; there are {', '.join(ARCHITECTURES)}")
+    names = options_of(architecture)
+    chosen = {key: options[key] for key in options if key in names}
+    retriever_of: Retriever = _class(architecture)(str(model), loaded=loaded, **chosen)
+    return retriever_of
+
+
+def options_of(architecture: str) -> dict[str, Any]:
+    """The options that an architecture takes, with their types."""
+    parameters = inspect.signature(_class(architecture), eval_str=True).parameters.values()
+    return {
+        parameter.name: parameter.annotation for parameter in parameters if parameter.name not in ("model", "loaded")
+    }
+
+
+def _class(architecture: str) -> Any:
+    return getattr(importlib.import_module(f"eval_kit.models.{architecture}"), _CLASSES[architecture])
 
 
 def parse_options(options: Sequence[str]) -> dict[str, Any]:

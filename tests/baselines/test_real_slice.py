@@ -14,7 +14,7 @@ import pytest
 from torch.nn import Identity
 
 from eval_kit.files.formats import read_queries
-from eval_kit.models import retriever
+from eval_kit.models.opening import retriever
 from eval_kit.runs.writer import write
 from eval_kit.search import bm25
 from eval_kit.search.passages import of_file

@@ -11,8 +11,8 @@ import pytest
 from safetensors.torch import load_file, save_file
 from tiny_checkpoints import bag_of_word_pieces, tiny
 
-from eval_kit import models
 from eval_kit.errors import UserError
+from eval_kit.models import opening
 from eval_kit.models.opening import open_retriever, parse_options
 from eval_kit.models.run import run
 from eval_kit.models.runs import make_runs, variation_queries
@@ -156,7 +156,7 @@ def test_a_passage_line_that_is_none_is_told_by_its_number(line, tmp_path: Path)
 
 def test_a_word_piece_bi_encoder_loses_by_typos(mini_release: Release, tmp_path: Path):
     texts = mini_release.table("passages", "passages")["text"]
-    retriever = models.retriever("dense", str(bag_of_word_pieces(texts, tmp_path / "model")), {})
+    retriever = opening.retriever("dense", str(bag_of_word_pieces(texts, tmp_path / "model")), {})
     wordings = variation_queries(mini_release, ["dl19.typo"], []) | {"dl19": mini_release.queries("dl19")}
     runs = {tmp_path / f"pieces.{name}.trec": queries for name, queries in wordings.items()}
     make_runs(retriever, passages_of(mini_release), runs, tmp_path / "index", depth=100)

@@ -79,7 +79,7 @@ def test_figures_are_trec_evals_also_where_scores_are_equal() -> None:
 def test_every_kind_of_model_ranks_as_its_search_does(kind: str, tmp_path: Path) -> None:
     import sentence_transformers
 
-    from eval_kit.models import retriever
+    from eval_kit.models.opening import retriever
 
     names = {"dense": "SentenceTransformer", "sparse": "SparseEncoder", "multivector": "MultiVectorEncoder"}
     model = getattr(sentence_transformers, names.get(kind, "CrossEncoder"))(str(tiny(kind)))

@@ -9,10 +9,9 @@ import huggingface_hub
 import pytest
 from huggingface_hub.errors import OfflineModeIsEnabled
 
-from eval_kit import models
 from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
-from eval_kit.models import checkpoints
+from eval_kit.models import checkpoints, opening
 from eval_kit.release import reference
 from tests.tiny_checkpoints import tiny
 
@@ -32,8 +31,8 @@ def test_its_options_are_those_of_its_architecture(entry):
     local = {"query_model": str(tiny("dense"))}
     shorter = {key: min(value, 128) for key, value in entry.options.items() if key.endswith("_length")}
     options = {key: local.get(key, value) for key, value in (entry.options | shorter).items()}
-    assert set(options) <= set(models.options_of(entry.architecture))
-    made = models.retriever(entry.architecture, tiny(entry.architecture), options)
+    assert set(options) <= set(opening.options_of(entry.architecture))
+    made = opening.retriever(entry.architecture, tiny(entry.architecture), options)
     if entry.architecture == "dense":
         assert made.encode_queries(["alpha beta"]).shape == (1, 32)
 
@@ -55,7 +54,7 @@ def test_systems_of_beir_read_512_word_pieces():
 
 def test_mistakes_are_one_sentence():
     with pytest.raises(UserError, match="there is no architecture 'densse'; there are dense, sparse"):
-        models.retriever("densse", "model", {})
+        opening.retriever("densse", "model", {})
 
 
 def test_what_a_checkpoint_is_stands_in_its_files():

@@ -10,9 +10,8 @@ from baselines.training.trainer import _arguments
 from builder import mini
 from builder import release as releases
 from eval_kit.errors import UserError
-from eval_kit.models import retriever
 from eval_kit.models.dense import Dense
-from eval_kit.models.opening import open_retriever
+from eval_kit.models.opening import open_retriever, retriever
 from eval_kit.models.run import run
 from eval_kit.release import Release, open_release
 from eval_kit.search.examples import JudgedQueries, tables

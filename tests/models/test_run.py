@@ -219,6 +219,6 @@ def test_training_data_is_what_the_card_declares_and_never_none_by_silence(tmp_p
 def test_training_data_of_models_without_a_card_is_what_mteb_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("eval_kit.files.checkpoint.card", lambda _: None)
     monkeypatch.setattr("eval_kit.files.checkpoint.kind", lambda _: "dense")
-    monkeypatch.setattr("eval_kit.models.retriever", lambda *_: None)
+    monkeypatch.setattr("eval_kit.models.opening.retriever", lambda *_: None)
     assert {"MSMARCO", "NQ"} <= set(open_retriever("sentence-transformers/all-MiniLM-L6-v2")[1] or [])
     assert open_retriever("somebody/unknown")[1] is None

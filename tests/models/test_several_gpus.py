@@ -8,7 +8,7 @@ import pytest
 import torch
 from sentence_transformers.base.model import BaseModel
 
-from eval_kit.models import retriever
+from eval_kit.models.opening import retriever
 from eval_kit.search import shards
 from tests.tiny_checkpoints import passages, tiny
 

@@ -8,8 +8,8 @@ from scipy.sparse import csr_matrix
 from sentence_transformers import SentenceTransformer
 
 from eval_kit.errors import UserError
-from eval_kit.models import retriever
 from eval_kit.models.dense import Dense
+from eval_kit.models.opening import retriever
 from tests.search.oracle import QUERIES
 from tests.tiny_checkpoints import passages, tiny
 

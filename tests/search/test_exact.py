@@ -15,7 +15,7 @@ from scipy.sparse import csr_matrix
 from sentence_transformers import MultiVectorEncoder, SentenceTransformer, SparseEncoder
 
 from eval_kit.errors import UserError
-from eval_kit.models import retriever
+from eval_kit.models.opening import retriever
 from eval_kit.models.sparse import Sparse
 from eval_kit.search import dense, late, resident, shards, sparse
 from eval_kit.search.shards import Arrays, Shards

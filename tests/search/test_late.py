@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from eval_kit.errors import UserError
-from eval_kit.models import retriever
 from eval_kit.models.multivector import MultiVector
+from eval_kit.models.opening import retriever
 from eval_kit.search import late, shards
 from tests.search.oracle import brute_force, written
 from tests.tiny_checkpoints import passages, tiny

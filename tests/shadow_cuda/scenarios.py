@@ -29,7 +29,7 @@ from transformers import Trainer
 from baselines.systems import system as system_named
 from baselines.training import trainer
 from eval_kit.errors import UserError
-from eval_kit.models import retriever as retriever_of
+from eval_kit.models.opening import retriever as retriever_of
 from eval_kit.release import open_release
 from tests.baselines.tiny_cells import tiny_cell
 from tests.shadow_cuda import bounds

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from safetensors.numpy import load_file
 
-from eval_kit.models import retriever as retriever_of
+from eval_kit.models.opening import retriever as retriever_of
 from eval_kit.release import Release
 from tests.conftest import ROOT
 from tests.shadow_cuda.conftest import SYSTEMS, Scenario
