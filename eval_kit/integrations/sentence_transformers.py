@@ -93,8 +93,10 @@ class PoolEvaluator(BaseEvaluator):
         """The figures of a model; nothing is written to ``output_path``.
 
         Raises:
-            UserError: a cross-encoder without candidates, or one of several scores a pair.
+            UserError: a cross-encoder without candidates, or one of several scores a pair; no such model.
         """
+        if not isinstance(model, CrossEncoder) and not hasattr(model, "encode_query"):
+            raise UserError(f"{type(model).__name__}: has no encode_query; eval_kit run takes any object that encodes")
         with torch.inference_mode():
             scores = self._pairs(model) if isinstance(model, CrossEncoder) else self._all(model)
         with_ranks = self._judged.with_columns(rank=pl.Series(self._ranks(scores), dtype=pl.UInt32))

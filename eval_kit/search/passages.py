@@ -3,6 +3,7 @@
 import shlex
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from eval_kit.search.retriever import Passages
 def passages(release: Release) -> Passages:
     """``(passage id, text)`` of the collection: the release's own, else those of its ir_datasets collection.
 
-    They have a length where ir_datasets knows it.
+    They have a length, but where ir_datasets does not know it.
 
     Raises:
         UserError: on reading them, where the ir_datasets collection cannot be obtained.
@@ -54,6 +55,8 @@ def of_file(path: Path) -> Iterator[tuple[str, str]]:
 
 def how_many(release: Release) -> int | None:
     """The number of passages, for progress; None where the release has none, or ir_datasets does not know it."""
+    if release.in_beir_format:
+        return _lines(release.folder / "corpus.jsonl")
     collection = release.manifest.collection
     if collection is None:
         return next((table.rows for table in release.manifest.tables if table.config == "passages"), None)
@@ -80,6 +83,19 @@ class CountedPassages:
         yield from self.read()
 
 
+def _lines(path: Path) -> int:
+    """The lines of a file, each a passage; 0 where it cannot be read, which reading the passages will say."""
+    count, last = 0, b"\n"
+    with suppress(OSError), path.open("rb") as file:
+        while block := file.read(1 << 20):
+            count, last = count + block.count(b"\n"), block[-1:]
+    return count + (last != b"\n")
+
+
+def _counted(read: Callable[[], Passages], path: Path) -> Passages:
+    return CountedPassages(read, _lines(path))
+
+
 @dataclass(frozen=True)
 class Collection:
     """Passages that a model searches.
@@ -100,7 +116,9 @@ def with_titles(collection: Collection, separator: str) -> Collection:
     if collection.corpus is None or separator == " ":
         return collection
     read = partial(read_corpus, collection.corpus, separator)
-    return replace(collection, read=read, key=f"{collection.key}, titles by {separator!r}")
+    return replace(
+        collection, read=partial(_counted, read, collection.corpus), key=f"{collection.key}, titles by {separator!r}"
+    )
 
 
 def collection_of(release: Release, name: str | None = None) -> Collection:
@@ -117,7 +135,7 @@ def collection_of(release: Release, name: str | None = None) -> Collection:
     if name is not None and name != release.manifest.collection:
         if not Path(name).is_file():
             raise UserError(f"{name}: there is no such file of passages")
-        return Collection(partial(of_file, Path(name)), file_sha256(Path(name)), None)
+        return Collection(partial(_counted, partial(of_file, Path(name)), Path(name)), file_sha256(Path(name)), None)
     if name is None and not has_passages(release):
         collection = release.manifest.collection
         raise UserError(

@@ -293,8 +293,7 @@ def test_every_door_gives_one_figure(
             best = [scores[passage] for passage in first_ten(wanted)[query]]
             bound = (5e-5 if "euclidean" in kind else 2e-6) * max(map(abs, scores.values()))
             assert [scores[passage] for passage in passages] == pytest.approx(best, rel=0, abs=bound)
-    means = " | ".join(f"{np.mean(list(door.values())):.4f}" for door in (doors[0], doors[2], by_task, figures))
-    assert f"| {kind} | {means} |" in PAGE.read_text(encoding="utf-8")
+    assert f"| {kind} | {np.mean(list(figures.values())):.4f} |\n" in PAGE.read_text(encoding="utf-8")
 
 
 def test_the_page_has_no_other_kind() -> None:

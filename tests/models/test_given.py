@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from functools import partial
+from operator import length_hint
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from eval_kit.files import checkpoint
 from eval_kit.models import checkpoints
 from eval_kit.models.opening import open_retriever
 from eval_kit.release import Release
+from eval_kit.search.passages import collection_of, with_titles
+from tests.beir_folders import beir_folder
 from tests.tiny_checkpoints import passages, texts, tiny
 
 PASSAGES = passages(60)
@@ -296,6 +299,15 @@ def test_lengths_and_dimensions_are_options(tmp_path: Path) -> None:
     agree(hits(str(tmp_path / "model"), tmp_path / "truncated", {"truncate_dim": 8}), own_scores(model))
     with pytest.raises(UserError, match="truncate_dim"):
         hits(str(tmp_path / "model"), tmp_path / "truncated", {"truncate_dim": 800})
+
+
+def test_the_passages_of_a_folder_or_file_are_counted_for_the_time_that_is_left(tmp_path: Path) -> None:
+    rows = [{"_id": passage, "title": "", "text": text} for passage, text in PASSAGES]
+    folder = beir_folder(tmp_path / "beir", rows, {"q0": QUERIES[0]}, [("q0", "p0")])
+    (tmp_path / "one.tsv").write_text("\n".join(map("\t".join, PASSAGES)))  # without an end of the last line
+    release = eval_kit.open_release(folder)
+    for collection in (collection_of(release), collection_of(release, str(tmp_path / "one.tsv"))):
+        assert length_hint(with_titles(collection, ". ").read()) == len(list(collection.read())) == len(PASSAGES)
 
 
 def test_what_is_no_re_ranker_is_refused_before_anything_is_searched(tmp_path: Path) -> None:
