@@ -1,9 +1,10 @@
 """Open a release by name; or, where none is named and none is there, the one that comes by itself."""
 
 import os
+import warnings
 from pathlib import Path
 
-from eval_kit.release import Release, beir_folder, has_default
+from eval_kit.release import Release, ReleaseError, beir_folder, has_default
 from eval_kit.release import open_release as open_given
 
 
@@ -21,7 +22,12 @@ def open_release(
     if upstream is not None or (source is None and revision is None and not has_default()):
         from eval_kit.authors.release import published_test_sets
 
-        return open_given(published_test_sets(upstream))
+        folder = published_test_sets(upstream)
+        try:
+            return open_given(folder)
+        except ReleaseError as error:  # the cache is the kit's own
+            warnings.warn(f"{error}; taking the published test sets again", stacklevel=2)
+            return open_given(published_test_sets(upstream, again=True))
     return open_given(source, revision)
 
 

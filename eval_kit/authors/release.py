@@ -32,8 +32,8 @@ WAYS = (
 )
 
 
-def published_test_sets(upstream: Path | None = None) -> Path:
-    """The folder of the published test sets in the cache; made at first use.
+def published_test_sets(upstream: Path | None = None, again: bool = False) -> Path:
+    """The folder of the published test sets in the cache; made at first use, or ``again``.
 
     Those whose authors state no licence (the Chameleons, some variations) are not among them. ``upstream`` is a folder
     with the authors' files, to take them from in place of the web; by default :data:`UPSTREAM` names it, if any.
@@ -44,9 +44,9 @@ def published_test_sets(upstream: Path | None = None) -> Path:
     wanted = {id: file for id, file in declared_files().items() if _is_of_test_sets(id)}
     known_by = hashlib.sha256("\n".join(file.git_blob for file in wanted.values()).encode()).hexdigest()
     folder = cache_folder() / f"test-sets-{known_by[:16]}"
-    if not (folder / MANIFEST).is_file():
+    if again or not (folder / MANIFEST).is_file():
         with disk_errors(folder, f"cannot be written (${VARIABLE} names another cache)"), atomic.lock(folder):
-            if not (folder / MANIFEST).is_file():  # another process may have made it meanwhile
+            if again or not (folder / MANIFEST).is_file():  # another process may have made it meanwhile
                 _make(folder, wanted, os.environ.get(UPSTREAM) if upstream is None else str(upstream))
     return folder
 

@@ -159,14 +159,15 @@ def _marker(index: Path) -> Path:
 
 def _seal(index: Path, key: str) -> None:
     """Say beside a finished index whose it is, and what its files are."""
-    atomic.write_text(_marker(index), json.dumps({"key": key, "files": file_digests(index)}) + "\n")
+    made = {"key": key, "pyserini": version("pyserini"), "files": file_digests(index)}
+    atomic.write_text(_marker(index), json.dumps(made) + "\n")
 
 
 def _made(index: Path) -> str | None:
-    """The key of a finished index."""
+    """The key of a finished index that this version of Lucene made."""
     try:
-        made: str = json.loads(_marker(index).read_bytes())["key"]
-        return made
+        made = json.loads(_marker(index).read_bytes())
+        return str(made["key"]) if made["pyserini"] == version("pyserini") else None
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None
 

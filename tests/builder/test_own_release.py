@@ -40,6 +40,11 @@ def test_the_test_sets_are_those_of_a_built_release(
     monkeypatch.setenv(release.UPSTREAM, "/nowhere")
     _score(shared)
     assert capsys.readouterr().err.count("once") == 0, "kept: neither web nor folder is asked again"
+    monkeypatch.setenv(release.UPSTREAM, str(shared / "upstream"))
+    for file in (own.folder / own.manifest.tables[0].path, own.folder / "manifest.json"):
+        file.write_bytes(file.read_bytes()[:-100])
+        with pytest.warns(match="taking the published test sets again"):
+            assert _score(shared) == made.as_json()["measures"]
 
 
 def test_without_a_network_it_is_one_sentence_and_nothing_is_left(
