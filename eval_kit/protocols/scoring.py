@@ -192,14 +192,17 @@ def _warn_of_strange(means: Sequence[Mean], sources: Sequence[Mapping[str, Any]]
 
 
 def _warn_of_levels(means: Sequence[Mean], release: Release) -> None:
-    """Say of measures that count lower grades as relevant than a test set's own of their kind which these are."""
+    """Say of measures without a level that count lower grades as relevant than a test set's own which these are."""
     levels: dict[tuple[str, str], dict[str, None]] = {}
     for each in means:
         asked = parse(each.measure)
         own = release.test_sets[each.test_set].measures if each.test_set in release.test_sets else ()
-        for name in own if asked.kind.takes_grade else ():
-            if parse(name).kind == asked.kind and parse(name).grade > asked.grade and asked.name not in own:
-                levels.setdefault((asked.name, name), {})[each.test_set] = None
+        if "rel=" in asked.name or not asked.kind.takes_grade or asked.name in own:
+            continue
+        stricter = [name for name in own if parse(name).kind.takes_grade and parse(name).grade > asked.grade]
+        alike = [name for name in stricter if parse(name).kind == asked.kind]
+        for name in (alike or stricter)[:1]:
+            levels.setdefault((asked.name, name), {})[each.test_set] = None
     for (name, own_name), sets in levels.items():
         _warn(
             f"{name} counts grades from {parse(name).grade} as relevant; {own_name} is the own one of {', '.join(sets)}"

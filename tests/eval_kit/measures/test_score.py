@@ -55,9 +55,23 @@ def per_query_of_ir_measures(shared: Path, run: str, names) -> dict[tuple[str, s
 def test_real_runs_and_measures_that_are_asked_for_agree_with_ir_measures_query_by_query(
     real_scores, shared: Path, published_release: Release
 ):
-    asked = ("P@5", "P(rel=2)@20", "Judged@10", "Success(rel=2)@1", "Success@5", "nDCG@20", "RR", "AP(rel=2)@50")
+    asked = (
+        "P@5",
+        "P(rel=2)@20",
+        "Judged@10",
+        "Success(rel=2)@1",
+        "Success@5",
+        "nDCG@20",
+        "RR",
+        "AP(rel=2)@50",
+        "Rprec",
+        "Bpref(rel=2)",
+    )
     run = shared / "real-slice" / "runs" / "splade-pp-ed.dl19.trec"
-    scores = score([run], published_release, test_sets=with_measures(published_release.test_sets, asked))
+    with pytest.warns() as said:
+        scores = score([run], published_release, test_sets=with_measures(published_release.test_sets, asked))
+    levels = {str(one.message).split()[0]: str(one.message) for one in said if "as relevant" in str(one.message)}
+    assert levels.keys() == {"P@5", "Success@5", "RR", "Rprec"} and "RR(rel=2)@10 is the own one" in levels["RR"]
     for name, track, measures, values in (
         ("tas-b", "dl20", MEASURES, real_scores.per_query()),
         ("splade-pp-ed", "dl19", asked, scores.per_query()),
