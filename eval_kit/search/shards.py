@@ -111,7 +111,7 @@ def write(
         with FileLock(folder / ".lock"), counting(doing, unit, total) as advance:
             log = _Log(folder)
             done, read, new = log.keys(), list[tuple[str, Ids]](), list[int]()
-            why = f"the model or {unit} changed"
+            why = "what was kept is damaged" if log.is_damaged else f"the model or {unit} changed"
 
             def texts_to_encode() -> Iterator[list[str]]:
                 nonlocal why
@@ -123,7 +123,7 @@ def write(
                             advance(len(batch))
                             continue
                         why = "what was kept is damaged"
-                    if not new and number < len(done):
+                    if not new and (number < len(done) or log.is_damaged):
                         kept = f"all but the first {sum(len(ids) for _, ids in read[:-1]):,}" if number else "all"
                         warnings.warn(f"{folder}: {why}; {doing} again, {kept}", stacklevel=3)
                     new.append(number)
@@ -156,6 +156,7 @@ class _Log:
         lines = (folder / DONE).read_bytes().splitlines() if (folder / DONE).exists() else []
         shards = (_document(line) for line in lines)
         self._done = list(itertools.takewhile(lambda shard: set(shard) == _OF_SHARD, shards))
+        self.is_damaged = len(self._done) < len(lines) or (not lines and (folder / MANIFEST).exists())
 
     def keys(self) -> list[str]:
         """The key of each shard."""

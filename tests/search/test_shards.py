@@ -229,6 +229,9 @@ def test_a_damaged_part_is_encoded_again_and_that_is_said(tmp_path: Path):
     with pytest.warns(UserWarning, match="damaged; encoding passages again, all but the first 16"):
         shards.write(PASSAGES, tmp_path, encode, "model")
     assert len(encode.seen) == 14 and content(tmp_path) == whole
+    (tmp_path / shards.DONE).unlink()
+    with pytest.warns(UserWarning, match="what was kept is damaged; encoding passages again, all$"):
+        shards.write(PASSAGES, tmp_path, Counting(), "model")
     fewer_rows(tmp_path / "vectors.npy")
     with pytest.raises(UserError, match="damaged, 3 of 30 rows"):
         shards.read(tmp_path)
