@@ -106,7 +106,9 @@ def _is_one_run(runs: Mapping[str, Any]) -> bool:
     values = list(runs.values())
     if values and all(isinstance(value, list | tuple) for value in values):
         first = next((item for value in values for item in value), None)
-        return first is not None and not rows.is_row(first) and not hasattr(first, "columns")
+        if rows.is_row(first):  # with the query's id: a run by name, unless each is called by its query
+            return all(value and rows.query_of(value[0]) == str(name) for name, value in runs.items())
+        return first is not None and not hasattr(first, "columns")
     passages = [value for value in values if isinstance(value, Mapping)]
     return (
         len(passages) == len(runs)

@@ -46,6 +46,12 @@ def is_row(item: Any) -> bool:
     return not isinstance(score(item), Mapping | list | tuple | np.ndarray | pl.Series)
 
 
+def query_of(row: Any) -> str:
+    """The query's id of one line."""
+    query = _getter(row, QUERY)
+    return str(query(row)) if query else ""
+
+
 def is_columns(run: Mapping[Any, Any]) -> bool:
     """Whether a dictionary has a run's columns, ``{"query_id": [...], "doc_id": [...], "score": [...]}``."""
     names = [next(filter(run.__contains__, each), None) for each in (QUERY, PASSAGE, SCORE)]
