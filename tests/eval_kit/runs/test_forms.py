@@ -156,7 +156,7 @@ BY_QUERY = {
     "dictionaries": lambda found: {query: dict(pairs) for query, pairs in found.items()},
     "pairs": lambda found: found,
     "hits": lambda found: {q: [SimpleNamespace(docid=p, score=s) for p, s in of] for q, of in found.items()},
-    "rows": lambda found: {q: [{"qid": q, "docno": p, "score": s} for p, s in of] for q, of in found.items()},
+    "rows of each": lambda found: {q: [{"qid": q, "docno": p, "score": s} for p, s in of] for q, of in found.items()},
     "dictionaries of hits": lambda found: {q: [{"corpus_id": p, "score": s} for p, s in of] for q, of in found.items()},
 }
 LISTS = {"alone": lambda run: run, "in a list": lambda run: [run], "named": lambda run: {"mine": run}}
