@@ -398,11 +398,10 @@ def _open(path: Path) -> IO[bytes]:
     Raises:
         UserError: as :func:`eval_kit.files.opening.open_file`, which refuses other pipes, and devices.
     """
-    if str(path) == "-" or str(path).startswith(_OWN_PIPES):
-        source = "/dev/stdin" if str(path) == "-" else str(path)
-        if Path(source).exists() and not stat.S_ISCHR(Path(source).stat().st_mode):
-            return Path(_kept(source).name).open("rb")
-    return open_file(path)
+    source = Path("/dev/stdin") if str(path) == "-" else path
+    if str(source).startswith(_OWN_PIPES) and source.exists() and not stat.S_ISCHR(source.stat().st_mode):
+        return Path(_kept(str(source)).name).open("rb")
+    return open_file(source)
 
 
 @cache
