@@ -22,6 +22,8 @@ from eval_kit.words import SPACELESS
 
 FEW, FEWEST = 30, 10
 """Queries of a part below which its figures are marked, and below which a screen folds it into :data:`OTHERS`."""
+HOLLOW = f"Hollow: fewer than {FEW} queries."
+"""What pictures say of parts of few queries."""
 OTHERS = "others"
 WORDS, QUESTION_WORD, DISTANCE, LEAKED = "words", "question-word", "distance", "leaked"
 _CROSS = " × "

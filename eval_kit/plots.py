@@ -1,4 +1,8 @@
-"""The papers' pictures as inline SVG: crisp in print, styled by the page, each point with its figure as a tooltip."""
+"""Pictures as inline SVG: crisp in print, styled by the page, each point with its figure as a tooltip.
+
+Everywhere, ``axis`` says what is on the scale, ``title`` is for those who do not see the picture, and systems have
+their markers in the order in which they are given.
+"""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +26,7 @@ _BINS = 40
 
 
 class Effect(NamedTuple):
-    """A row of :func:`forest`: an estimate with its interval, from ``n`` queries; ``is_faint`` where they are few.
+    """A row of :func:`forest`: an estimate with its interval, from ``n`` queries; hollow where it ``is_of_few``.
 
     Rows of several ``series`` have their colours; one without a label goes on with that of the row above.
     """
@@ -32,18 +36,14 @@ class Effect(NamedTuple):
     low: float | None
     high: float | None
     n: int
-    is_faint: bool = False
+    is_of_few: bool = False
     series: int = 0
 
 
 def forest(rows: Sequence[Effect], axis: str, title: str, percent: bool = False) -> Markup:
-    """Estimates with their intervals, one below the other, beside a line at zero and their numbers.
+    """Estimates with their intervals, or shares in ``percent``, one below the other beside a line at zero.
 
-    Args:
-        rows: from top to bottom; those without an estimate are left out.
-        axis: what is on the scale.
-        title: of the picture, for those who do not see it.
-        percent: whether the estimates are shares.
+    Rows without an estimate are left out.
     """
     rows = [row for row in rows if row.estimate is not None]
     form = "+.1%" if percent else "+.4f"
@@ -58,27 +58,17 @@ def forest(rows: Sequence[Effect], axis: str, title: str, percent: bool = False)
             marks.append(svg.line(frame.x(row.low), y, frame.x(row.high), y, "range"))
         figures = figures.replace("-", "\u2212")
         marks.append(svg.marker(row.series, frame.x(float(row.estimate or 0)), y))
-        texts = [svg.label(frame.width - 48, y + 4, figures, "end"), svg.label(frame.width, y + 4, f"{row.n:,}", "end")]
+        for x, text in ((frame.width - 48, figures), (frame.width, f"{row.n:,}")):
+            marks.append(svg.label(x, y + 4, text, "end"))
         tooltip = element("title", f"{row.label or axis}: {figures}, {row.n:,} queries")
-        series.setdefault(row.series, []).append(
-            element("g", tooltip, *marks, *texts, class_="faint" if row.is_faint else None)
-        )
-    parts += [
-        svg.label(frame.width, 12, "n", "end"),
-        *(svg.series(number, series[number]) for number in sorted(series)),
-    ]
-    return svg.picture(frame, parts, title)
+        group = element("g", tooltip, *marks, class_="few" if row.is_of_few else None)
+        series.setdefault(row.series, []).append(group)
+    parts += [svg.series(number, marks) for number, marks in sorted(series.items())]
+    return svg.picture(frame, [*parts, svg.label(frame.width, 12, "n", "end")], title)
 
 
 def bars(rows: Sequence[tuple[str, float, str]], axis: str, title: str, percent: bool = False) -> Markup:
-    """Values from zero as bars, one below the other.
-
-    Args:
-        rows: label, value (at least 0) and the value as it is shown.
-        axis: what is on the scale.
-        title: of the picture, for those who do not see it.
-        percent: whether the values are shares.
-    """
+    """Values from zero, or shares in ``percent``, as bars: each with its label, and with the value as it is shown."""
     labels, values, _ = zip(*rows, strict=True)
     frame, places, parts = _rows(labels, values, axis, 110, percent)
     for y, (name, value, shown) in zip(places, rows, strict=True):
@@ -90,14 +80,7 @@ def bars(rows: Sequence[tuple[str, float, str]], axis: str, title: str, percent:
 
 
 def slopes(levels: Mapping[str, tuple[float, float]], sides: tuple[str, str], axis: str, title: str) -> Markup:
-    """Each series' levels on two sides, such as near and far queries, joined by a line.
-
-    Args:
-        levels: by name, in the order of their markers.
-        sides: their names.
-        axis: what is on the scale.
-        title: of the picture, for those who do not see it.
-    """
+    """Each series' levels on two ``sides``, such as near and far queries, joined by a line."""
     y_range, y_ticks = svg.axis(chain.from_iterable(levels.values()))
     frame = svg.Frame(420, 210, (-0.35, 1.35), y_range)
     series = {}
@@ -116,20 +99,16 @@ def loss_against_jaccard(
 ) -> Markup:
     """ECIR 2023, Figure 3: the loss on each held-out cluster against its similarity to the other clusters.
 
-    Args:
-        points: ``shift``, ``cluster``, ``system``, ``jaccard``, ``rel_loss``, ``low`` and ``high`` (of the loss).
-        systems: in the order of their markers.
-        measure: of the loss.
-        title: of the picture, for those who do not see it.
+    ``points`` has ``shift``, ``cluster``, ``system``, ``jaccard``, ``rel_loss``, ``low`` and ``high`` (of the loss).
     """
     bounds = points.select("rel_loss", "low", "high").unpivot()["value"].fill_nan(None)
     y_range, y_ticks = svg.axis(bounds, percent=True)
     jaccard = points["jaccard"].to_list()
     margin = 0.06 * (max(jaccard) - min(jaccard) or 0.1)
     frame = svg.Frame(520, 360, (min(jaccard) - margin, max(jaccard) + margin), y_range, top=62)
+    parts = [frame.grid(y_ticks, f"Rel Loss of {measure}")]
     x_ticks = svg.with_labels(svg.ticks(*frame.x_range))
-    x_axis = frame.x_axis(x_ticks, "weighted Jaccard similarity to the other clusters")
-    parts = [frame.grid(y_ticks, f"Rel Loss of {measure}"), x_axis]
+    parts.append(frame.x_axis(x_ticks, "weighted Jaccard similarity to the other clusters"))
     clusters = points.unique(["shift", "cluster"], maintain_order=True).sort("jaccard")
     row_ends = [-math.inf] * 3
     for cluster, at in clusters.select("cluster", "jaccard").iter_rows() if clusters.height <= _NAMED else ():
@@ -161,14 +140,11 @@ def distribution(r: Mapping[str, Sequence[float]]) -> Markup:
     tallest = max(float(share.max()) for share in shares.values())
     for row, (name, share) in enumerate(shares.items(), start=1):
         floor = frame.top + row_height * row
-        steps = [f"M{frame.x(cuts[0]):.1f} {floor}"]
-        for low, high, fraction in zip(cuts[:-1], cuts[1:], share, strict=True):
-            y = floor - (row_height - 6) * fraction / tallest
-            steps.append(f"L{frame.x(low):.1f} {y:.1f}L{frame.x(high):.1f} {y:.1f}")
-        steps.append(f"L{frame.x(cuts[-1]):.1f} {floor}Z")
+        heights = floor - (row_height - 6) / tallest * np.array([0, *np.repeat(share, 2), 0])
+        hill = " ".join(f"{frame.x(x):.1f},{y:.1f}" for x, y in zip(np.repeat(cuts, 2), heights, strict=True))
         middle = frame.x(float(np.median(r[name])))
         tooltip = f"{name}: {len(r[name]):,} queries, median {np.median(r[name]):.4g}"
-        parts.append(element("g", element("title", tooltip), element("path", d="".join(steps), class_="hill")))
+        parts.append(element("g", element("title", tooltip), element("polygon", points=hill, class_="hill")))
         parts.append(svg.line(middle, floor - row_height + 8, middle, floor, "median"))
         parts.append(svg.label(frame.left - 6, floor - 12, name, anchor="end"))
         parts.append(svg.label(frame.left - 6, floor, f"n={len(r[name]):,}", anchor="end", class_="small"))
@@ -178,10 +154,7 @@ def distribution(r: Mapping[str, Sequence[float]]) -> Markup:
 def loss_by_interval(intervals: Mapping[str, pl.DataFrame], systems: Sequence[str], measure: str) -> Markup:
     """ECIR 2023, Figure 5: the loss of the queries in each interval of R, system beside system, with whiskers.
 
-    Args:
-        intervals: system → what :func:`eval_kit.stats.intervals.loss_by_interval` gives, all with the same intervals.
-        systems: in the order of their markers.
-        measure: of the loss.
+    Each system's table is :func:`eval_kit.stats.intervals.loss_by_interval`'s, all with the same intervals.
     """
     bounds = pl.concat(intervals.values()).select("rel_loss", "rel_loss_low", "rel_loss_high")
     y_range, y_ticks = svg.axis(bounds.unpivot()["value"], percent=True)
@@ -203,11 +176,8 @@ def loss_by_interval(intervals: Mapping[str, pl.DataFrame], systems: Sequence[st
 def boxes(table: pl.DataFrame, measure: str, system: str) -> Markup:
     """ECIR 2023, Figure 6: the spread of single queries' relative losses in each interval of R.
 
-    Args:
-        table: one row per interval: ``low``, ``high``, ``n``, and ``p5``, ``q1``, ``median``, ``q3``, ``p95`` of the
-            losses (null where no query has one).
-        measure: of the losses.
-        system: whose.
+    ``table`` has a row an interval: ``low``, ``high``, ``n``, and ``p5``, ``q1``, ``median``, ``q3``, ``p95`` of the
+    losses (null where no query has one).
     """
     y_range, y_ticks = svg.axis([*table["p5"], *table["p95"]], percent=True)
     frame = svg.Frame(420, 280, (0, table.height), y_range, left=64, bottom=52)
@@ -219,28 +189,17 @@ def boxes(table: pl.DataFrame, measure: str, system: str) -> Markup:
         y = {name: frame.y(row[name]) for name in ("p5", "q1", "median", "q3", "p95")}
         tooltip = f"R {row['low']:.4g} to {row['high']:.4g}: median {row['median']:z.1%}, "
         tooltip += f"quartiles {row['q1']:z.1%} and {row['q3']:z.1%}, n = {row['n']:,}"
-        box = [
-            element("title", tooltip),
-            svg.line(x, y["p5"], x, y["p95"], "range"),
-            element("rect", x=x - half, y=y["q3"], width=2 * half, height=max(1.0, y["q1"] - y["q3"]), class_="box"),
-            svg.line(x - half, y["median"], x + half, y["median"], "median"),
-        ]
-        parts.append(element("g", *box))
+        box = element("rect", x=x - half, y=y["q3"], width=2 * half, height=max(1, y["q1"] - y["q3"]), class_="box")
+        whisker = svg.line(x, y["p5"], x, y["p95"], "range")
+        middle = svg.line(x - half, y["median"], x + half, y["median"], "median")
+        parts.append(element("g", element("title", tooltip), whisker, box, middle))
     return svg.picture(frame, parts, f"Figure 6: spread of {system}'s losses of {measure} by interval of R")
 
 
 def points(
     series: Mapping[str, Sequence[svg.Point]], x_title: str, y_title: str, title: str, diagonal: bool = False
 ) -> Markup:
-    """Any number of series on two linear scales that hold zero.
-
-    Args:
-        series: by name, in the order of their markers.
-        x_title: of the axis.
-        y_title: likewise.
-        title: of the picture, for those who do not see it.
-        diagonal: whether to draw the line of equal values.
-    """
+    """Any number of series on two linear scales that hold zero, with the ``diagonal`` of equal values."""
     x, y, *_ = zip(*chain.from_iterable(series.values()), strict=True)
     (x_range, x_ticks), (y_range, y_ticks) = svg.axis(x), svg.axis(y)
     frame = svg.Frame(520, 320, x_range, y_range)

@@ -65,11 +65,10 @@ class Frame:
 
     def grid(self, ticks: Sequence[tuple[float, str]], title: str) -> Markup:
         """Horizontal lines with their labels, and the axis' title above them."""
-        lines, labels = [], []
+        parts = [label(0, 12, title, anchor="start")]
         for at, text in ticks:
-            lines.append(line(self.left, self.y(at), self.width - self.right, self.y(at), "grid"))
-            labels.append(label(self.left - 6, self.y(at) + 4, text, anchor="end"))
-        parts = [*lines, *labels, label(0, 12, title, anchor="start")]
+            parts.append(line(self.left, self.y(at), self.width - self.right, self.y(at), "grid"))
+            parts.append(label(self.left - 6, self.y(at) + 4, text, anchor="end"))
         if self.y_range[0] < 0 < self.y_range[1]:
             parts.append(line(self.left, self.y(0), self.width - self.right, self.y(0), "zero"))
         return Markup().join(parts)
@@ -87,24 +86,17 @@ class Frame:
 
 def span(losses: Iterable[float | None]) -> tuple[float, float]:
     """The scale that the bars of one table share: zero and all the losses and their intervals, within ±100 %."""
-    low = high = 0.0
-    for loss in losses:
-        if loss is not None:
-            low, high = min(low, loss), max(high, loss)
-    return (max(low, -LONGEST_BAR), min(high, LONGEST_BAR)) if low < high else (0.0, 1.0)
+    ends = [0.0, *filter(None, losses)]
+    low, high = max(min(ends), -LONGEST_BAR), min(max(ends), LONGEST_BAR)
+    return (low, high) if low < high else (0.0, 1.0)
 
 
 def loss_bar(
     value: float | None, low: float | None, high: float | None, scale: tuple[float, float], harm: int = 1
 ) -> Markup:
-    """A loss as a small bar from zero with its interval as a whisker.
+    """A loss (None: no bar) as a small bar from zero with its interval as a whisker, cut at the ends of the ``scale``.
 
-    Args:
-        value: the loss; None draws nothing but the zero line.
-        low: of its interval.
-        high: of its interval.
-        scale: from :func:`span`; what lies outside is cut there.
-        harm: 1 if a positive value is harm, -1 if a negative one is.
+    ``harm`` is 1 if a positive value is harm, -1 if a negative one is.
     """
     frame = Frame(96, 14, scale, (0, 1), left=2, right=2, top=0, bottom=0)
 
@@ -215,13 +207,10 @@ def with_labels(ticks: Sequence[float], percent: bool = False) -> list[tuple[flo
 def told_apart(values: Sequence[float]) -> list[str]:
     """With the fewest significant digits, at least two, in which values that differ have different labels."""
     for digits in range(2, 18):
-        labels = []
-        for value in values:
-            label = np.format_float_positional(value, digits, fractional=False, trim="-")
-            labels.append(label.replace("-", "\u2212"))
+        labels = [np.format_float_positional(value, digits, fractional=False, trim="-") for value in values]
         if len(set(labels)) == len(set(values)):
             break
-    return labels
+    return [label.replace("-", "\u2212") for label in labels]
 
 
 def _position(value: float, span: tuple[float, float], start: float, end: float) -> float:

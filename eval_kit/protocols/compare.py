@@ -16,7 +16,7 @@ import polars as pl
 
 from eval_kit import plots
 from eval_kit.divisions import FEW as FEW_QUERIES
-from eval_kit.divisions import Parts, whole
+from eval_kit.divisions import HOLLOW, Parts, whole
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import Measure, parse
 from eval_kit.protocols import by_part
@@ -47,6 +47,8 @@ ROWS = (
 )
 BESIDE = 5
 """Systems that a table shows side by side; more stand one below the other."""
+MOST_PICTURES = 12
+"""Pictures of a page; what more there is stands in its tables alone."""
 BETTER = "better"
 ALPHA = 0.05
 TRACKS = {"2019": "dl19", "2020": "dl20"}
@@ -220,7 +222,7 @@ class Comparison(Result):
             if rows.height > 1:
                 effects = [_effect(row["part"], row) for row in rows.to_dicts()]
                 figures.append(_forest(effects, f"{key[1]} of {key[2]} less that of {base} on {key[0]} by {key[3]}"))
-        return figures
+        return figures[:MOST_PICTURES]
 
     def notes(self) -> list[str]:
         """How the differences were tested, what they rest on, and what is missing or was left out."""
@@ -450,8 +452,7 @@ def _effect(label: str, row: dict[str, Any]) -> plots.Effect:
 
 def _forest(effects: Sequence[plots.Effect], title: str) -> Picture:
     caption = f"{title}, with 95 % intervals over queries; right of the line it is higher."
-    if any(effect.is_faint for effect in effects):
-        caption += f" Faint: fewer than {FEW_QUERIES} queries."
+    caption += f" {HOLLOW}" * any(effect.is_of_few for effect in effects)
     return Picture(plots.forest(effects, title, title), caption)
 
 

@@ -17,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from eval_kit import plots
-from eval_kit.divisions import FEW
+from eval_kit.divisions import FEW, HOLLOW
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import Measure, parse
 from eval_kit.protocols.reformulations import beside_published
@@ -141,6 +141,7 @@ class Variations(Result):
                     )
             axis = f"loss of {of_measure['measure'][0]} to other wordings"
             caption = f"{test_set}: {axis}, with 95 % intervals; the costliest first, and right of the line is lost."
+            caption += f" {HOLLOW}" * any(effect.is_of_few for effect in effects)
             figures.append(Picture(plots.forest(effects, axis, caption, percent=True), caption, systems))
         return figures
 
