@@ -7,6 +7,7 @@ from typing import Any
 
 import glossary_links
 import notebook
+import pictures
 import polars as pl
 import reference
 from mkdocs.structure.files import File, Files
@@ -17,9 +18,6 @@ ROOT = Path(__file__).parent.parent
 OUTSIDE = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "DATA-LICENSES.md": "data-licenses.md"}
 """Files of the repository's root that are pages too."""
 FIGURE = re.compile("<!-- figure: (crossed|leave_one_out) -->")
-COLOURS = re.compile(r"^  (--.*)$", re.MULTILINE)
-LOOKS = re.compile(r"^(?:\.plot|\.grid|\.range|\.mark|\.swatch|\.s\d).*$", re.MULTILINE)
-"""Lines of the report pages' style sheet that its figures need: the first three colours are of a light page."""
 RST_ROLE = re.compile(r":(?:func|class|mod|meth|data):(?=<code>)")
 
 
@@ -60,11 +58,8 @@ def losses_on_squad(grid: str) -> str:
     points = pl.DataFrame(rows).rename({"rel_loss_low": "low", "rel_loss_high": "high"})
     systems = points["system"].unique(maintain_order=True).to_list()
     legend = " ".join(f"{svg.swatch(number)} {system}" for number, system in enumerate(systems))
-    css = (ROOT / "eval_kit/pages/assets/page.css").read_text(encoding="utf-8")
-    colours = " ".join(COLOURS.findall(css)[:3])
-    style = f"<style>figure {{ {colours} }} {' '.join(LOOKS.findall(css))}</style>"
     picture = plots.loss_against_jaccard(points, systems, "RR@10", title="Rel Loss of {measure} against similarity")
-    return f"<figure>{style}{picture}<figcaption>{legend}</figcaption></figure>"
+    return f"<figure>{pictures.style('figure')}{picture}<figcaption>{legend}</figcaption></figure>"
 
 
 def on_page_content(html: str, **_: Any) -> str:

@@ -109,6 +109,10 @@ class Card(Result):
         if lacking:
             again = [each for each in self.again if each != "--no-pivot"]
             yield Fact("Next", f"to tell {'; '.join(lacking)}:", command=[*again, *further])
+        else:
+            files = [source["file"] for source in self.provenance["runs"]]
+            command = ["eval_kit", "compare", *files, "another.trec", "--release", str(self.release.folder)]
+            yield Fact("Next", "to compare another model with it:", command=command)
 
     def _declared(self) -> str:
         """Whether training held queries of the release, as declared."""
@@ -156,7 +160,7 @@ class Card(Result):
             if group.height > 1:
                 row = min(group.to_dicts(), key=gain)
                 where = f"Worst by {by}" + f", {test_set}" * (len(comparison.rows["test_set"].unique()) > 1)
-                yield Fact(where, difference_shown(row), row["part"])
+                yield Fact(where, difference_shown(row), f"{row['part']}{' words' * (by == WORDS)}")
 
     def _wordings(self, variations: Variations) -> Iterator[Fact]:
         """What each family of other wordings, such as typos, costs the model and each pivot, and which costs most."""

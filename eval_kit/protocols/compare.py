@@ -186,7 +186,9 @@ class Comparison(Result):
             where = f"{system} {verdict} {base} on {row['test_set']}"
             return f"{where}: {value} {row['measure']} against {before} ({difference_shown(row, short=True)})."
         said = f"better than {base} on {better} of {len(rows)} test sets, worse on {worse}, neither shown on the rest"
-        if not better and not worse:
+        if len(rows) in (better, worse):
+            said = f"{BETTER if better else WORSE} than {base} on all {len(rows)} test sets"
+        elif not better and not worse:
             said = f"not shown to differ from {base} on any of {len(rows)} test sets"
         return f"{system} is {said} (first measure of each, over queries)." if rows else ""
 
@@ -206,11 +208,13 @@ class Comparison(Result):
         if rows["test_set"].n_unique() < len(self.systems) - 1:
             for (test_set, measure), group in rows.group_by("test_set", "measure", maintain_order=True):
                 effects = [_effect(row["system"], row) for row in sorted(group.to_dicts(), key=gain, reverse=True)]
-                figures.append(_forest(effects, f"{measure} on {test_set} less that of {base}"))
+                figures.append(_forest(effects, str(measure), f"{measure} on {test_set} less that of {base}"))
         else:
             for (system, measure), group in rows.group_by("system", "measure", maintain_order=True):
                 effects = [_effect(row["test_set"], row) for row in group.to_dicts()]
-                figures.append(_forest(effects, f"{measure} of {system} less that of {base}"))
+                if len(effects) == 1 and self.parts.height:
+                    continue  # its parts say more
+                figures.append(_forest(effects, str(measure), f"{measure} of {system} less that of {base}"))
         # drawn towards each other, parts of few queries do not lead by chance
         first = pl.col("measure") == pl.col("measure").first().over("test_set")
         in_order = self.parts.filter(first).sort(
@@ -221,7 +225,9 @@ class Comparison(Result):
             rows = in_order.filter(*(pl.col(name) == value for name, value in zip(keys, key, strict=True)))
             if rows.height > 1:
                 effects = [_effect(row["part"], row) for row in rows.to_dicts()]
-                figures.append(_forest(effects, f"{key[1]} of {key[2]} less that of {base} on {key[0]} by {key[3]}"))
+                figures.append(
+                    _forest(effects, key[1], f"{key[1]} of {key[2]} less that of {base} on {key[0]} by {key[3]}")
+                )
         return figures[:MOST_PICTURES]
 
     def notes(self) -> list[str]:
@@ -450,10 +456,10 @@ def _effect(label: str, row: dict[str, Any]) -> plots.Effect:
     return plots.Effect(label, row["difference"], row["low"], row["high"], row["queries"], few)
 
 
-def _forest(effects: Sequence[plots.Effect], title: str) -> Picture:
+def _forest(effects: Sequence[plots.Effect], measure: str, title: str) -> Picture:
     caption = f"{title}, with 95 % intervals over queries; right of the line it is higher."
     caption += f" {HOLLOW}" * any(effect.is_of_few for effect in effects)
-    return Picture(plots.forest(effects, title, title), caption)
+    return Picture(plots.forest(effects, f"difference in {measure}", title), caption)
 
 
 def _best(rows: pl.DataFrame, measure: Measure) -> str:

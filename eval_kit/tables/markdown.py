@@ -30,4 +30,5 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _text(cell: Value, column: Column) -> str:
-    return (cell.text if column.kind == "number" else escape(cell.text)) + cell.mark
+    text = cell.text if column.kind == "number" else escape(cell.text)
+    return (f"**{text}**" if cell.bold and text else text) + cell.mark

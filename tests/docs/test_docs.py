@@ -48,6 +48,15 @@ def test_a_page_of_the_published_release_is_current(name, from_docs, published_r
     assert from_docs("reference").PAGES_OF_A_RELEASE[name](published_release) == page, run
 
 
+def test_pictures_are_small_and_shown_and_the_drawn_one_is_current(from_docs):
+    assets = ROOT / "docs" / "assets"
+    drawn = from_docs("pictures").forest()
+    assert (assets / "forest.svg").read_text(encoding="utf-8") == drawn, "run: python docs/pictures.py"
+    text = "".join(path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+    for picture in [*assets.glob("*.svg"), *assets.glob("*.png")]:
+        assert picture.stat().st_size < 60_000 and f"assets/{picture.name})" in text
+
+
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path):
     pytest.importorskip("mkdocs")
