@@ -23,7 +23,7 @@ from eval_kit.release import Release
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "docs" / "tutorials" / "your-model.ipynb"
 PROGRAMS = ("eval_kit", "builder", "baselines")
-NOT_RUN = re.compile(r"^(pip|make|\.) |docs/(reference|notebook)\.py")
+NOT_RUN = re.compile(r"^(pip|make|\.) |docs/(reference|notebook|pictures)\.py")
 """Commands that install, fetch or take many minutes; `make demo`, `make reproduce` and the notebook have tests."""
 ELLIPSIS = "..."
 

@@ -160,7 +160,7 @@ def test_markdown_and_the_html_made_of_it_show_names_as_they_are(nasty):
     html = MarkdownIt("commonmark").enable("table").render(text)
     heads = [unescape(one) for one in re.findall(r"<th[^>]*>(.*?)</th>", html)]
     assert heads == ["test set", "measure", "n", f"{NASTY}1", f"{NASTY}2\\n", "Δ [95 % interval]"]
-    assert set(re.findall(r"</?([a-z0-9]+)", html)) == {"table", "thead", "tbody", "tr", "th", "td", "p"}
+    assert set(re.findall(r"</?([a-z0-9]+)", html)) == {"table", "thead", "tbody", "tr", "th", "td", "p", "strong"}
     assert re.search(r"-0\.\d{4} \[-0\.\d{4}, \+0\.\d{4}\]° \|$", lines[2])
 
 
