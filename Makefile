@@ -26,7 +26,7 @@ BACKBONE ?= $(if $(NFCORPUS),$(MINILM))
 T ?=
 MINUTES ?= 10
 RELEASE ?= $(or $(NFCORPUS),$(if $(PARTS_$(CONFIG)),$(CONFIG)),ms-marco)-shift$(if $(QUERIES_$(CONFIG)),-$(CONFIG))$(if $(LITE),-lite)
-BESIDE := pytest pytest-xdist hypothesis editables hatchling markdown-it-py pandas "pyarrow<23" scikit-learn ir-datasets==0.6.3 ir-measures==0.4.3 pytrec-eval-terrier==0.5.11 zstandard
+BESIDE := pytest pytest-xdist hypothesis editables hatchling markdown-it-py pandas "pyarrow<23" scikit-learn ir-datasets==0.6.3 ir-measures==0.4.3 pytrec-eval-terrier==0.5.11 zstandard jsonschema
 GRID ?= grid-$(CONFIG)
 GRID_RUN = $(BIN)/python -m baselines grid run $(foreach name,$(or $(CONFIGS_$(CONFIG)),$(CONFIG)),--config "$(name)") --release "$(RELEASE)" --out "$(GRID)" $(if $(BACKBONE),--backbone "$(BACKBONE)") $(FLAGS)
 REPO ?=
