@@ -265,7 +265,7 @@ def check_library() -> None:
         if abs(value - known_value) > ROUNDING * known_value:
             raise UserError(
                 f"polars {pl.__version__} computes {name} wrongly: {value:.4f}, not {known_value:.4f}; "
-                "install another version, 1.34 or newer"
+                "install another version, 1.35 or newer"
             )
 
 
@@ -366,8 +366,9 @@ def _expected_reciprocal_rank(measure: Measure) -> pl.Expr:
     """
     rank = pl.col("rank")
     within = rank.is_not_null() if measure.cutoff is None else _within(measure)
-    stops = ((2.0 ** pl.col("relevance") - 1) / 16).filter(within).sort_by(rank.filter(within))
-    return (stops * (1 - stops).cum_prod().shift(1, fill_value=1.0) / rank.filter(within).sort()).sum()
+    # not filtered: older polars sort no group of which nothing is left
+    stops = pl.when(within).then((2.0 ** pl.col("relevance") - 1) / 16).otherwise(0.0).sort_by(rank, nulls_last=True)
+    return (stops * (1 - stops).cum_prod().shift(1, fill_value=1.0) / rank.sort(nulls_last=True)).sum()
 
 
 def _rank_biased_precision(measure: Measure) -> pl.Expr:
