@@ -102,12 +102,12 @@ def exact_head(model: Any) -> Iterator[None]:
     """Meanwhile the last layer of a cross-encoder computes in float32: 16-bit scores would be full of ties."""
     from torch.nn import Linear
 
-    *_, head = (module for module in model.modules() if isinstance(module, Linear))
-    # that of a model that generates is the embeddings of its words too
-    if head.weight.dtype.itemsize > 2 or any("LogitScore" in type(module).__name__ for module in model):
+    linear = [module for module in model.modules() if isinstance(module, Linear)]
+    is_generative = any("LogitScore" in type(module).__name__ for module in model)
+    if not linear or not is_half(linear[-1]) or is_generative:  # its last layer is the embeddings of its words too
         yield
         return
-    stored = head.weight.dtype
+    head, stored = linear[-1], linear[-1].weight.dtype
     hook = head.float().register_forward_pre_hook(_as_float32)
     try:
         yield
