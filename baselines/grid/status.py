@@ -26,7 +26,7 @@ from eval_kit.tables import terminal
 from eval_kit.tables.table import Column, Row, Table, Value, number_columns, text_columns
 
 STATES = ("finished", *STAGES, "interrupted", "failed", "waiting")
-DEFAULT = "at its default"
+DEFAULT, OTHER = "at its default", "other weights to start from"
 STYLES = {"finished": "green", "failed": "red", "interrupted": "yellow", "waiting": "dim"}
 
 
@@ -113,14 +113,13 @@ def changes(cells: Iterable[Cell]) -> list[str]:
     for cell in new:
         if cell.name in old:
             before, now = old[cell.name].settings, _settings(description(cell))
-            pairs = []
-            for key in _differing([before, now]):
-                pairs.append(f"{key} {before.get(key, DEFAULT)} → {now.get(key, DEFAULT)}")
-            changed[", ".join(pairs)].append(cell.name.file.removesuffix(".trec"))
+            keys = _differing([before, now])
+            pairs = [f"{key} {before.get(key, DEFAULT)} → {now.get(key, DEFAULT)}" for key in keys]
+            changed[", ".join(pairs) or OTHER].append(cell.name.file.removesuffix(".trec"))
     lines = []
-    for change, cell_names in changed.items():
-        also = f" and {len(cell_names) - 1:,} more" if len(cell_names) > 1 else ""
-        lines.append(f"{cell_names[0]}{also}: trained anew, as the settings changed: {change}; the old cells are kept")
+    for change, (first, *rest) in changed.items():
+        also = f" and {len(rest):,} more" if rest else ""
+        lines.append(f"{first}{also}: new beside cells of that name, which are kept: {change}")
     return lines
 
 
@@ -144,7 +143,7 @@ def _told_apart(standings: Sequence[Standing]) -> dict[str, str]:
     for group in groups.values():
         differing = _differing([one.settings for one in group])
         for one in group if len(group) > 1 else ():
-            settings = ", ".join(f"{key} {one.settings.get(key, DEFAULT)}" for key in differing)
+            settings = ", ".join(f"{key} {one.settings.get(key, DEFAULT)}" for key in differing) or OTHER
             said[one.digest] = f"{settings}{'; in runs' if one.in_runs else ''}"
     return said
 
