@@ -166,9 +166,14 @@ class _Log:
         """Whether the rows of a shard are as they were written; one that an index of it has replaced counts as is."""
         for name, digest in self._done[number]["digests"].items():
             path, (start, end) = self._folder / f"{name}.npy", self._rows_of(name, number)
-            if rows_digest(path, start, end) != digest and (path.exists() or not _has_index(self._folder)):
+            if rows_digest(path, start, end) != digest and (path.exists() or not self._has_whole_index):
                 return False
         return True
+
+    @cached_property
+    def _has_whole_index(self) -> bool:
+        markers = [_document(path) for path in self._folder.glob("*.json") if path.name != MANIFEST]
+        return any(marker.get("files") and _is_whole(self._folder, marker["files"]) for marker in markers)
 
     def _rows_of(self, name: str, number: int) -> tuple[int, int]:
         return self._done[number - 1]["rows"][name] if number else 0, self._done[number]["rows"][name]
@@ -344,7 +349,7 @@ def building(folder: Path, name: str, state: str, files: Sequence[str]) -> Itera
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"):
             if is_built(folder, name, state):
-                if _document(marker)["files"] == file_digests(folder, files):
+                if _is_whole(folder, _document(marker)["files"]):
                     yield False
                     return
                 warnings.warn(f"{folder}: the index {name} is damaged; it is made again", stacklevel=3)
@@ -360,8 +365,8 @@ def is_built(folder: Path, name: str, state: str) -> bool:
     return bool(_document(folder / f"{name}.json").get("state") == state)
 
 
-def _has_index(folder: Path) -> bool:
-    return any(path.name != MANIFEST for path in folder.glob("*.json"))
+def _is_whole(folder: Path, digests: Mapping[str, str]) -> bool:
+    return file_digests(folder, [file for file in digests if (folder / file).is_file()]) == digests
 
 
 def _batches(passages: Iterable[tuple[str, str]], size: int | None) -> Iterator[tuple[tuple[str, str], ...]]:

@@ -219,6 +219,23 @@ def test_whatever_of_a_folder_is_damaged_is_made_again(tmp_path: Path, name: str
         assert content(shards.read(folder).folder) == content(whole.folder)
 
 
+def test_an_index_that_replaced_an_array_stands_for_it_while_it_is_whole(tmp_path: Path):
+    def encoded() -> int:
+        encode = Counting()
+        with shards.building(
+            tmp_path, "graph", shards.write(PASSAGES, tmp_path, encode, "model").key, ["g"]
+        ) as missing:
+            if missing:
+                (tmp_path / "g").write_bytes((tmp_path / "vectors.npy").read_bytes())
+        (tmp_path / "vectors.npy").unlink(missing_ok=True)
+        return len(encode.seen)
+
+    assert [encoded(), encoded()] == [30, 0]
+    (tmp_path / "g").write_bytes(b"")
+    with pytest.warns(UserWarning, match="damaged"):
+        assert [encoded(), encoded()] == [30, 0]
+
+
 def test_a_damaged_part_is_encoded_again_and_that_is_said(tmp_path: Path):
     shards.write(PASSAGES, tmp_path, Counting(), "model")
     whole = content(tmp_path)
