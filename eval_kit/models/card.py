@@ -203,12 +203,7 @@ class Card(Result):
         pivot = comparison.systems[0]
         row = self._differences().sort("queries", descending=True, maintain_order=True).row(0, named=True)
         values = comparison.values.filter(test_set=pl.lit(row["test_set"]), measure=pl.lit(row["measure"]))
-        by_system = values.select("query_id", "system", "value").partition_by("system", as_dict=True)
-        both = (
-            by_system[pivot,]
-            .select("query_id", x="value")
-            .join(by_system[self.system,].select("query_id", y="value"), on="query_id")
-        )
+        both = values.pivot("system", index="query_id", values="value").rename({pivot: "x", self.system: "y"})
         both = both.join(self.release.queries(row["test_set"]).select("query_id", "text"), on="query_id")
         shown = both.sort("query_id").gather_every(-(-both.height // SCATTERED))
         marks = []

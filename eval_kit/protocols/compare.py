@@ -205,29 +205,22 @@ class Comparison(Result):
         figures = []
         base = self.systems[0]
         rows = self.first_measures()
-        if rows["test_set"].n_unique() < len(self.systems) - 1:
-            for (test_set, measure), group in rows.group_by("test_set", "measure", maintain_order=True):
-                effects = [_effect(row["system"], row) for row in sorted(group.to_dicts(), key=gain, reverse=True)]
-                figures.append(_forest(effects, str(measure), f"{measure} on {test_set} less that of {base}"))
-        else:
-            for (system, measure), group in rows.group_by("system", "measure", maintain_order=True):
-                effects = [_effect(row["test_set"], row) for row in group.to_dicts()]
-                if len(effects) == 1 and self.parts.height:
-                    continue  # its parts say more
-                figures.append(_forest(effects, str(measure), f"{measure} of {system} less that of {base}"))
+        is_of_systems = rows["test_set"].n_unique() >= len(self.systems) - 1
+        by, each, of = ("system", "test_set", "of") if is_of_systems else ("test_set", "system", "on")
+        for (name, measure), group in rows.group_by(by, "measure", maintain_order=True):
+            if group.height > 1 or self.parts.is_empty():  # of a single test set, its parts say more
+                ranked = group.to_dicts() if is_of_systems else sorted(group.to_dicts(), key=gain, reverse=True)
+                effects = [_effect(row[each], row) for row in ranked]
+                figures.append(_forest(effects, str(measure), f"{measure} {of} {name} less that of {base}"))
         # drawn towards each other, parts of few queries do not lead by chance
-        first = pl.col("measure") == pl.col("measure").first().over("test_set")
-        in_order = self.parts.filter(first).sort(
-            pl.coalesce("pooled", "difference"), descending=True, maintain_order=True
-        )
-        keys = ("test_set", "measure", "system", "by")
-        for key in self.parts.filter(first).select(keys).unique(maintain_order=True).iter_rows():
-            rows = in_order.filter(*(pl.col(name) == value for name, value in zip(keys, key, strict=True)))
-            if rows.height > 1:
-                effects = [_effect(row["part"], row) for row in rows.to_dicts()]
-                figures.append(
-                    _forest(effects, key[1], f"{key[1]} of {key[2]} less that of {base} on {key[0]} by {key[3]}")
-                )
+        parts = self.parts.filter(pl.col("measure") == pl.col("measure").first().over("test_set"))
+        for key, group in parts.group_by("test_set", "measure", "system", "by", maintain_order=True):
+            if group.height > 1:
+                test_set, measure, system, division = map(str, key)
+                in_order = group.sort(pl.coalesce("pooled", "difference"), descending=True, maintain_order=True)
+                effects = [_effect(row["part"], row) for row in in_order.to_dicts()]
+                title = f"{measure} of {system} less that of {base} on {test_set} by {division}"
+                figures.append(_forest(effects, measure, title))
         return figures[:MOST_PICTURES]
 
     def notes(self) -> list[str]:
