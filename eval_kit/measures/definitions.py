@@ -38,15 +38,14 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Unit:
-    """What values count, and the digits after the point in the kit's own tables and in the papers'."""
+    """What values count, and the digits after the point in the kit's own tables."""
 
     name: str
     digits: int
-    paper_digits: int
 
 
-FRACTION = Unit("fraction", 4, 3)
-PASSAGES = Unit("passages", 2, 1)
+FRACTION = Unit("fraction", 4)
+PASSAGES = Unit("passages", 2)
 
 
 @dataclass(frozen=True)
@@ -115,13 +114,9 @@ class Measure:
         """A value, or with ``with_sign`` a difference, with the digits of the kit's own tables."""
         return f"{value:{'+' if with_sign else ''}.{self.kind.unit.digits}f}"
 
-    def show_as_cikm_2022(self, value: float) -> str:
-        """A mean with the digits of CIKM 2022's tables."""
-        return f"{value:.{self.kind.unit.paper_digits}f}"
-
     def show_as_ecir_2023(self, value: float) -> str:
         """A mean as in ECIR 2023's tables, whose reciprocal ranks are times 100, as are all fractions beside them."""
-        return f"{100 * value:.1f}" if self.kind.unit is FRACTION else self.show_as_cikm_2022(value)
+        return f"{100 * value if self.kind.unit is FRACTION else value:.1f}"
 
 
 @cache

@@ -124,7 +124,7 @@ class Protocols(Result):
         for measure in dict.fromkeys([*first, *results["measure"]]):
             untrained = self.untrained_on(shift, measure)
             table = papers.ms_shift(results, self.clusters[shift], measure, untrained, best_in_bold=on_page)
-            yield measure, papers.with_direction(table, measure) if on_page else table
+            yield measure, papers.with_direction(table, measure)
         if not on_page:  # it begins with them
             yield "", papers.overall(self.overall[shift])
             if self.differences[shift].height:

@@ -96,8 +96,8 @@ def differences(results: pl.DataFrame) -> Table:
 def inter_extra(results: pl.DataFrame, marks: bool = False) -> Table:
     """CIKM 2022, Tables 6 and 7: Inter., Extra. and Δ by system, for ReSTrain below the size of the training sets.
 
-    With ``marks``, every Δ that is not significant is marked, which the paper does not, and fractions are times 100, as
-    in the tables of other shifts beside them.
+    Fractions are times 100, as in the tables of other shifts beside them. With ``marks``, every Δ that is not
+    significant is marked, which the paper does not.
     """
     measures = results["measure"].unique(maintain_order=True)
     columns = [Column("Models", "heading")]
@@ -194,8 +194,7 @@ def _inter_extra(results: pl.DataFrame, marks: bool) -> list[Row]:
     for _, rows in results.group_by("system", maintain_order=True):
         cells: list[Value | str] = [_system(rows.to_dicts())]
         for row in rows.iter_rows(named=True):
-            measure = parse(row["measure"])
-            show = measure.show_as_ecir_2023 if marks else measure.show_as_cikm_2022
+            show = parse(row["measure"]).show_as_ecir_2023
             cells += [show(row["avg_in"]), show(row["out"]), _delta(row, marks)]
         lines.append(cells)
     return lines

@@ -91,6 +91,17 @@ class Similarities(Result):
         similarities = Table(columns, [lines])
         return [similarities, self.figure_3.table()] if self.figure_3 else [similarities]
 
+    def summary(self) -> list[str]:
+        """The cluster of each shift with the fewest words in common with the others."""
+        sentences = []
+        for (shift,), rows in self.clusters.group_by("shift", maintain_order=True):
+            row = rows.sort("jaccard", maintain_order=True).row(0, named=True)
+            text = (
+                f"{row['cluster']} has the fewest words in common with the other parts (Jaccard {row['jaccard']:.3f})"
+            )
+            sentences.append(f"{SHIFTS[str(shift)].title}: {text}.")
+        return sentences
+
     def figures(self) -> list[Picture]:
         """With runs ECIR 2023's Figure 3; without, the similarity of each shift's clusters."""
         if self.figure_3 is None:
