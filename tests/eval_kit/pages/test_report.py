@@ -287,7 +287,7 @@ def test_the_second_explorer_holds_both_wordings_and_both_ranks(grid, changes, r
 def test_a_report_on_variations_alone(grid, worded, tmp_path):
     eval_kit.report(worded, tmp_path / "report.html", grid.release)
     text = text_of(tmp_path / "report.html")
-    assert "2 systems on query variations" in text and "What another wording costs" in text
+    assert "2 systems on query variations" in text and "What other wordings of queries cost oracle" in text
     assert "Skip to the results" in text and "In − Out" not in text
     with pytest.raises(UserError, match="none of the runs is of a grid"):
         eval_kit.report(worded, tmp_path / "report.html", grid.release, vectors="bag.npy")
