@@ -1,5 +1,6 @@
 """Score runs on the test sets they cover, each read once and ranked in one order."""
 
+import difflib
 import math
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -75,7 +76,9 @@ def named(test_sets: Mapping[str, TestSet], only: Collection[str]) -> Mapping[st
     selection = {}
     for name in [only] if isinstance(only, str) else only:
         if name not in test_sets:
-            raise UserError(f"there is no test set {name!r:.40}; there are {', '.join(test_sets)}")
+            near = difflib.get_close_matches(str(name).lower()[:40], test_sets, 1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            raise UserError(f"there is no test set {name!r:.40}{hint}; there are {', '.join(test_sets)}")
         selection[name] = test_sets[name]
     return selection or test_sets
 

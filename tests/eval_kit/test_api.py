@@ -98,7 +98,7 @@ def test_measures_that_are_asked_for(run, published_release):
         assert set(eval_kit.score(frame, published_release, measures=same).to_polars()["measure"]) == {"P@5"}
     chosen = eval_kit.score(frame, published_release, measures="map", test_sets=["dl19"])
     assert {(figure.measure, figure.test_set) for figure in chosen.means} == {("AP", "dl19")}
-    with pytest.raises(UserError, match="there is no test set 'dl18'; there are"):
+    with pytest.raises(UserError, match=r"there is no test set 'dl18' \(did you mean dl\d+\?\); there are"):
         eval_kit.score(frame, published_release, test_sets="dl18")
 
 
