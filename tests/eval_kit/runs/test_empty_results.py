@@ -8,7 +8,7 @@ import pytest
 @pytest.mark.slow
 def test_bm25_on_nfcorpus_scores_and_a_cut_run_does_not(shared, tmp_path, command):
     release = ("--release", shared / "beir" / "nfcorpus")
-    done = command("baselines", "search", "bm25", *release, "--test-set", "dev", "--out", tmp_path)
+    done = command("eval_kit", "run", "bm25", *release, "--test-set", "dev", "--no-pivot", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     run, cut, other = tmp_path / "bm25.trec", tmp_path / "cut.trec", tmp_path / "other.trec"
     lines = run.read_text().splitlines(keepends=True)
