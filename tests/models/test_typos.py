@@ -132,3 +132,13 @@ def test_texts_become_variations_of_a_release(mini_release: Release, tmp_path: P
     ):
         done = command(*line, *options)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1) and words in done.stderr
+
+
+def test_typos_are_made_where_a_release_has_none(mini_release):
+    assert typos.with_typos(mini_release, ["dl19.typo", "dl20.reformulation", "all"]) is mini_release
+    release = typos.with_typos(mini_release, ["dev.typo", "dl19.typo"])
+    made = [variation for variation in release.variations.values() if variation.base == "dev"]
+    assert [variation.method for variation in made] == list(KINDS)
+    assert release.digest == mini_release.digest and release.variations.keys() >= mini_release.variations.keys()
+    [[_, table]] = [pair for pair in typos.plant("dev", release.queries("dev")) if pair[0].method == "delete"]
+    assert release.wordings(made[0]).equals(table.frame)
