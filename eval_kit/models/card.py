@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from pathlib import Path
 from typing import Any, Literal
 
 import polars as pl
@@ -89,9 +90,9 @@ class Card(Result):
         return [*facts, *self._next()]
 
     def _next(self) -> Iterator[Fact]:
-        """What is lacking, and the command that adds it."""
+        """What is lacking, and the command that adds it; of absolute paths only the names, as cards are passed on."""
         lacking, further = [], []
-        if not isinstance(self.figures_of, Comparison):
+        if "--no-pivot" in self.again:
             lacking.append("how it compares with BM25")
         if not self.variations:
             lacking.append("what typos cost")
@@ -106,13 +107,14 @@ class Card(Result):
         if isinstance(self.figures_of, Comparison) and self.figures_of.parts.is_empty():
             lacking.append("which kinds of query it is worst on")
             further += ["--by", WORDS]
-        if lacking:
-            again = [each for each in self.again if each != "--no-pivot"]
-            yield Fact("Next", f"to tell {'; '.join(lacking)}:", command=[*again, *further])
-        else:
+        command = [*self.again, *further]
+        why = f"to tell {'; '.join(lacking)}:"
+        if not lacking:
             files = [source["file"] for source in self.provenance["runs"]]
             command = ["eval_kit", "compare", *files, "another.trec", "--release", str(self.release.folder)]
-            yield Fact("Next", "to compare another model with it:", command=command)
+            why = "to compare another model with it:"
+        words = (Path(word).name if Path(word).is_absolute() else word for word in command if word != "--no-pivot")
+        yield Fact("Next", why, command=list(words))
 
     def _declared(self) -> str:
         """Whether training held queries of the release, as declared."""

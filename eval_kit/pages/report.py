@@ -13,6 +13,7 @@ from eval_kit.console import status
 from eval_kit.errors import UserError
 from eval_kit.pages.explorer import explorer, of_variations
 from eval_kit.pages.figures import figures
+from eval_kit.pages.page import about as about_page
 from eval_kit.pages.page import render, result_page
 from eval_kit.protocols import papers
 from eval_kit.protocols.grid_results import Protocols, protocols
@@ -149,6 +150,7 @@ def _(report: Report) -> str:
             ["tables.js", "explorer.js"],
             **values,
             provenance=report.provenance,
+            release_and_day=about_page(report)["release"],
             runs=_runs(report.parts),
             vectors=list(dict.fromkeys(Path(source.source).name for source in sources)),
         )
