@@ -16,9 +16,9 @@ from eval_kit.authors.draft import Table
 from eval_kit.documents import Rule
 from eval_kit.errors import UserError
 from eval_kit.files.formats import by_id
+from eval_kit.shifts import TREC_DL
 from eval_kit.stats.vectors import Vectors
 
-DL = ("dl19", "dl20")
 TESTED = 100
 """Test queries that a part should have."""
 FEWEST_TESTED = 30
@@ -175,7 +175,7 @@ class Build:
             yield Table("passages", "passages", passages, self.rule("the collection's passages", "corpus"))
 
     def _trec_dl(self) -> Iterator[Table]:
-        for split in DL:
+        for split in TREC_DL:
             if split in self.collection.evaluation:
                 is_judged = pl.col("query_id").is_in(self.collection.evaluation[split]["query_id"].implode())
                 label = pl.when(is_judged).then(pl.lit("yes")).otherwise(pl.lit("no")).cast(pl.Enum(["no", "yes"]))

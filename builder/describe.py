@@ -17,7 +17,7 @@ from eval_kit.results import Picture, Result
 from eval_kit.shifts import SHIFTS, union
 from eval_kit.stats.similarity import weighted_jaccard
 from eval_kit.stats.typical import topics
-from eval_kit.tables.table import Column, Table
+from eval_kit.tables.table import Column, Table, or_dash
 from eval_kit.words import words
 
 PARTS = ("shift", "part", "queries", "words", "examples", "jaccard")
@@ -62,8 +62,7 @@ class Description(Result):
         for (shift,), rows in self.parts.group_by("shift", maintain_order=True):
             about, questions = [], []
             for _, part, queries, typical, examples, jaccard in rows.iter_rows():
-                near = "-" if jaccard is None else f"{jaccard:.3f}"
-                about.append([part, f"{queries:,}", near, typical])
+                about.append([part, f"{queries:,}", or_dash(jaccard, ".3f"), typical])
                 first, *more = examples.split("\n")
                 questions.append([[part, first], *([None, text] for text in more)])
             title = f"{SHIFTS[str(shift)].title} ({shift})"

@@ -97,10 +97,13 @@ def export(
                 atomic.write_text(staging / CARD, _about(release, dataset.name, format))
                 if format == "beir":
                     _beir(release, dataset, qrels, staging, corpus is not None)
+                    continue
+                if format == "trec":
+                    atomic.write_lines(staging / "topics.tsv", tab_separated(dataset.queries))
                 else:
-                    _topics(dataset.queries, staging, format)
-                    lines = (f"{query} 0 {passage} {grade}" for query, passage, grade in qrels.iter_rows())
-                    atomic.write_lines(staging / "qrels.txt", lines)
+                    _write_rows(staging / "queries.jsonl", dataset.queries.rename({"text": "query"}))
+                lines = (f"{query} 0 {passage} {grade}" for query, passage, grade in qrels.iter_rows())
+                atomic.write_lines(staging / "qrels.txt", lines)
     return list(folders)
 
 
@@ -196,13 +199,6 @@ def _corpus(release: Release, passages: Path | None, path: Path, first: Path | N
         lines = (_json(docid=id, text=text) for id, text in rows)
     atomic.write_lines(path, lines)
     return path
-
-
-def _topics(queries: pl.DataFrame, folder: Path, format: str) -> None:
-    if format == "trec":
-        atomic.write_lines(folder / "topics.tsv", tab_separated(queries))
-    else:
-        _write_rows(folder / "queries.jsonl", queries.rename({"text": "query"}))
 
 
 def _write_rows(path: Path, rows: pl.DataFrame) -> None:

@@ -10,7 +10,7 @@ from typing import cast
 
 import polars as pl
 
-from builder.assembly import DL, TESTED, Build, ShiftResult
+from builder.assembly import TESTED, Build, ShiftResult
 from builder.collection import Collection
 from builder.encoders import MOST_FREQUENT, Encoder, Lsa, of_queries
 from builder.parameters import MS_MARCO_TRAINING, REBUILDABLE, ShiftParameters, for_collection
@@ -22,7 +22,7 @@ from eval_kit.authors.draft import Draft, Table
 from eval_kit.authors.test_sets import test_sets
 from eval_kit.errors import UserError
 from eval_kit.question_words import ENGLISH, TERMS
-from eval_kit.shifts import nearness_splits
+from eval_kit.shifts import TREC_DL, nearness_splits
 
 SIZED = ("topic", "wh", "length", "restrain")
 """Shifts whose parameters have sizes in queries."""
@@ -94,7 +94,7 @@ def draft(
         remarks.extend(result.remarks)
         reports.update(result.reports)
     tables = in_order([*tables, *build.shared_tables()])
-    near_dl = set(DL) & set(nearness_splits(collection.evaluation))
+    near_dl = set(TREC_DL) & set(nearness_splits(collection.evaluation))
     if "restrain" in results and "resttest" not in results and not near_dl:
         remarks.append("ReSTrain's test queries are in no table; build resttest too for a test set of them")
     return Draft(

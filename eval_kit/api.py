@@ -19,6 +19,7 @@ from eval_kit.authors.opening import open_release
 from eval_kit.divisions import Parts
 from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
+from eval_kit.files.formats import QUERIES_SCHEMA
 from eval_kit.protocols import by_part, grid_results, scoring
 from eval_kit.protocols import clean as cleaning
 from eval_kit.protocols import compare as comparisons
@@ -279,7 +280,7 @@ def generalise(
         train = training.read(Path(trained_on)).queries
     elif trained_on is not None:
         ids = [f"training query {number}" for number in range(1, len(trained_on) + 1)]
-        train = pl.DataFrame({"query_id": ids, "text": list(trained_on)}, training.SCHEMA)
+        train = pl.DataFrame({"query_id": ids, "text": list(trained_on)}, QUERIES_SCHEMA)
     with as_files(runs) as files, as_files(pivots, "pivots") as pivot_files:
         return generalisation.generalise(
             list(files), opened_release, list(pivot_files), test_set, train, by, far, seed, allow_missing, vectors

@@ -15,6 +15,7 @@ import polars as pl
 
 from eval_kit.documents import Column
 from eval_kit.errors import UserError
+from eval_kit.files.formats import QUERIES_SCHEMA
 from eval_kit.question_words import ENGLISH, TERMS, contains, parse
 from eval_kit.release import Release
 
@@ -223,7 +224,7 @@ def benchmark_tables(release: Release) -> list[tuple[str, str]]:
 
 def union(release: Release, tables: Iterable[tuple[str, str]]) -> pl.DataFrame:
     """``query_id`` and ``text`` of those tables that the release holds."""
-    frames = [pl.DataFrame(schema={"query_id": pl.String, "text": pl.String})]
+    frames = [pl.DataFrame(schema=QUERIES_SCHEMA)]
     for config, split in tables:
         if split in release.configs.get(config, []):
             frames.append(release.table(config, split).select("query_id", "text"))

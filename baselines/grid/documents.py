@@ -18,7 +18,7 @@ from baselines.options import Trained
 from baselines.training.queries import queries_for
 from eval_kit import __version__
 from eval_kit.documents import FinishedCell
-from eval_kit.errors import UserError
+from eval_kit.errors import disk_errors
 from eval_kit.files import atomic
 from eval_kit.files.digests import file_sha256
 from eval_kit.protocols.scores import Scores
@@ -40,10 +40,8 @@ def describe(cell: Cell) -> None:
     path = cell.folder / "cell.json"
     if path.is_file():
         return
-    try:
+    with disk_errors(cell.folder, "cannot be made"):
         cell.folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{cell.folder}: cannot be made: {error.strerror}") from error
     atomic.write_text(path, json.dumps(description(cell), indent=1) + "\n")
 
 

@@ -14,23 +14,21 @@ WEAK = 2.0
 """Parts that are told less often than this multiple of shuffled ones are remarked on."""
 
 
-def remark(shift: str, build: Build, assignment: pl.DataFrame) -> str:
+def remark(build: Build, assignment: pl.DataFrame) -> str:
     """How often a query's part is told from the words of a relevant passage; else how far parts are the given ones.
 
     Naive Bayes (Rennie et al., ICML 2003) over TF-IDF learns from every other passage, and is asked about the queries
     of the rest. How close the vectors of a part are says less: queries that share function words are close as well.
 
     Args:
-        shift: its name, for the sentence.
         build: with the judgements and passages; of a query log there are none.
         assignment: ``query_id`` and ``cluster``, each query once.
     """
     passages, given = build.collection.passages, build.collection.parts
     nothing = "without passages nothing says whether the parts are topics; builder describe shows their queries"
     if passages is None or not build.collection.qrels:
-        return (
-            f"{shift}: {nothing if given is None else _beside_given(assignment.join(given, on='query_id'), build.seed)}"
-        )
+        says = nothing if given is None else _beside_given(assignment.join(given, on="query_id"), build.seed)
+        return f"topic: {says}"
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     best = build.pairs("train").sort("score", "corpus-id", descending=[True, False]).unique("query-id", keep="first")
@@ -38,13 +36,13 @@ def remark(shift: str, build: Build, assignment: pl.DataFrame) -> str:
     rows = rows.join(passages, left_on="corpus-id", right_on="passage_id").sort("query_id")
     rows = rows.filter(pl.col("query_id").is_in(draw_ids(rows["query_id"], MOST, build.seed, "coherence").implode()))
     if rows["corpus-id"].n_unique() < 2:
-        return f"{shift}: {nothing}"
+        return f"topic: {nothing}"
     vectors = TfidfVectorizer(analyzer=words, sublinear_tf=True).fit_transform(rows["text"])
     learn = (rows["corpus-id"].rank("dense") % 2 == 0).to_numpy()
     labels = rows["cluster"].cast(pl.String).to_numpy()
     random_labels = np.random.Generator(np.random.PCG64(build.seed)).permutation(labels)
     real, chance = _right(vectors, labels, learn), _right(vectors, random_labels, learn)
-    tells = f"{shift}: a relevant passage tells a query's part in {real:.0%} of cases, {chance:.0%} if shuffled"
+    tells = f"topic: a relevant passage tells a query's part in {real:.0%} of cases, {chance:.0%} if shuffled"
     return tells + _caution(real, chance)
 
 

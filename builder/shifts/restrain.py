@@ -23,7 +23,7 @@ from builder.shifts.kmeans import Ints, Matrix
 from eval_kit.console import counting
 from eval_kit.errors import UserError
 from eval_kit.search.processes import cores
-from eval_kit.shifts import nearness_splits
+from eval_kit.shifts import REGIMES, nearness_splits
 from eval_kit.stats.vectors import Vectors
 
 RULE = (
@@ -43,7 +43,6 @@ LIMITS = (
     "queries, interpolation fewer than extrapolation; here both regimes have the same number.",
 )
 """What no rebuild can reproduce of the published lists, and why."""
-REGIMES = ("interpolate", "extrapolate")
 TESTS_AT_ONCE = 64
 BLOCK = 2_048
 TOLERANCE = 0.1

@@ -248,7 +248,7 @@ def rebuild(build: Build, parameters: TopicParameters) -> ShiftResult:
     table_1 = pl.DataFrame(about, ["cluster", "queries", "terms", "samples"], orient="row")
     rule = build.rule(RULE, SOURCE, parameters, from_vectors=True)
     result = build.held_back("topic", assignment, rule, {"topics.tsv": table_1.write_csv(separator="\t")})
-    coherent = coherence.remark("topic", build, assignment)
+    coherent = coherence.remark(build, assignment)
     return replace(result, remarks=[*remarks, coherent, *result.remarks])
 
 

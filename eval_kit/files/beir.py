@@ -9,6 +9,7 @@ import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.files.faults import Faults
+from eval_kit.files.formats import QUERIES_SCHEMA
 from eval_kit.files.ids import why_no_id
 from eval_kit.files.strict_json import decode
 from eval_kit.files.text import read_lines, whole_number
@@ -16,7 +17,6 @@ from eval_kit.files.text import read_lines, whole_number
 TITLE_AND_TEXT = ("title", "text")
 HINT = "; a BEIR dataset has this file"
 
-_QUERIES = {"query_id": pl.String(), "text": pl.String()}
 _QRELS = {"query_id": pl.String(), "passage_id": pl.String(), "relevance": pl.Int64()}
 
 
@@ -88,7 +88,7 @@ def read_queries(path: Path) -> pl.DataFrame:
     if not texts and not faults.count:
         faults.add(1, "the file is empty")
     faults.raise_any()
-    return pl.DataFrame({"query_id": list(texts), "text": list(texts.values())}, _QUERIES)
+    return pl.DataFrame({"query_id": list(texts), "text": list(texts.values())}, QUERIES_SCHEMA)
 
 
 def is_header(line: str) -> bool:

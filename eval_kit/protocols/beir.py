@@ -23,7 +23,7 @@ from eval_kit.release.beir_suite import ANNOTATED, CQADUPSTACK, MS_MARCO, datase
 from eval_kit.results import Result
 from eval_kit.runs.names import run_name
 from eval_kit.runs.ranks import TIE_RULE
-from eval_kit.tables.table import Column, Row, Table
+from eval_kit.tables.table import Column, Row, Table, or_dash
 
 MEASURES = ("nDCG@10", "R@100", "R_cap@100", "hole@10", "Judged@10")
 OVER_ANSWERED = ("nDCG@10", "R@100", "R_cap@100", "hole@10")
@@ -96,7 +96,7 @@ class Suite(Result):
         notes = []
         for system, average in self.averages().items():
             notes.append(
-                f"{system} against {self._bm25} (nDCG@10): {_percent(average.relative)} (ratio of the means, "
+                f"{system} against {self._bm25} (nDCG@10): {or_dash(average.relative, '+z.1%')} (ratio of the means, "
                 f"{average.system:.3f} against {average.bm25:.3f}); datasets: {average.datasets}. "
                 "The paper's own row does not follow from its 18 datasets."
             )
@@ -141,13 +141,13 @@ class Suite(Result):
         for system, paper_name in systems.items():
             values = [ours.get((system, *place)) for place in places]
             paper = _published_values(paper_name, places)
-            average = [_percent(averages[system].relative) if system in averages else ""] if averages else []
+            average = [or_dash(averages[system].relative, "+z.1%") if system in averages else ""] if averages else []
             if system in self.published_as:
                 columns.append(Column("ours", "number", group=system, wrap="never"))
-                cells.append([*map(_text, values), *average])
+                cells.append([*(or_dash(value, ".3f") for value in values), *average])
             if set(paper) - {None}:
                 columns.append(Column("BEIR", "number", group=system, wrap="never"))
-                cells.append([*map(_text, paper), *[""] * len(average)])
+                cells.append([*(or_dash(value, ".3f") for value in paper), *[""] * len(average)])
         lines: list[Row] = list(map(list, zip(*cells, strict=True)))
         return Table(columns, [lines[: len(datasets)], lines[len(datasets) :]], title=TITLES[measure])
 
@@ -260,11 +260,3 @@ def _row(system: str, dataset: str, figure: Mean) -> dict[str, Any]:
         "missing": figure.missing,
         "answered": over_answered if figure.measure in OVER_ANSWERED else None,
     }
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:+z.1%}"
-
-
-def _text(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"

@@ -16,7 +16,7 @@ from eval_kit.release import Release
 from eval_kit.stats.differences import Difference, differences, verdict
 from eval_kit.stats.losses import holm
 from eval_kit.stats.parts import FEWEST_PARTS, heterogeneity
-from eval_kit.tables.table import Column, Row, Table, Value, number_columns, text_columns
+from eval_kit.tables.table import Column, Row, Table, Value, number_columns, or_dash, text_columns
 
 MEANS = dict.fromkeys(("test_set", "by", "part", "run", "measure"), pl.String()) | {
     "queries": pl.Int64(), "value": pl.Float64()
@@ -291,7 +291,7 @@ def tables_of_differences(rows: pl.DataFrame, over: pl.DataFrame) -> list[Table]
         line: list[Value | str]
         for row in group.filter(pl.col("queries") >= FEWEST).iter_rows(named=True):
             line = [row["part"], row["system"], _count(row["queries"]), show(row["baseline"]), show(row["value"])]
-            line += [_interval(row, show), _p(row["p_holm"]), _p(row["p_rest_holm"])]
+            line += [_interval(row, show), or_dash(row["p_holm"], ".3f"), or_dash(row["p_rest_holm"], ".3f")]
             lines.append([*line, row["verdict"]] if with_verdict else line)
         for (system,), small in group.filter(pl.col("queries") < FEWEST).group_by("system", maintain_order=True):
             n = int(small["queries"].sum())
@@ -334,10 +334,6 @@ def _interval(row: Mapping[str, Any], show: Any) -> str:
     if row["low"] is None:
         return str(text)
     return f"{text} [{show(row['low'], with_sign=True)}, {show(row['high'], with_sign=True)}]"
-
-
-def _p(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
 
 
 def verdicts(rows: pl.DataFrame) -> set[str]:

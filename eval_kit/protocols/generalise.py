@@ -30,16 +30,15 @@ from eval_kit.runs.reader import read_pieces
 from eval_kit.search.passages import has_passages, passages
 from eval_kit.shifts import MAIN_SPLITS, SHIFTS, main_split
 from eval_kit.stats import distance, parts
+from eval_kit.stats.differences import ALPHA, CANNOT_TELL
 from eval_kit.stats.far import cost_of_far
 from eval_kit.stats.losses import MARGIN, holm
-from eval_kit.tables.table import Column, Table, Value, number_columns
+from eval_kit.tables.table import Column, Table, Value, number_columns, or_dash
 
-DEGRADES, DOES_NOT, CANNOT_TELL = "degrades", "does not", "cannot tell"
+DEGRADES, DOES_NOT = "degrades", "does not"
 DISTANCE = "distance"
 _WORDS: dict[str, Literal["bad", "good", "open"]] = {DEGRADES: "bad", DOES_NOT: "good", CANNOT_TELL: "open"}
 QUERIES_A_PART, MOST_PARTS = 3, 60  # a part has a variance, and fifty parts do (docs/generalise.md)
-ALPHA = 0.05
-"""Family-wise error rate of the verdicts."""
 LEAST_APART = 0.6
 """Chance that a far query is farther from training than a near one, below which "does not" says nothing of a shift."""
 
@@ -87,11 +86,11 @@ class Generalisation(Result):
             line: list[Value | str] = [row["shift"], row["system"]]
             for level in ("near_level", "far_level", "near_pivot", "far_pivot"):
                 line.append("-" if row[level] is None else show(row[level]))
-            line += [_number(row[f"{side}_distance"], ".3f") for side in ("near", "far")]
+            line += [or_dash(row[f"{side}_distance"], ".3f") for side in ("near", "far")]
             line.append(f"{row['near_parts']} + {row['far_parts']}")
-            line += [_number(row["gain"], "+.4f"), _number(row["adjusted"], "+.4f")]
+            line += [or_dash(row["gain"], "+.4f"), or_dash(row["adjusted"], "+.4f")]
             line.append("-" if row["low"] is None else f"[{row['low']:+.4f}, {row['high']:+.4f}]")
-            line += [_number(row["p"], ".3f"), _number(row["p_holm"], ".3f"), _number(row["detectable"], ".4f")]
+            line += [or_dash(row["p"], ".3f"), or_dash(row["p_holm"], ".3f"), or_dash(row["detectable"], ".4f")]
             lines.append([*line, Value(row["verdict"], bold=row["verdict"] == DEGRADES, word=_WORDS[row["verdict"]])])
         return [Table(columns, [lines], ", ".join(self.contrasts["measure"].unique()))]
 
@@ -150,10 +149,6 @@ class Generalisation(Result):
             *(f"{name}: {source}" for name, source in self.provenance["divisions"].items() if source != name),
             *(f"{shift}, {system}: {why}" for shift, system, why in reasons.iter_rows()),
         ]
-
-
-def _number(value: float | None, form: str) -> str:
-    return "-" if value is None else format(value, form)
 
 
 @dataclass(frozen=True)

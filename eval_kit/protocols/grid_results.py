@@ -12,7 +12,7 @@ from eval_kit.errors import UserError
 from eval_kit.protocols import crossed, in_out, papers
 from eval_kit.protocols.chameleons import with_average_precision
 from eval_kit.protocols.scores import Scores, names_of_files
-from eval_kit.protocols.scoring import Declaration, score
+from eval_kit.protocols.scoring import score
 from eval_kit.release import Release
 from eval_kit.results import Picture, Result
 from eval_kit.runs import contamination
@@ -159,7 +159,6 @@ def protocols(
     untrained: Sequence[Path] = (),
     seed: int = 0,
     allow_missing: bool = False,
-    declaration: Declaration = contamination.declared_beside,
 ) -> Protocols:
     """The results of every protocol that the given grid runs belong to.
 
@@ -169,7 +168,6 @@ def protocols(
         untrained: runs of systems that nothing was held out from, for separate rows.
         seed: for the bootstrap.
         allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
-        declaration: what the model that made a run was trained on, as for :func:`eval_kit.protocols.scoring.score`.
 
     Raises:
         UserError: a name that is not a cell's, a missing cell (with the file name expected), cells of a system that
@@ -179,7 +177,7 @@ def protocols(
     grid(cells.values(), release)
     _refuse_unequal_batches(cells)
     test_sets = with_average_precision(release)
-    scores = score([*runs, *untrained], release, allow_missing, test_sets, declaration)
+    scores = score([*runs, *untrained], release, allow_missing, test_sets)
     values = values_of(scores, cells)
     results: dict[str, pl.DataFrame] = {}
     matrices: dict[str, pl.DataFrame] = {}

@@ -15,15 +15,8 @@ from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
 from eval_kit.release import Release
 from eval_kit.shifts import SHIFTS, Shift
-from eval_kit.stats.losses import (
-    Floats,
-    difference_of_losses,
-    error_of_loss,
-    holm_corrected,
-    paired_t_test,
-    relative_losses,
-)
-from eval_kit.stats.parts import heterogeneity
+from eval_kit.stats.losses import difference_of_losses, error_of_loss, holm_corrected, paired_t_test, relative_losses
+from eval_kit.stats.parts import Floats, heterogeneity
 
 _PAIR = ("system", "measure", "part", "seed", "query_id")
 _MEANS = {
@@ -131,8 +124,7 @@ def differences(values: pl.DataFrame, shift: str, release: Release, measure: str
     rows = []
     for (system, first), (other, second) in combinations(pairs.items(), 2):
         found = difference_of_losses(first, second)
-        figures = (None,) * 4 if found is None else (found.value, found.low, found.high, found.p)
-        rows.append((system, other, measure, *figures))
+        rows.append((system, other, measure, found.value, found.low, found.high, found.p))
     names = dict.fromkeys(("system", "other", "measure"), pl.String)
     numbers = dict.fromkeys(("difference", "low", "high", "p"), pl.Float64)
     table = pl.DataFrame(rows, {**names, **numbers}, orient="row")

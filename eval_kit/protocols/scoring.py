@@ -32,15 +32,12 @@ from eval_kit.runs.names import contradicts, names_of
 from eval_kit.runs.ranks import TIE_RULE, RankedRun, rank_judged
 from eval_kit.runs.reader import first_tag
 
-type Declaration = Callable[[Path], Sequence[str] | None]
-
 
 def score(
     runs: Sequence[Path],
     release: Release,
     allow_missing: bool = False,
     test_sets: Mapping[str, TestSet] | None = None,
-    declaration: Declaration = contamination.declared_beside,
     only: Collection[str] = (),
 ) -> Scores:
     """Score run files against a release.
@@ -50,7 +47,6 @@ def score(
         release: from :func:`eval_kit.release.open_release`.
         allow_missing: score test sets that a run covers only in part.
         test_sets: scored in place of the release's own, for other measures or other queries of the release.
-        declaration: says what the model behind a run was trained on; None where that is unknown.
         only: names of test sets to score on, whatever else a run holds; by default all that it covers.
 
     Raises:
@@ -64,7 +60,7 @@ def score(
             return complete(run, queries, list(selection.values()), allow_missing, candidates.values())
         return coverage_of(run, queries, selection, allow_missing)
 
-    return _scores(runs, release, selection.values(), choose, declaration)
+    return _scores(runs, release, selection.values(), choose)
 
 
 def named(test_sets: Mapping[str, TestSet], only: Collection[str]) -> Mapping[str, TestSet]:
@@ -118,7 +114,6 @@ def _scores(
     release: Release,
     test_sets: Collection[TestSet],
     choose: Callable[[Path, pl.Series], Coverage],
-    declaration: Declaration = contamination.declared_beside,
 ) -> Scores:
     """Score each run on the test sets that are chosen for it by its queries; judgements are read once."""
     if not runs:
@@ -145,7 +140,7 @@ def _scores(
         reading(run)
         ranking = rank_judged(run, passages, cutoffs, own_kept)
         coverage = choose(run, ranking.queries["query_id"])
-        training_data = declaration(run)
+        training_data = contamination.declared_beside(run)
         trained_on = {each.name: contamination.trained_on(training_data, each, release) for each in coverage.test_sets}
         for mean_of_run in _means(name, ranking, qrels, coverage.test_sets):
             means.append(replace(mean_of_run, trained_on=trained_on[mean_of_run.test_set]))

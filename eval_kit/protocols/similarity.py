@@ -19,7 +19,7 @@ from eval_kit.stats import vectors as vector_sources
 from eval_kit.stats.losses import Correlation, Estimate, spearman
 from eval_kit.stats.similarity import by_cluster, cluster_splits, mean_dot, test_and_training
 from eval_kit.stats.vectors import Vectors, read
-from eval_kit.tables.table import Column, Table, number_columns
+from eval_kit.tables.table import Column, Table, number_columns, or_dash
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Figure3:
         """One row per system: how its losses correlate with the similarity."""
         rows = []
         for system, (correlation, given_size) in self.correlations.items():
-            chance = "-" if correlation.p is None else f"{correlation.p:.3f}"
+            chance = or_dash(correlation.p, ".3f")
             estimates = _interval(correlation.estimate), chance, _interval(given_size.estimate)
             rows.append([system, *estimates, str(correlation.estimate.n)])
         columns = [Column("System"), *number_columns("Spearman", "p", "given size", "n")]

@@ -19,6 +19,7 @@ from eval_kit.protocols.scoring import named, score, with_measures
 from eval_kit.release import Release
 from eval_kit.results import Result, origin
 from eval_kit.runs.names import names_of
+from eval_kit.stats.differences import ALPHA, CANNOT_TELL
 from eval_kit.stats.losses import holm
 from eval_kit.stats.snapshots import delta_ri, effect_ratio, relative_change
 from eval_kit.tables.table import Table, Value, loss, number_columns, significance, text_columns, with_interval
@@ -34,8 +35,7 @@ ROWS = (
     | {"verdict": pl.String()}
 )
 
-MORE, LESS, CANNOT_TELL = "loses more", "loses less", "cannot tell"
-ALPHA = 0.05
+MORE, LESS = "loses more", "loses less"
 
 
 @dataclass(frozen=True, repr=False)

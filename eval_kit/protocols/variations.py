@@ -26,8 +26,8 @@ from eval_kit.protocols.scoring import score_on
 from eval_kit.release import Release, TestSet, Variation
 from eval_kit.results import Picture, Result
 from eval_kit.runs.names import WordedRun, original_of, wordings_of
-from eval_kit.stats.losses import holm_corrected, paired_t_test, relative_losses
-from eval_kit.stats.snapshots import Figure, delta_ri, effect_ratio
+from eval_kit.stats.losses import Figure, holm_corrected, paired_t_test, relative_losses
+from eval_kit.stats.snapshots import delta_ri, effect_ratio
 from eval_kit.tables.table import Column, Table, Value, loss, number_columns, significance, with_interval
 
 type Pairs = dict[tuple[str, str], tuple[NDArray[np.float64], NDArray[np.float64]]]

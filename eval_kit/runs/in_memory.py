@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 
 from eval_kit.errors import UserError
+from eval_kit.files.opening import open_file
 from eval_kit.runs import rows
 
 type Scores = Mapping[str, Mapping[str, float]]
@@ -127,19 +128,12 @@ def _file(name: str | None, run: Run, folder: Path) -> tuple[Path, str]:
         try:
             path.symlink_to(source.absolute())
         except (OSError, ValueError):  # Windows lets few accounts make links
-            _copy(source, path)
+            with open_file(source) as content, path.open("wb") as copy:
+                shutil.copyfileobj(content, copy)
         return path, str(source)
     frame = rows.lines(name, run)
     write(frame if "rank" in frame.columns else ranking(frame).sort("row"), path, name)
     return path, name
-
-
-def _copy(source: Path, path: Path) -> None:
-    try:
-        shutil.copyfile(source, path)
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise UserError(f"{source}: cannot be read: {why}") from error
 
 
 def _check_name(name: object) -> None:

@@ -9,13 +9,13 @@ from typing import Any
 import polars as pl
 
 from eval_kit.errors import UserError
+from eval_kit.files.formats import QUERIES_SCHEMA
 from eval_kit.files.opening import is_folder
 from eval_kit.files.strict_json import decode
 from eval_kit.files.text import read_lines
 from eval_kit.release import Release, open_release
 
 TRAIN = "train"
-SCHEMA = {"query_id": pl.String(), "text": pl.String()}
 QUERY_FIELDS, POSITIVE_FIELDS = ("query", "anchor"), ("positive", "pos", "positive_passages")
 """What trainers call a query and its relevant passage or passages (sentence-transformers, FlagEmbedding, Tevatron)."""
 
@@ -52,7 +52,8 @@ def read(source: Path) -> TrainingQueries:
     if not rows:
         raise UserError(f"{source}: holds no queries")
     ids, texts, positives = zip(*rows, strict=True)
-    queries = pl.DataFrame({"query_id": ids, "text": texts}, SCHEMA).unique("text", keep="first", maintain_order=True)
+    queries = pl.DataFrame({"query_id": ids, "text": texts}, QUERIES_SCHEMA)
+    queries = queries.unique("text", keep="first", maintain_order=True)
     passage_texts = pl.Series("text", chain.from_iterable(positives), pl.String).unique(maintain_order=True)
     return TrainingQueries(source, queries, pl.Series("passage_id", [], pl.String), passage_texts)
 

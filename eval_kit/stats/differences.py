@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval_kit.stats import p_values
-from eval_kit.stats.parts import LEVEL, POWER, quantile_of_t
+from eval_kit.stats.parts import LEVEL, POWER, Floats, quantile_of_t
 
-type Floats = NDArray[np.float64]
 type Integers = NDArray[np.int64]
 
 WORSE, NOT_WORSE, CANNOT_TELL = "worse", "not worse", "cannot tell"
 ALPHA = 0.05
+"""Family-wise error rate of verdicts."""
 
 
 @dataclass(frozen=True)

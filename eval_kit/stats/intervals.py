@@ -7,7 +7,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from eval_kit.stats.losses import Floats, relative_loss
+from eval_kit.stats.losses import relative_loss
+from eval_kit.stats.parts import Floats
 
 BINS = 10
 

@@ -17,13 +17,11 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from eval_kit.stats import p_values
-from eval_kit.stats.parts import quantile_of_t
+from eval_kit.stats.parts import LEVEL, Floats, quantile_of_t
 
-type Floats = NDArray[np.float64]
 type Draws = NDArray[np.int32]
 
 RESAMPLES = 10_000
-LEVEL = 0.95
 MARGIN = 0.05
 """Share of In. A difference of less than 5 % is not noticeable (Spärck Jones 1974, Journal of Documentation 30)."""
 FEW, FEW_NOT_ZERO = 50, 20
@@ -79,16 +77,12 @@ class PairedTest:
 
     Attributes:
         n: pairs.
-        difference: mean of In − Out.
-        t: Student's t; None where the differences do not vary (or n is 1).
-        p: its two-sided p-value; None likewise.
+        p: two-sided; None where the differences do not vary (or n is 1).
         p_equivalent: p-value of the test that Out lies within :data:`MARGIN` of In; None where either side of it does
             not vary.
     """
 
     n: int
-    difference: float
-    t: float | None
     p: float | None
     p_equivalent: float | None
 
@@ -102,13 +96,17 @@ class Correlation:
 
 
 @dataclass(frozen=True)
-class LossDifference:
-    """The Rel Loss of one system less that of another, with the ends of its 95 % interval and its two-sided p."""
+class Figure:
+    """A figure with its 95 % interval and the two-sided p of no difference; each None where it is undefined."""
 
-    value: float
-    low: float
-    high: float
-    p: float
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+
+    def columns(self, name: str) -> dict[str, float | None]:
+        """The figure and its interval as the columns of a row."""
+        return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
 
 
 def paired_t_test(inside: ArrayLike, out: ArrayLike) -> PairedTest:
@@ -137,14 +135,11 @@ def paired_t_test(inside: ArrayLike, out: ArrayLike) -> PairedTest:
     p_equivalent = max(one_sided) if len(one_sided) == 2 else None
     if p_equivalent is None and of_in.shape[1] > 1 and scale > 0 and np.array_equal(of_in, of_out):
         p_equivalent = 0.0  # not one query differs, and all have one value
-    difference = float((of_in.mean(axis=0) - of_out.mean(axis=0)).mean())
-    return PairedTest(of_in.shape[1], difference, tests[0] and tests[0][0], p, p_equivalent)
+    return PairedTest(of_in.shape[1], p, p_equivalent)
 
 
-def difference_of_losses(
-    first: tuple[ArrayLike, ArrayLike], second: tuple[ArrayLike, ArrayLike]
-) -> LossDifference | None:
-    """Whether two systems lose different shares, over the same queries (and seeds, where there are several).
+def difference_of_losses(first: tuple[ArrayLike, ArrayLike], second: tuple[ArrayLike, ArrayLike]) -> Figure:
+    """The Rel Loss of one system less another's, over the same queries (and seeds, where there are several).
 
     Each loss is linearised (:func:`error_of_loss`), so that the test is a paired t-test of two means.
 
@@ -153,20 +148,20 @@ def difference_of_losses(
         second: of another, on the same queries in one order.
 
     Returns:
-        None where an In is 0, the seeds of the two are not as many, or nothing varies.
+        Undefined where an In is 0, the seeds of the two are not as many, or nothing varies.
 
     Raises:
         ValueError: as :func:`paired_t_test`.
     """
     columns = [_linearised(*first), _linearised(*second)]
     if columns[0] is None or columns[1] is None or columns[0].shape != columns[1].shape:
-        return None
+        return Figure()
     differences = columns[0] - columns[1]
     value, (error, degrees) = float(differences.mean()), _error(differences)
     if error <= _ROUNDING:
-        return None
+        return Figure()
     reach = quantile_of_t(LEVEL, degrees) * error
-    return LossDifference(value, value - reach, value + reach, p_values.of_t(value / error, degrees))
+    return Figure(value, value - reach, value + reach, p_values.of_t(value / error, degrees))
 
 
 def error_of_loss(inside: ArrayLike, out: ArrayLike) -> float | None:

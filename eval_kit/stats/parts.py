@@ -7,7 +7,6 @@ random-effects model of meta-analysis, with τ² by Paule and Mandel (1982) and 
 Statistics in Medicine 22), which keeps its rate with few parts.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -161,7 +160,11 @@ def between(means: Floats, variances: Floats) -> float:
 @cache
 def quantile_of_t(level: float, degrees: float) -> float:
     """The t that a share ``level`` of Student's distribution lies within, on both sides of 0."""
-    return _root(lambda t: p_values.of_t(t, degrees) - (1 - level), 1e4)  # the widest, of 0.95 and one degree, is 12.7
+    low, high = 0.0, 1e4  # the widest, of 0.95 and one degree, is 12.7
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if p_values.of_t(middle, degrees) > 1 - level else (low, middle)
+    return (low + high) / 2
 
 
 def _of_kinds(means: Floats, variances: Floats) -> tuple[float, float, float]:
@@ -181,12 +184,3 @@ def _misfit(means: Floats, variances: Floats) -> float:
 def _least(means: Floats) -> float:
     """A variance to divide by, where the queries of parts do not vary."""
     return 1e-12 * float((means**2).mean()) + 1e-30
-
-
-def _root(falling: Callable[[float], float], high: float) -> float:
-    """Where a falling function is 0, between 0 and ``high``."""
-    low = 0.0
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if falling(middle) > 0 else (low, middle)
-    return (low + high) / 2

@@ -8,15 +8,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.shifts import SHIFTS
+from eval_kit.stats.parts import Floats
 from eval_kit.stats.vectors import Matrix, Vectors, blocks
 from eval_kit.words import all_spaced
-
-type Floats = NDArray[np.float64]
 
 _WORD = r"[^\s\x1c-\x1f]+"
 """A word: what is between blanks, as Python's ``str.split()`` sees them, in a text that is spaced."""
@@ -61,7 +59,8 @@ def mean_dot(queries: Matrix, training: Matrix) -> Floats:
     Raises:
         UserError: ``queries`` (n, dimensions) and ``training`` (m, dimensions) differ in dimensions.
     """
-    _require_same_dimensions(queries, training)
+    if queries.shape[1] != training.shape[1]:
+        raise UserError(f"vectors of {queries.shape[1]} and of {training.shape[1]} dimensions cannot be compared")
     mean = _sum(training) / len(training)
     return np.concatenate([block.astype(np.float64) @ mean for block in blocks(queries)])
 
@@ -153,8 +152,3 @@ def _sum(values: Matrix, unit: bool = False) -> Floats:
             exact /= lengths
         total += exact.sum(axis=0)
     return total
-
-
-def _require_same_dimensions(queries: Matrix, others: Matrix) -> None:
-    if queries.shape[1] != others.shape[1]:
-        raise UserError(f"vectors of {queries.shape[1]} and of {others.shape[1]} dimensions cannot be compared")

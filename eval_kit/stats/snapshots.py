@@ -6,29 +6,11 @@ freedom of the smaller snapshot: of a ratio by Fieller (1954, JRSS B 16), which 
 denominator 0; of other figures linearised.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
-from numpy.typing import NDArray
 
 from eval_kit.stats import p_values
-from eval_kit.stats.parts import LEVEL, quantile_of_t
-
-type Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A figure with its 95 % interval and the two-sided p of no change; each None where it is undefined."""
-
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    p: float | None = None
-
-    def columns(self, name: str) -> dict[str, float | None]:
-        """The figure and its interval as the columns of a row."""
-        return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
+from eval_kit.stats.losses import Figure
+from eval_kit.stats.parts import LEVEL, Floats, quantile_of_t
 
 
 def relative_change(columns: Floats) -> Figure:

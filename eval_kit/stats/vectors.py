@@ -58,7 +58,8 @@ class Vectors:
         if len(ids) != len(values):
             raise VectorsError(f"{self.source}: {len(values):,} vectors, but {len(ids):,} query ids")
         if ids.null_count() or (ids == "").any():
-            raise VectorsError(f"{self.source}: vector {_first(ids.is_null() | (ids == '')) + 1} has no query id")
+            first = (ids.is_null() | (ids == "")).arg_max() or 0
+            raise VectorsError(f"{self.source}: vector {first + 1} has no query id")
         if len(repeats := _repeats(ids)):
             raise VectorsError(f"{self.source}: query {repeats[0]}{_more(len(repeats))} appears twice")
         finite = pl.Series(np.concatenate([np.isfinite(block).all(axis=1) for block in blocks(values)]))
@@ -159,12 +160,6 @@ def blocks(values: Matrix) -> Iterator[Matrix]:
 
 def _repeats(query_ids: pl.Series) -> pl.Series:
     return query_ids.filter(~query_ids.is_first_distinct())
-
-
-def _first(mask: pl.Series) -> int:
-    position = mask.arg_max()
-    assert position is not None
-    return position
 
 
 def _more(count: int) -> str:

@@ -86,17 +86,14 @@ def _body(table: Table, group: Sequence[Row], scale: tuple[float, float] | None)
     return element("tbody", *rows, class_="group" if len(table.groups) > 1 else None)
 
 
-def _signs(signs: str, on_page: bool) -> list[Markup]:
-    """Each sign behind a figure; on a page a link to its note."""
-    return [element("a", sign, href=f"#note-{sign}") if on_page else element("span", sign) for sign in signs]
-
-
 def _cell(
     cell: Value, column: Column, place: str, rows: int, scale: tuple[float, float] | None, sortable: bool
 ) -> Markup:
     number = column.kind == "number"
     text = typographic(cell.text) if number else cell.text
-    inside = [element("strong", text) if cell.bold else text, *_signs(cell.mark, scale is not None)]
+    inside = [element("strong", text) if cell.bold else text]
+    for sign in cell.mark:  # on a page a link to its note
+        inside.append(element("span", sign) if scale is None else element("a", sign, href=f"#note-{sign}"))
     if cell.below:
         inside.append(element("div", typographic(cell.below), class_="quiet"))
     if (bar := cell.bar) and scale:

@@ -127,9 +127,14 @@ def as_cell(cell: Value | str | None) -> Value:
     return cell if isinstance(cell, Value) else Value(cell or "")
 
 
+def or_dash(value: float | None, form: str) -> str:
+    """A number in this format, such as ``.3f``; ``-`` for one that does not exist."""
+    return "-" if value is None else format(value, form)
+
+
 def loss(value: float | None) -> str:
     """A relative loss in percent, without a negative zero."""
-    return "-" if value is None else f"{value:z.1%}"
+    return or_dash(value, "z.1%")
 
 
 def significance(row: Mapping[str, Any]) -> str:
