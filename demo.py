@@ -52,7 +52,7 @@ def demo(
     """
     console.rule("1. build the mini release, and draw BM25 negatives")
     release_folder = folder / "ms-marco-shift"
-    options = options or config.load("mini")
+    options = options or config.read("mini").systems
     if not (release_folder / "data" / "negatives").exists():
         releases.write(mini.draft(queries=queries), release_folder)
     release = open_release(release_folder)

@@ -9,10 +9,10 @@ from msgspec import Meta, field
 
 from baselines.config_faults import faults_of
 from baselines.options import SYSTEMS, Options, SmallBackbone, Static, Trained
-from baselines.systems import base
 from eval_kit.documents import Document, Text, schema_of
 from eval_kit.errors import UserError
 from eval_kit.files import strict_json
+from eval_kit.runs.names import base
 from eval_kit.shifts import check_names
 
 if TYPE_CHECKING:
@@ -96,19 +96,6 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.json"))
 
 
-def load(config: str | Path) -> dict[str, Options]:
-    """The options of each system, from one of the kit's configs by name, or from a JSON file.
-
-    Returns:
-        System → its options, including those that all neural systems share.
-
-    Raises:
-        UserError: there is no such config; it is not JSON; an option is unknown, missing or wrong.
-    """
-    systems: dict[str, Options] = read(config).systems
-    return systems
-
-
 def choose(
     config: str | Path,
     systems: Sequence[str] | None = None,
@@ -119,16 +106,16 @@ def choose(
     """The options of these systems, or of all.
 
     Args:
-        config: as of :func:`load`.
+        config: as of :func:`read`.
         systems: by name; all if None.
         backbone: replaces that of the transformers; ``static`` keeps its own, as it learns from scratch.
         precision: of their training, whatever the config says.
         instead_of_bfloat16: the same where the config says bfloat16, which the GPUs lack.
 
     Raises:
-        UserError: as :func:`load`, or the config lacks a system.
+        UserError: as :func:`read`, or the config lacks a system.
     """
-    options = load(config)
+    options: dict[str, Options] = read(config).systems
     if unknown := [name for name in systems or () if name not in options]:
         raise UserError(f"{config}: has no system {unknown[0]!r}; it has {', '.join(options)}")
     selection = {name: options[name] for name in systems or options}
@@ -143,34 +130,30 @@ def choose(
 
 
 def read(config: str | Path) -> Config:
-    """One of the kit's configs by name, or a JSON file; ``systems`` as :func:`load` returns them.
+    """One of the kit's configs by name, or a JSON file, parsed by :func:`parse`.
 
     Raises:
-        UserError: as :func:`load`.
+        UserError: there is no such config; it is not JSON; an option is unknown, missing or wrong.
     """
-    path = _path(config)
+    path = FOLDER / f"{config}.json" if str(config) in names() else Path(config)
     if not path.is_file():
         raise UserError(f"{config}: no such config; there are {', '.join(names())}, or name a JSON file")
-    return _parse(strict_json.read(path), str(path))
+    return parse(strict_json.read(path), str(path))
 
 
-def _path(config: str | Path) -> Path:
-    return FOLDER / f"{config}.json" if str(config) in names() else Path(config)
+def parse(document: Any, origin: str) -> Config:
+    """The config of a parsed JSON document, its ``systems`` as :class:`baselines.options.Options`.
 
+    These include the options that all neural systems share. A re-ranker's candidates come from the config's BM25
+    unless its own options set BM25's parameters.
 
-def check(document: Any, origin: str) -> dict[str, Options]:
-    """The options of each system in a parsed config; ``origin`` names it in messages.
-
-    A re-ranker's candidates come from the config's BM25 unless its own options set BM25's parameters.
+    Args:
+        document: of a config.
+        origin: names it in messages.
 
     Raises:
         UserError: it does not follow ``schemas/config.schema.json``; names the first fault and counts the rest.
     """
-    return _parse(document, origin).systems
-
-
-def _parse(document: Any, origin: str) -> Config:
-    """The config, with ``systems`` as :func:`check` returns them."""
     if isinstance(document, dict) and isinstance(document.get("systems"), dict):
         common = document.get("neural", {})
         systems = dict(document["systems"])

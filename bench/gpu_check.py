@@ -92,7 +92,7 @@ def main() -> None:
 def of_paper(rates: dict[str, Any]) -> dict[str, hours.Draws]:
     """The hours of the paper's grid on MS MARCO, by system."""
     each = {}
-    for system, options in config.load("paper").items():
+    for system, options in config.read("paper").systems.items():
         if isinstance(options, Trained):
             each[system] = CELLS * hours.of_cell(system, options, hours.MS_MARCO, QUERIES // CELLS, 0, rates)
     return each
@@ -159,7 +159,7 @@ def cell(release: Release, root: Path, system: str, scope: Scope) -> Cell:
     paper = config.choose("paper", [system], instead_of_bfloat16=instead_of_bfloat16())[system].as_json()
     own = {name: scope.options.get(name, value) for name, value in paper.items() if name not in LEFT_OUT}
     own |= {"steps": scope.steps, "backbone": str(backbone(root / "backbone", *scope.shape))}
-    options = config.check({"systems": {system: own}}, "gpu-check")[system]
+    options = config.parse({"systems": {system: own}}, "gpu-check").systems[system]
     return Cell(names.RunName(system, "topic", "c0"), release, options, root / "grid")
 
 

@@ -236,12 +236,11 @@ def _ranking(hits: Hits) -> pl.DataFrame:
 
 def _judgements(source: Path, ids: pl.Series) -> pl.DataFrame:
     """``query-id``, ``corpus-id`` and ``score`` of all splits of a BEIR folder, of its passages."""
-    names = {"query_id": "query-id", "passage_id": "corpus-id", "relevance": "score"}
     frames = [pl.DataFrame(schema=QRELS_SCHEMA)]
     if source.is_dir():
         queries = set(beir.read_queries(source / "queries.jsonl")["query_id"])
         for path in sorted((source / "qrels").glob("[!.]*.tsv")):
-            frames.append(beir.read_qrels(path, queries).rename(names))
+            frames.append(beir.read_qrels(path, queries))
     return pl.concat(frames).filter(pl.col("corpus-id").is_in(ids.implode()))
 
 

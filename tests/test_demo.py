@@ -17,7 +17,7 @@ from baselines import config
 from demo import demo
 
 if __name__ == "__main__":
-    options = {system: config.load("mini")[system] for system in ("bm25", "biencoder")}
+    options = {system: config.read("mini").systems[system] for system in ("bm25", "biencoder")}
     options["biencoder"] = replace(options["biencoder"], steps=60)
     demo(Path(sys.argv[1]), Console(width=120), queries=600, shift="length", options=options)
 """

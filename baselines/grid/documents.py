@@ -5,7 +5,6 @@ import importlib.metadata
 import json
 import os
 import platform
-import sys
 from typing import Any
 
 import msgspec
@@ -16,6 +15,7 @@ from baselines.cells.journal import Journal
 from baselines.model_card import render
 from baselines.options import Trained
 from baselines.training.queries import queries_for
+from baselines.training.trainer import device
 from eval_kit import __version__
 from eval_kit.documents import FinishedCell
 from eval_kit.errors import disk_errors
@@ -62,7 +62,7 @@ def conclusion(cell: Cell, journal: Journal, scores: Scores) -> FinishedCell:
         "sparsity": json.loads(cell.sparsity.read_text(encoding="utf-8")) if cell.sparsity.is_file() else None,
         "variations": {name: file_sha256(run) for name, run in cell.runs_of_variations.items()},
         "figures": scores.means,
-        "device": _device(),
+        "device": device(),
         "threads": int(os.environ.get("OMP_NUM_THREADS", cores())),
         "libraries": _libraries(),
     }
@@ -91,11 +91,6 @@ def description(cell: Cell) -> dict[str, Any]:
         "backbone_commit": cell.commit("backbone"),
         "teacher_commit": cell.commit("teacher"),
     }
-
-
-def _device() -> str:
-    torch = sys.modules.get("torch")
-    return str(torch.cuda.get_device_name()) if torch is not None and torch.cuda.is_available() else "cpu"
 
 
 def _libraries() -> dict[str, str]:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from baselines.cells.cell import Cell
 from baselines.options import Colbert, Monobert, SmallBackbone, Static, Trained
-from baselines.systems import base
 from baselines.training.queries import queries_for
+from eval_kit.runs.names import base
 from eval_kit.search.passages import how_many
 
 STEPS = {"biencoder": (7.2, 5_722), "splade": (11.1, 6_124), "colbert": (3.3, 1_227), "monobert": (3.7, 1_480)}

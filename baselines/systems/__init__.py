@@ -9,6 +9,7 @@ from typing import Any, Protocol, cast
 from baselines.cells.cell import Cell
 from baselines.cells.journal import Report
 from baselines.options import Bm25, Monobert
+from eval_kit.runs.names import base
 from eval_kit.search.candidates import BM25
 from eval_kit.search.passages import collection_key
 from eval_kit.search.retriever import Retriever
@@ -31,11 +32,6 @@ class System(Protocol):
 
     def retriever(self, model: str | Path, options: Mapping[str, Any]) -> Retriever:
         """The trained model, to index and search with."""
-
-
-def base(name: str) -> str:
-    """The system that a variant is of: ``biencoder`` for ``biencoder-roberta``."""
-    return name.partition("-")[0]
 
 
 def system(name: str) -> System:

@@ -3,6 +3,7 @@
 import json
 import logging
 import shutil
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -162,7 +163,7 @@ def _attempt(
         "losses": {str(step): loss for step, loss in losses},
         "batch_size": options.batch_size,
         "mini_batch_size": mini_batch,
-        "device": _device(),
+        "device": device(),
         "seconds": round(watch.seconds, 3),
         "samples_per_second": round(watch.steps_done * options.batch_size / max(watch.seconds, 1e-9), 2),
     }
@@ -199,17 +200,17 @@ def _arguments(options: Trained, seed: int, steps: int, folder: Path) -> dict[st
         "output_dir": str(folder),
         "max_steps": steps,
         "per_device_train_batch_size": options.batch_size,
-        "accelerator_config": {"non_blocking": _device() != "cpu"},  # nothing waits for copies from pinned memory
+        "accelerator_config": {"non_blocking": device() != "cpu"},  # nothing waits for copies from pinned memory
         "learning_rate": options.learning_rate,
         "warmup_steps": options.warmup,
         "lr_scheduler_type": SCHEDULES[options.schedule],
         "weight_decay": options.weight_decay,
-        "bf16": options.precision == "bfloat16" and _device() != "cpu",
-        "fp16": options.precision == "float16" and _device() != "cpu",
+        "bf16": options.precision == "bfloat16" and device() != "cpu",
+        "fp16": options.precision == "float16" and device() != "cpu",
         "seed": seed,
         "batch_sampler": _sampler(),
         "dataloader_num_workers": 0 if by_the_model else options.loader_processes,
-        "dataloader_pin_memory": _device() != "cpu",
+        "dataloader_pin_memory": device() != "cpu",
         "logging_strategy": "steps",
         "logging_steps": max(1, min(100, steps // LOSSES_LOGGED, every or 100)),  # a loss by the first evaluation
         "logging_nan_inf_filter": False,
@@ -275,7 +276,7 @@ def _keep(model: Any, facts: Mapping[str, Any], cell: Cell) -> None:
         atomic.write_text(cell.folder / "training.json", json.dumps(facts) + "\n")
 
 
-def _device() -> str:
-    import torch
-
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+def device() -> str:
+    """The GPU's name, or cpu: what has not imported torch has no GPU."""
+    torch = sys.modules.get("torch")
+    return str(torch.cuda.get_device_name()) if torch is not None and torch.cuda.is_available() else "cpu"

@@ -15,6 +15,7 @@ import polars as pl
 from builder.assembly import Build, ShiftResult
 from eval_kit.authors.test_sets import CHAMELEON_SETS, LEVELS, OBSTINACY
 from eval_kit.errors import UserError
+from eval_kit.files.formats import SCORED_AS
 from eval_kit.measures.definitions import parse, per_query
 from eval_kit.runs.ranks import rank_judged
 from eval_kit.shifts import main_split
@@ -138,7 +139,7 @@ def rebuild(build: Build, parameters: ChameleonParameters) -> ShiftResult:
     split = main_split(build.collection.evaluation)
     assert split is not None
     queries = build.collection.evaluation[split]
-    qrels = build.pairs(split).rename({"query-id": "query_id", "corpus-id": "passage_id", "score": "relevance"})
+    qrels = build.pairs(split).rename(SCORED_AS)
     values = average_precision(build.runs, qrels, queries["query_id"])
     assignment = assign(values, parameters)
     rule = build.rule(RULE, SOURCE, parameters, rankers=list(build.runs))

@@ -39,9 +39,8 @@ def collection(folder: Path) -> Collection:
     query_ids = set(queries["query_id"])
     judged_queries, qrels = {}, {}
     for split, path in judgements.items():
-        pairs = read_qrels(path, query_ids)
-        judged_queries[split] = queries.filter(pl.col("query_id").is_in(pairs["query_id"].implode()))
-        qrels[split] = pairs.rename({"query_id": "query-id", "passage_id": "corpus-id", "relevance": "score"})
+        qrels[split] = read_qrels(path, query_ids)
+        judged_queries[split] = queries.filter(pl.col("query_id").is_in(qrels[split]["query-id"].implode()))
     rows = with_count(read_corpus(paths[0]), "reading corpus.jsonl", "passages")
     passages = pl.DataFrame(rows, {"passage_id": pl.String(), "text": pl.String()}, orient="row")
     return Collection(

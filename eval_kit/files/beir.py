@@ -9,15 +9,13 @@ import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.files.faults import Faults
-from eval_kit.files.formats import QUERIES_SCHEMA
+from eval_kit.files.formats import QRELS_SCHEMA, QUERIES_SCHEMA
 from eval_kit.files.ids import why_no_id
 from eval_kit.files.strict_json import decode
 from eval_kit.files.text import read_lines, whole_number
 
 TITLE_AND_TEXT = ("title", "text")
 HINT = "; a BEIR dataset has this file"
-
-_QRELS = {"query_id": pl.String(), "passage_id": pl.String(), "relevance": pl.Int64()}
 
 
 def read_corpus(path: Path, separator: str = " ") -> Iterator[tuple[str, str]]:
@@ -98,7 +96,7 @@ def is_header(line: str) -> bool:
 
 
 def read_qrels(path: Path, queries: set[str] | None) -> pl.DataFrame:
-    """``query_id``, ``passage_id`` and ``relevance`` of a BEIR qrels file, whose queries are all among ``queries``.
+    """``query-id``, ``corpus-id`` and ``score`` of a BEIR qrels file, whose queries are all among ``queries``.
 
     Raises:
         UserError: what is wrong with the file, with the lines.
@@ -129,7 +127,7 @@ def read_qrels(path: Path, queries: set[str] | None) -> pl.DataFrame:
     if not grades and not faults.count:
         faults.add(2, "the file holds no judgements")
     faults.raise_any()
-    return pl.DataFrame([(*pair, grade) for pair, grade in grades.items()], _QRELS, orient="row")
+    return pl.DataFrame([(*pair, grade) for pair, grade in grades.items()], QRELS_SCHEMA, orient="row")
 
 
 def _object(line: str) -> tuple[dict[str, Any], str]:

@@ -15,6 +15,8 @@ BREAKS = "[\\t\\n\\r\\x0b\\x0c\\x1c-\\x1e\\x{85}\\x{2028}\\x{2029}]"
 """What Python's ``splitlines`` and other readers of lines take for the end of one, and tabs."""
 _NOT_IN_IDS = "[\\s\\x00\\x{feff}]"
 QRELS_SCHEMA = {"query-id": pl.String(), "corpus-id": pl.String(), "score": pl.Int64()}
+SCORED_AS = {"query-id": "query_id", "corpus-id": "passage_id", "score": "relevance"}
+"""The columns of judgements as scoring calls them."""
 QUERIES_SCHEMA = {"query_id": pl.String(), "text": pl.String()}
 
 

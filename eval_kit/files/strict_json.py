@@ -18,9 +18,14 @@ def read(path: Path, most: int = LARGEST_DOCUMENT) -> Any:
     """The document in a file of at most ``most`` bytes.
 
     Raises:
-        UserError: the file cannot be read, or what :func:`parse` says.
+        UserError: the file cannot be read; (with the line, if there is one) it is not JSON, or not accepted here.
     """
-    return parse(read_utf8(path, most), str(path))
+    try:
+        return decode(read_utf8(path, most))
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path}:{error.lineno}: is not JSON: {error.msg}") from None
+    except ValueError as error:
+        raise UserError(f"{path}: is not JSON: {error}") from None
 
 
 def load[D: Document](kind: type[D], path: Path) -> D:
@@ -33,20 +38,6 @@ def load[D: Document](kind: type[D], path: Path) -> D:
         return msgspec.convert(read(path), kind)
     except msgspec.ValidationError as error:
         raise UserError(f"{path}: not a valid {kind.__name__}: {error}") from None
-
-
-def parse(text: str, where: str) -> Any:
-    """The value of a JSON text; ``where`` says in messages where it comes from.
-
-    Raises:
-        UserError: ``where`` (with the line, if there is one) and why the text is not JSON, or not accepted here.
-    """
-    try:
-        return decode(text)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{where}:{error.lineno}: is not JSON: {error.msg}") from None
-    except ValueError as error:
-        raise UserError(f"{where}: is not JSON: {error}") from None
 
 
 def decode(text: str) -> Any:

@@ -20,7 +20,7 @@ from eval_kit.protocols.scores import names_of_files
 from eval_kit.release import Release
 from eval_kit.release.reference import as_printed, ids, load, published_cells
 from eval_kit.results import Result
-from eval_kit.runs.names import cell_of, cells_of, grid
+from eval_kit.runs.names import base, cell_of, cells_of, grid
 from eval_kit.shifts import SHIFTS
 from eval_kit.tables.table import Table, Value, number_columns, text_columns
 
@@ -55,7 +55,7 @@ class Results(Result):
     @property
     def comparable(self) -> str:
         """One sentence on whether the figures can be compared with the papers', and which system is in none."""
-        systems = [_base(system) for rows in self.protocols.results.values() for system in rows["system"].unique()]
+        systems = [base(system) for rows in self.protocols.results.values() for system in rows["system"].unique()]
         ours = "; static is no paper's system" if "static" in systems else ""
         if self.release.manifest.kind == "published":
             return f"✓ the paper's figure lies inside our 95 % interval, ✗ outside it{ours}"
@@ -223,13 +223,8 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
     return Results(of_grids, release, incomplete)
 
 
-def _base(system: str) -> str:
-    """The system that a variant is of: ``biencoder`` for ``biencoder-roberta``."""
-    return system.partition("-")[0]
-
-
 def _is_trained(system: str) -> bool:
-    return _base(system) != UNTRAINED
+    return base(system) != UNTRAINED
 
 
 def _protocols(

@@ -13,7 +13,7 @@ import polars as pl
 from eval_kit.documents import NAME, Manifest, Rule, TableEntry, TestSetEntry
 from eval_kit.errors import UserError
 from eval_kit.files.beir import is_header, read_qrels, read_queries
-from eval_kit.files.formats import QUERIES_SCHEMA, read_trec_qrels
+from eval_kit.files.formats import QUERIES_SCHEMA, SCORED_AS, read_trec_qrels
 from eval_kit.files.formats import read_queries as read_tsv
 from eval_kit.files.text import read_lines
 
@@ -25,7 +25,6 @@ QUERIES = "queries"
 """The table of all queries, judged or not."""
 MEASURES = ["nDCG@10", "RR@10", "R@100"]
 TRAIN = "train"
-_QRELS_NAMES = {"query-id": "query_id", "corpus-id": "passage_id", "score": "relevance"}
 
 type Tables = dict[tuple[str, str], pl.DataFrame]
 
@@ -59,16 +58,15 @@ def of_judgements(qrels: Path, queries: Path | None = None) -> tuple[Manifest, T
     if is_header(next(read_lines(qrels), (1, ""))[1]):
         judgements = read_qrels(qrels, None if texts is None else set(texts["query_id"]))
     else:
-        judgements = read_trec_qrels(qrels).unique(maintain_order=True).rename(_QRELS_NAMES)
-        twice = judgements.filter(pl.struct("query_id", "passage_id").is_duplicated())
+        judgements = read_trec_qrels(qrels).unique(maintain_order=True)
+        twice = judgements.filter(pl.struct("query-id", "corpus-id").is_duplicated())
         if twice.height:
-            raise UserError(
-                f"{qrels}: passage {twice['passage_id'][0]} has two grades for query {twice['query_id'][0]}"
-            )
+            query, passage, _ = twice.row(0)
+            raise UserError(f"{qrels}: passage {passage} has two grades for query {query}")
     if judgements.is_empty():
         raise UserError(f"{qrels}: holds no judgements")
     if texts is None:
-        ids = judgements["query_id"].unique(maintain_order=True)
+        ids = judgements["query-id"].unique(maintain_order=True)
         texts = pl.DataFrame({"query_id": ids, "text": [None] * len(ids)}, QUERIES_SCHEMA)
     return _release(JUDGEMENTS, qrels.name, texts, {"test": judgements})
 
@@ -80,12 +78,9 @@ def _release(
     tables: Tables = {(kind, QUERIES): queries}
     test_sets, digest = [], hashlib.sha256(queries.write_csv().encode())
     for split, qrels in of_splits.items():
-        digest.update(f"{split}\n{qrels.write_csv()}".encode())
-        judged_queries = queries.filter(pl.col("query_id").is_in(qrels["query_id"].implode()))
-        tables[kind, split] = judged_queries
-        tables["qrels", split] = qrels.select(
-            pl.col("query_id").alias("query-id"), pl.col("passage_id").alias("corpus-id"), score="relevance"
-        )
+        digest.update(f"{split}\n{qrels.rename(SCORED_AS).write_csv()}".encode())
+        judged_queries = queries.filter(pl.col("query_id").is_in(qrels["query-id"].implode()))
+        tables[kind, split], tables["qrels", split] = judged_queries, qrels
         if split != TRAIN or list(of_splits) == [TRAIN]:
             test_sets.append(
                 TestSetEntry(

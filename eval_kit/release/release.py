@@ -17,6 +17,7 @@ from typing import Any
 import polars as pl
 
 from eval_kit.documents import Lack, Manifest, Variation
+from eval_kit.files.formats import SCORED_AS
 from eval_kit.files.opening import is_file, is_folder
 from eval_kit.release import beir_folder
 from eval_kit.release.manifest import (
@@ -212,9 +213,7 @@ class Release:
 
     def qrels(self, split: str) -> pl.DataFrame:
         """Judgements of one split: ``query_id``, ``passage_id`` (strings) and ``relevance`` (int64)."""
-        return self.table("qrels", split).rename(
-            {"query-id": "query_id", "corpus-id": "passage_id", "score": "relevance"}
-        )
+        return self.table("qrels", split).rename(SCORED_AS)
 
 
 def _concerns(part: Lack, config: str, split: str) -> bool:

@@ -40,6 +40,11 @@ class RunName:
         return self.shift, self.held_out, self.seed
 
 
+def base(system: str) -> str:
+    """The system that a variant is of: ``biencoder`` for ``biencoder-roberta``."""
+    return system.partition("-")[0]
+
+
 def names_of(runs: Sequence[Path]) -> dict[Path, str]:
     """What each run is called: its file name without endings, after as much of its path as tells it from others.
 

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from baselines import config, systems
 from baselines.grid import grid
 from baselines.options import SYSTEMS, Biencoder, Bm25, Static
-from baselines.systems import base
 from eval_kit.errors import UserError
 from eval_kit.papers.figures import CIKM_VARIANTS
 from eval_kit.release import Release
+from eval_kit.runs.names import base
 from tests.conftest import ROOT
 
 BM25 = {"depth": 100}
@@ -38,7 +38,7 @@ FIVE = {"bm25", "biencoder", "splade", "colbert", "monobert"}
 
 
 def test_the_configs_of_the_kit_name_all_systems_that_there_are() -> None:
-    named = {name: set(map(base, config.load(name))) for name in config.names()}
+    named = {name: set(map(base, config.read(name).systems)) for name in config.names()}
     assert set.union(*named.values()) == set(SYSTEMS)
     for name in ("paper", "paper-cikm2022", "mini", "mini-long"):
         assert named[name] >= FIVE
@@ -49,7 +49,7 @@ def test_the_papers_configs_are_as_the_papers_say() -> None:
     ecir, cikm = config.read("paper"), config.read("paper-cikm2022")
     assert (ecir.shifts, ecir.control, ecir.variations) == (["topic", "wh", "length"], True, [])
     assert (cikm.shifts, cikm.control, cikm.variations) == (["resttest", "restrain"], False, [])
-    options: Any = config.load("paper")
+    options: Any = config.read("paper").systems
     assert {system for system, own in options.items() if getattr(own, "evaluate_every", None)} == {
         "biencoder",
         "splade",
@@ -94,7 +94,7 @@ def test_a_wrong_config_is_refused_in_one_sentence(tmp_path: Path, systems: Any,
     path = tmp_path / "mine.json"
     path.write_text(json.dumps({"systems": systems}))
     with pytest.raises(UserError) as error:
-        config.load(path)
+        config.read(path)
     assert said in str(error.value)
     assert str(error.value).startswith(f"{path}: $")
     assert "\n" not in str(error.value)
@@ -115,14 +115,16 @@ def test_options_that_were_pickled_are_written_as_before() -> None:
 def test_shared_options_come_to_the_trained_systems_only_and_own_ones_win(tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
     path.write_text(json.dumps({"neural": TRAINED, "systems": {"bm25": BM25, "biencoder": {"steps": 99}}}))
-    assert config.load(path) == {"bm25": Bm25(**BM25), "biencoder": Biencoder(**{**TRAINED, "steps": 99})}
+    assert config.read(path).systems == {"bm25": Bm25(**BM25), "biencoder": Biencoder(**{**TRAINED, "steps": 99})}
 
 
 def test_candidates_are_from_the_bm25_of_the_same_config_unless_they_say_from_which() -> None:
     monobert = {**TRAINED, "candidates": 9, "pair_length": 64}
 
     def of_monobert(bm25: dict[str, Any], **own: float) -> dict[str, Any]:
-        options = config.check({"systems": {"bm25": {"depth": 9, **bm25}, "monobert": {**monobert, **own}}}, "test")
+        options = config.parse(
+            {"systems": {"bm25": {"depth": 9, **bm25}, "monobert": {**monobert, **own}}}, "test"
+        ).systems
         return {name: value for name, value in options["monobert"].as_json().items() if name not in monobert}
 
     assert of_monobert({"k1": 0.82, "b": 0.68, "rm3": True}) == {"k1": 0.82, "b": 0.68}
@@ -133,9 +135,9 @@ def test_candidates_are_from_the_bm25_of_the_same_config_unless_they_say_from_wh
 
 
 def test_the_variants_of_tables_8_and_9_are_those_that_are_compared() -> None:
-    variants = config.load("cikm2022-tables8-9")
+    variants = config.read("cikm2022-tables8-9").systems
     assert set(variants) == set(CIKM_VARIANTS)
-    base_options = config.load("paper-cikm2022")["biencoder"]
+    base_options = config.read("paper-cikm2022").systems["biencoder"]
     for name in ("roberta", "ernie2", "condenser", "cocondenser-wiki", "cocondenser-marco"):
         variant = variants[f"biencoder-{name}"]
         assert isinstance(variant, Biencoder) and variant == replace(base_options, backbone=variant.backbone)
@@ -157,15 +159,15 @@ def test_a_config_that_is_not_there_or_not_json(tmp_path: Path) -> None:
     with pytest.raises(
         UserError, match="no such config; there are cikm2022-tables8-9, day, mini, mini-long, nfcorpus, paper"
     ):
-        config.load("papper")
+        config.read("papper")
     (tmp_path / "broken.json").write_text("{")
     with pytest.raises(UserError, match=r"broken\.json:1: is not JSON"):
-        config.load(tmp_path / "broken.json")
+        config.read(tmp_path / "broken.json")
 
 
 @pytest.mark.parametrize("name", ["nfcorpus", "squad", "mini"])
 def test_another_backbone_is_for_transformers_and_word_vectors_still_learn_from_scratch(name: str) -> None:
-    expected = config.load(name)
+    expected = config.read(name).systems
     for system, options in expected.items():
         if system not in ("bm25", "static"):
             expected[system] = replace(options, backbone="some/model")

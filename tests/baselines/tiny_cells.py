@@ -15,11 +15,11 @@ SMALL = {"backbone": {"layers": 1, "width": 32, "heads": 2}, "batch_size": 8, "n
 
 def tiny_options(system: str, **options: Any) -> Options:
     """Of the mini or static config with smaller sizes, and with the options given (None takes one out)."""
-    of_config = {**config.load("static"), **config.load("mini")}[system].as_json()
+    of_config = {**config.read("static").systems, **config.read("mini").systems}[system].as_json()
     length = {"epochs": None} if "steps" in options else {}
     chosen = {**of_config, **(SMALL if system != "bm25" else {}), **length, **options}
     kept = {name: value for name, value in chosen.items() if value is not None}
-    return config.check({"systems": {system: kept}}, "test")[system]
+    return config.parse({"systems": {system: kept}}, "test").systems[system]
 
 
 def tiny_cell(

@@ -24,7 +24,7 @@ def seconds(monkeypatch: pytest.MonkeyPatch, system: str, name: str = "paper", p
     """Of one cell that searches 1,000 queries among two million passages."""
     certain = {**RATES, "until": 0.5, "disk_gb": 2}
     monkeypatch.setattr(hours, "_draws", lambda rates, what: certain[what])
-    options = config.load(name)[system]
+    options = config.read(name).systems[system]
     assert isinstance(options, Trained)
     draws = hours.of_cell(system, options, 2_000_000, 1_000, pairs, RATES)
     assert draws.min() == draws.max()
@@ -41,7 +41,7 @@ def test_hours_are_work_divided_by_rates(monkeypatch: pytest.MonkeyPatch):
     assert seconds(monkeypatch, "colbert") == pytest.approx(expected)
     assert seconds(monkeypatch, "monobert") == pytest.approx(150_000 * 32 / 100 + 1_000 * 1_000 / 1_000)
     of_epochs = seconds(monkeypatch, "monobert", "paper-cikm2022", 400_000)
-    candidates = config.load("paper-cikm2022")["monobert"].candidates  # type: ignore[attr-defined]
+    candidates = config.read("paper-cikm2022").systems["monobert"].candidates  # type: ignore[attr-defined]
     assert of_epochs == pytest.approx(50 * 400_000 / 100 + candidates * 1_000 / 1_000)
 
 

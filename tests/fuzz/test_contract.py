@@ -126,7 +126,7 @@ def test_configs(folder: Path, data: st.DataObject, name: str):
     path = folder / "config.json"
     path.write_bytes(data.draw(documents(json.loads((config.FOLDER / f"{name}.json").read_bytes()))))
     with suppress(UserError):
-        config.load(path)
+        config.read(path)
     path.unlink()
 
 

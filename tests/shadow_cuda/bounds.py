@@ -51,7 +51,7 @@ class FirstStepError(Exception):
 
 def step(config_name: str, system: str, folder: Path) -> dict[str, float]:
     """Peak memory in GB, kernels, and TFLOP (matrix products) of the first step of a paper's system."""
-    options = config.load(config_name)[system]
+    options = config.read(config_name).systems[system]
     release = folder / "release"
     opened = open_release(release) if release.exists() else made_up(release, 40_000)
     assert isinstance(options, Trained)
@@ -61,7 +61,7 @@ def step(config_name: str, system: str, folder: Path) -> dict[str, float]:
     chosen |= {"steps": 1, "backbone": str(model)}
     if options.teacher is not None:
         chosen |= {"teacher": str(tiny("multivector"))}
-    checked = config.check({"systems": {system: chosen}}, "bounds")[system]
+    checked = config.parse({"systems": {system: chosen}}, "bounds").systems[system]
     cell = Cell(names.RunName(system, "topic", "c0"), opened, checked, folder / config_name)
     try:
         with patch("transformers.Trainer.training_step", _measured):

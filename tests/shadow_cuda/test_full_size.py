@@ -23,7 +23,7 @@ def steps() -> list[tuple[dict[str, Any], list[str]]]:
     """What decides each step of the papers' configs, and the systems that take it, as ``config/system``."""
     alike: list[tuple[dict[str, Any], list[str]]] = []
     for name in CONFIGS:
-        for system, options in config.load(name).items():
+        for system, options in config.read(name).systems.items():
             if not isinstance(options, Trained):
                 continue
             step = step_of(options) | {"system": system.partition("-")[0]}

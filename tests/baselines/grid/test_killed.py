@@ -30,13 +30,13 @@ SHARDS_DONE = f"index/{shards.DONE}"
 ONE_CELL = """
 import json, os, signal, sys
 from pathlib import Path
-from baselines.config import check
+from baselines.config import parse
 from baselines.grid import stages
 from eval_kit.search import shards
 from baselines.grid.grid import cells
 from eval_kit.release import open_release
 shards.SHARD, stages.QUERIES_AT_ONCE = 20, 1
-options = check(json.loads(sys.argv[3]), "test")
+options = parse(json.loads(sys.argv[3]), "test").systems
 cell = cells(options, open_release(sys.argv[1]), Path(sys.argv[2]), shifts=["length"])[0]
 pattern, count = sys.argv[4], int(sys.argv[5])
 

@@ -38,12 +38,13 @@ GRID = """
 import json, sys
 from functools import partial
 from pathlib import Path
-from baselines.config import check
+from baselines.config import parse
 from baselines.grid.grid import cells
 from baselines.grid.grid import run
 from baselines.runners import ray
 from eval_kit.release import open_release
-grid = cells(check(json.loads(sys.argv[3]), "test"), open_release(sys.argv[1]), Path(sys.argv[2]), shifts=["length"])
+systems = parse(json.loads(sys.argv[3]), "test").systems
+grid = cells(systems, open_release(sys.argv[1]), Path(sys.argv[2]), shifts=["length"])
 with open(sys.argv[4], "w") as ended:  # Ray says on stdout that a node is gone
     for outcome in run(grid, partial(ray.run, threads=1, many_passages=1)):
         print(outcome.name.file, outcome.state, outcome.reason, file=ended, flush=True)
@@ -86,7 +87,7 @@ except UserError as error:
 SEEN = """
 import json, os, pickle, sys, time
 from pathlib import Path
-from baselines.config import check
+from baselines.config import parse
 from baselines.grid.grid import cells
 from baselines.grid.stages import Outcome
 from baselines.runners import ray, ray_encoding
@@ -112,7 +113,7 @@ class Actor:
 
 for step in ("train_cell", "encode_cell", "run_cell"):
     setattr(ray, step, noting(step))
-grid = cells(check(json.loads(sys.argv[3]), "test"), open_release(sys.argv[1]), folder, shifts=["length"])
+grid = cells(parse(json.loads(sys.argv[3]), "test").systems, open_release(sys.argv[1]), folder, shifts=["length"])
 assert {outcome.state for outcome in ray.run(grid, threads=1, many_passages=1)} == {"done"}
 ray_encoding._Actor = Actor
 for gpus in (0, 1):
