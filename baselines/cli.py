@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from baselines.runners import Runner
 from eval_kit.errors import UserError, reporting
 from eval_kit.options import JsonFile, OfModel, Passages, argument, option
 from eval_kit.program import commands
@@ -44,7 +43,7 @@ def run_grid(
     ] = None,
     shift: Annotated[list[str] | None, option(f"Train only for this shift ({', '.join(SHIFTS)}). Repeatable.")] = None,
     seed: Annotated[list[int] | None, option("Training seed. Repeatable. Default: 0.", min=0, max=2**32 - 1)] = None,
-    runner: Annotated[Runner, option("Where cells run: local processes, or a Ray cluster.")] = Runner.local,
+    runner: Annotated[Literal["local", "ray"], option("Where cells run: local processes, or a Ray cluster.")] = "local",
     workers: Annotated[
         int | None,
         option(
@@ -78,7 +77,7 @@ def run_grid(
     shifts, seeds = list(dict.fromkeys(shift or ())), list(dict.fromkeys(seed or (0,)))
     check_names(shifts)
     of_card = None
-    if runner is Runner.local:
+    if runner == "local":
         of_card = None if precision else instead_of_bfloat16()
     if of_card is not None:
         typer.echo(f"a GPU has no bfloat16: what the config trains in it is trained in {of_card}", err=True)
@@ -88,7 +87,7 @@ def run_grid(
         for options in systems.values():
             if not check and isinstance(options, Trained) and options.negatives:
                 refuse_without_negatives(opened_release)
-    if runner is Runner.ray:
+    if runner == "ray":
         ray.connect()
     cells = []
     for name, systems in systems_of.items():
@@ -105,7 +104,7 @@ def run_grid(
         if expected := hours.of_grid(cells):
             typer.echo(f"on one H100, assumed and not measured: {hours.in_words(expected)}")
         return
-    if runner is Runner.ray:
+    if runner == "ray":
         run = functools.partial(ray.run, threads=threads)
     else:
         run = functools.partial(local.run, workers=workers or local.most_workers(threads), threads=threads)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, field
@@ -14,9 +14,6 @@ from eval_kit.errors import UserError
 from eval_kit.files import strict_json
 from eval_kit.runs.names import base
 from eval_kit.shifts import check_names
-
-if TYPE_CHECKING:
-    from jsonschema import ValidationError
 
 FOLDER = Path(__file__).parent / "configs"
 BM25_OPTIONS = {"k1", "b", "tune"}
@@ -163,8 +160,10 @@ def parse(document: Any, origin: str) -> Config:
                 systems[name] = {**common, **settings}
         document = document | {"systems": systems}
     if faults := faults_of(document):
-        more = f" (and {len(faults) - 1} more faults)" if len(faults) > 1 else ""
-        raise UserError(f"{origin}: {faults[0].json_path}: {_sentence(faults[0])}{more}")
+        first, more = faults[0], f" (and {len(faults) - 1} more faults)" if len(faults) > 1 else ""
+        # of a rule about several options, jsonschema would print them all
+        why = first.schema["description"] if first.validator in ("oneOf", "not") else first.message
+        raise UserError(f"{origin}: {first.json_path}: {why}{more}")
     check_names(document.get("shifts") or [], f"{origin}: $.shifts:")
     systems = document["systems"]
     of_bm25 = {name: value for name, value in systems.get("bm25", {}).items() if name in BM25_OPTIONS}
@@ -176,10 +175,3 @@ def parse(document: Any, origin: str) -> Config:
         if isinstance(backbone, SmallBackbone) and backbone.width % backbone.heads:
             raise UserError(f"{origin}: $.systems.{name}.backbone: its heads do not divide its width")
     return msgspec.convert(document, Config)
-
-
-def _sentence(fault: "ValidationError") -> str:
-    """The fault in words: the schema's own for a rule about several options, where jsonschema would print them all."""
-    if fault.validator in ("oneOf", "not"):
-        return str(fault.schema["description"])
-    return str(fault.message)

@@ -11,7 +11,7 @@ import polars as pl
 
 from builder import validation
 from builder.collection import Collection
-from builder.encoders import Encoder, embed, public_name
+from builder.encoders import Encoder, encode, public_name
 from eval_kit.authors.draft import Table
 from eval_kit.documents import Rule
 from eval_kit.errors import UserError
@@ -79,7 +79,8 @@ class Build:
     def vectors_by_split(self) -> dict[str, Vectors]:
         """Split -> queries with vectors; all are encoded together, and so lie in one space."""
         distinct = pl.concat(self.splits.values()).unique("query_id", keep="first", maintain_order=True)
-        vectors = embed(distinct, self.encoder, self.cache)
+        encoded = encode(distinct["text"], self.encoder, self.cache)
+        vectors = Vectors(public_name(self.encoder), distinct["query_id"], encoded)
         vectors_of = {}
         for split, queries in self.splits.items():
             ids = queries["query_id"]

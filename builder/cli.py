@@ -2,9 +2,8 @@
 
 import sys
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -20,14 +19,8 @@ app = commands("Build, verify, describe, export and publish releases.")
 app.add_typer(build_cli.app, name="build")
 
 
-class Format(StrEnum):
-    """Formats that a release can be exported to: test sets first, then the examples that trainers read."""
-
-    beir = "beir"
-    trec = "trec"
-    tevatron = "tevatron"
-    sentence_transformers = "sentence-transformers"
-    tevatron_train = "tevatron-train"
+Format = Literal["beir", "trec", "tevatron", "sentence-transformers", "tevatron-train"]
+"""Formats that a release can be exported to: test sets first, then the examples that trainers read."""
 
 
 @app.command()
@@ -108,7 +101,7 @@ def export(
     out: Annotated[Path, option("Folder to write the sets to.")] = Path("export"),
     format: Annotated[
         Format, option("Form to write: for evaluation tools, or for a trainer.", None, "--format")
-    ] = Format.beir,
+    ] = "beir",
     test_set: Annotated[list[str] | None, option("Export only this test set or variation. Repeatable.", "NAME")] = None,
     training_set: Annotated[
         list[str] | None, option("Export these training queries, such as topic.not-c0. Repeatable.", "NAME")
@@ -137,25 +130,25 @@ def export(
     from eval_kit.release import open_release
     from eval_kit.search.passages import has_passages
 
-    with_passages = format.value in exporting.WITH_PASSAGES
+    with_passages = format in exporting.WITH_PASSAGES
     if passages is not None and not with_passages:
         raise UserError("--passages is for --format beir and tevatron; the others have no passages of their own")
     opened_release = open_release(release)
-    if format.value in triplets.FORMATS:
+    if format in triplets.FORMATS:
         if test_set or not training_set:
-            raise UserError(f"--format {format.value} is for training queries: name them with --training-set")
+            raise UserError(f"--format {format} is for training queries: name them with --training-set")
         rows, lines = [], []
         for name, (shift, part) in exporting.trainable(opened_release, training_set).items():
             file = out / f"{name}.jsonl"
             result = triplets.write(
-                opened_release, shift.name, part, file, format.value, negatives, examples, seed, strict, cache
+                opened_release, shift.name, part, file, format, negatives, examples, seed, strict, cache
             )
             rows.append({"file": str(file), **asdict(result)})
             lines.append(f"{file}: {result.examples:,} examples of {name}, sha256 {result.sha256}")
         print_result(rows, lines, json_file)
         return
-    folders = exporting.export(opened_release, out, format.value, test_set or [], training_set or [], passages, strict)
-    lines = [f"{out}: {len(folders)} folders in {format.value} format"]
+    folders = exporting.export(opened_release, out, format, test_set or [], training_set or [], passages, strict)
+    lines = [f"{out}: {len(folders)} folders in {format} format"]
     if with_passages and not has_passages(opened_release) and passages is None:
         collection = opened_release.manifest.collection
         where = f"ir_datasets {collection}" if collection else "not in the release"

@@ -24,7 +24,6 @@ from eval_kit.files import checkpoint
 from eval_kit.languages import function_words
 from eval_kit.search import shards
 from eval_kit.search.passages import CountedPassages
-from eval_kit.stats.vectors import Vectors, check_ids
 
 type Embeddings = NDArray[np.float32]
 """(texts, dimensions), finite."""
@@ -191,16 +190,6 @@ def digest(texts: Iterable[str]) -> str:
         data = text.encode()
         sha256.update(len(data).to_bytes(8, "little") + data)
     return sha256.hexdigest()
-
-
-def embed(queries: pl.DataFrame, encoder: Encoder, cache: Path | None = None) -> Vectors:
-    """Encode a table of ``query_id`` and ``text``.
-
-    Raises:
-        UserError: an id occurs twice, or as :func:`encode`.
-    """
-    check_ids(queries["query_id"])
-    return Vectors(public_name(encoder), queries["query_id"], encode(queries["text"], encoder, cache))
 
 
 def encode(texts: Sequence[str] | pl.Series, encoder: Encoder, cache: Path | None = None) -> Embeddings:

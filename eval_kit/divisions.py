@@ -5,7 +5,7 @@ a BEIR folder's queries, a file, or Python; or it is computed from the texts, or
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,7 +131,7 @@ def _named(by: str, release: Release, queries: pl.DataFrame, training: pl.DataFr
             raise UserError(f"--by {by}: say what the model was trained on: --trained-on")
         parts = _distances(queries, training) if by == DISTANCE else _leaks(queries, training)
         return Division(by, parts, f"{training.height:,} training queries")
-    labels = dict(_labels(release))
+    labels = _labels(release)
     ids = queries["query_id"].implode()
     for config, split, column in labels.get(by, []):
         table = release.table(config, split).filter(pl.col("query_id").is_in(ids))
@@ -151,7 +151,7 @@ def _named(by: str, release: Release, queries: pl.DataFrame, training: pl.DataFr
     raise UserError(f"--by {by}: is no file and no division of these queries; there are {there_are}")
 
 
-def _labels(release: Release) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
+def _labels(release: Release) -> dict[str, list[tuple[str, str, str]]]:
     """Names of the release's labels, each with config, split and column of the tables that hold it."""
     places: dict[str, list[tuple[str, str, str]]] = {}
     for table in release.manifest.tables:
@@ -162,7 +162,7 @@ def _labels(release: Release) -> Iterator[tuple[str, list[tuple[str, str, str]]]
             name = f"{table.config}{level[1]}" if level else column.name
             name = table.config if name == "cluster" else name
             places.setdefault(name, []).append((table.config, table.split, column.name))
-    yield from places.items()
+    return places
 
 
 def _crossed(first: Division, second: Division) -> Division:

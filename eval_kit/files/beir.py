@@ -14,22 +14,16 @@ from eval_kit.files.ids import why_no_id
 from eval_kit.files.strict_json import decode
 from eval_kit.files.text import read_lines, whole_number
 
-TITLE_AND_TEXT = ("title", "text")
 HINT = "; a BEIR dataset has this file"
 
 
 def read_corpus(path: Path, separator: str = " ") -> Iterator[tuple[str, str]]:
-    """``(passage id, text)`` of a ``corpus.jsonl``, by :func:`read_documents`: title, separator and text.
+    """``(passage id, text)`` of a ``corpus.jsonl``, by :func:`read_fields`: title, separator and text.
 
     BEIR joins them by a blank, and by a word of the model's for DPR (its ``evaluate_dpr.py``).
     """
-    for passage_id, title, text in read_documents(path):
+    for passage_id, (title, text) in read_fields(path, ("title", "text")):
         yield passage_id, f"{title}{separator}{text}".strip()
-
-
-def read_documents(path: Path) -> Iterator[tuple[str, str, str]]:
-    """``(passage id, title, text)`` of a ``corpus.jsonl``, line by line; see :func:`read_fields`."""
-    return ((passage_id, title, text) for passage_id, (title, text) in read_fields(path, TITLE_AND_TEXT))
 
 
 def read_fields(path: Path, fields: Sequence[str]) -> Iterator[tuple[str, list[str]]]:

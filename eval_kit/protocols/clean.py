@@ -127,12 +127,7 @@ def clean(
 ) -> Clean:
     """Find the test queries of a release that training queries give away.
 
-    Args:
-        release: whose queries are tested.
-        training: from :func:`eval_kit.runs.training.read`.
-        test_sets: names; by default all.
-        near: the cosine of trigrams from which two queries are near-duplicates.
-        shared_passages: whether a query leaks whose relevant passage was relevant in training; counted in any case.
+    The arguments are those of :func:`eval_kit.api.clean`, the release open and ``training`` read.
 
     Raises:
         UserError: no such test set, or a threshold that is not in 0 to 1.

@@ -179,20 +179,9 @@ def generalise(
 ) -> Generalisation:
     """Compare gains over the pivots on far and near queries of a test set.
 
-    Args:
-        runs: of trained systems, over the test set.
-        release: the one that holds its judgements.
-        pivots: runs of systems that were not trained, such as BM25.
-        test_set: whose queries are divided; by default dev, else test, else the only one.
-        trained_on: ``query_id`` and ``text`` of training queries, for the shift ``distance``: about
-            fifty parts of similar queries, the farther half of the parts against the nearer.
-        by: divisions of the queries, as :func:`eval_kit.divisions.divide` takes them, each as a shift of its name;
-            queries in no part of one do not count in it.
-        far: which of their parts training held out; by default the farther half by ``trained_on``. One of the two
-            must be given.
-        seed: of the division into parts.
-        allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
-        vectors: model or file that distances are taken by, in place of trigrams.
+    The arguments are those of :func:`eval_kit.api.generalise`, the release open and the runs in files. ``trained_on``
+    (``query_id`` and ``text``) is for the shift ``distance``: about fifty parts of similar queries, the farther half of
+    the parts against the nearer. Queries in no part of a division do not count in it.
 
     Raises:
         UserError: no pivot, no such test set or part, no far part, or a run or vectors that cannot be used.

@@ -162,12 +162,8 @@ def protocols(
 ) -> Protocols:
     """The results of every protocol that the given grid runs belong to.
 
-    Args:
-        runs: files named ``<system>.<shift>.<held-out>.trec``, or files with their cells.
-        release: the one whose test sets are scored.
-        untrained: runs of systems that nothing was held out from, for separate rows.
-        seed: for the bootstrap.
-        allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
+    The arguments are those of :func:`eval_kit.api.protocol`, the release open and the runs in files named
+    ``<system>.<shift>.<held-out>.trec``, or with their cells.
 
     Raises:
         UserError: a name that is not a cell's, a missing cell (with the file name expected), cells of a system that

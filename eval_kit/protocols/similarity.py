@@ -123,11 +123,7 @@ def similarities(
 ) -> Similarities:
     """Compare every MS-Shift cluster of the release with the others of its shift.
 
-    Args:
-        release: from :func:`eval_kit.release.open_release`.
-        vectors: model or file for the cosine, as :func:`eval_kit.stats.vectors.get` takes.
-        runs: complete grids of MS-Shift shifts, for losses and their correlation.
-        allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
+    The arguments are those of :func:`eval_kit.api.similarity`, the release open and the runs in files.
 
     Raises:
         UserError: the release has no such queries; vectors or runs that cannot be used.

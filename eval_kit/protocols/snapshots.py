@@ -128,15 +128,7 @@ def snapshots(
 ) -> Snapshots:
     """Score each system on two snapshots.
 
-    Args:
-        runs: of one or more systems on the first snapshot.
-        release: the first snapshot.
-        runs_after: of the same systems on the second one: with the same names, or else in the same order.
-        after: the second snapshot.
-        pivot: the system that the others stand beside; by default the first.
-        measures: to compare by, in place of the test sets' own.
-        only: names of the test sets to compare on.
-        allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
+    The arguments are those of :func:`eval_kit.api.snapshots`, the releases open and the runs in files.
 
     Raises:
         UserError: a run, measure, pivot or test set that cannot be used; test sets or measures that the two snapshots

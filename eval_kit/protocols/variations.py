@@ -157,14 +157,7 @@ def variations(
 ) -> Variations:
     """Compare runs of variations with runs of the original queries.
 
-    Args:
-        runs: files named as :func:`eval_kit.runs.names.wordings_of` says.
-        release: the one that holds the variations and judgements.
-        test_set: compare on the queries of this test set only, a part of the bases; else on the bases.
-        pivot: a system among the runs, for LongEval's effect ratio and ΔRI.
-        rankers: system → the ranker of CIKM 2021 to set it beside, where that is not the one of the same name.
-        seed: for the bootstrap.
-        allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
+    The arguments are those of :func:`eval_kit.api.variations`, the release open and the runs in files.
 
     Raises:
         UserError: a run that cannot be used or lacks its counterpart, or an unknown test set or pivot.

@@ -34,11 +34,6 @@ class RunName:
         seed = f".seed{self.seed}" if self.seed else ""
         return f"{self.system}.{self.shift}.{self.held_out}{seed}.trec"
 
-    @property
-    def place(self) -> tuple[str, str, int]:
-        """All but the system."""
-        return self.shift, self.held_out, self.seed
-
 
 def base(system: str) -> str:
     """The system that a variant is of: ``biencoder`` for ``biencoder-roberta``."""
@@ -229,7 +224,7 @@ def _meaning(run: Path, release: Release) -> Variation | tuple[str, str, int] | 
     if worded_run := _varied_run(run, release):
         return worded_run.variation
     cell = cell_of(run)
-    return cell.place if cell else None
+    return (cell.shift, cell.held_out, cell.seed) if cell else None
 
 
 def _varied_run(run: Path, release: Release) -> WordedRun | None:

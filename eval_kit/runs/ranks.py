@@ -24,11 +24,8 @@ LINES_AT_ONCE = 2_000_000
 
 QUERIES_SCHEMA = {"query_id": pl.String(), "retrieved": pl.UInt32()}
 JUDGED_SCHEMA = {
-    "query_id": pl.String(),
-    "passage_id": pl.String(),
-    "rank": pl.UInt32(),
-    "tied_from": pl.UInt32(),
-    "tied_to": pl.UInt32(),
+    **dict.fromkeys(("query_id", "passage_id"), pl.String()),
+    **dict.fromkeys(("rank", "tied_from", "tied_to"), pl.UInt32()),
 }
 
 

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from builder import encoders as module
-from builder.encoders import Compute, Embeddings, Lsa, Model, by_name, embed, encode
+from builder.encoders import Compute, Embeddings, Lsa, Model, by_name, encode
 from eval_kit.errors import UserError
 from tests.tiny_checkpoints import texts, tiny
 
@@ -106,10 +106,6 @@ def test_texts_that_are_refused(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=f"^{sentence}$"):
             encode(refused, Counting(), tmp_path)
     assert not list(tmp_path.iterdir())
-    encoder = Counting()
-    with pytest.raises(UserError, match="query id '1' appears more than once"):
-        embed(pl.DataFrame({"query_id": ["1", "1"], "text": ["a", "b"]}), encoder)
-    assert not encoder.loaded
 
 
 def test_an_encoder_that_gives_nan_is_refused_and_leaves_nothing_to_be_taken(tmp_path: Path) -> None:
