@@ -24,7 +24,7 @@ FEW, FEWEST = 30, 10
 """Queries of a part below which its figures are marked, and below which a screen folds it into :data:`OTHERS`."""
 HOLLOW = f"Hollow: fewer than {FEW} queries."
 """What pictures say of parts of few queries."""
-OTHERS = "others"
+OTHERS, WHOLE = "others", "all queries"
 WORDS, QUESTION_WORD, DISTANCE, LEAKED = "words", "question-word", "distance", "leaked"
 _CROSS = " × "
 _WORD_COUNTS = ((3, "1-3"), (5, "4-5"), (8, "6-8"), (12, "9-12"))
@@ -58,7 +58,7 @@ class Division:
 
 def whole(name: str, queries: pl.Series) -> Division:
     """All queries of a test set as one part."""
-    return Division("all queries", pl.DataFrame({"query_id": queries, "part": [name] * len(queries)}, SCHEMA), name)
+    return Division(WHOLE, pl.DataFrame({"query_id": queries, "part": [name] * len(queries)}, SCHEMA), name)
 
 
 def divide(by: str | Parts, release: Release, queries: pl.DataFrame, training: pl.DataFrame | None = None) -> Division:

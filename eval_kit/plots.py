@@ -41,12 +41,12 @@ class Effect(NamedTuple):
 
 
 def forest(rows: Sequence[Effect], axis: str, title: str, percent: bool = False) -> Markup:
-    """Estimates with their intervals, or shares in ``percent``, one below the other beside a line at zero.
+    """Differences with their intervals, or losses in ``percent``, one below the other beside a line at zero.
 
     Rows without an estimate are left out.
     """
     rows = [row for row in rows if row.estimate is not None]
-    form = "+.1%" if percent else "+.4f"
+    form = "z.1%" if percent else "+.4f"
     ends = [end for row in rows for end in (row.estimate, row.low, row.high)]
     frame, places, parts = _rows([row.label for row in rows], ends, axis, 252, percent)
     series: dict[int, list[Markup]] = {}

@@ -12,19 +12,21 @@ from rich.console import Console
 from eval_kit import plots, svg
 from eval_kit.divisions import FEW, WORDS
 from eval_kit.measures.definitions import parse
+from eval_kit.models.opening import BM25
+from eval_kit.protocols.by_part import label
 from eval_kit.protocols.clean import Clean
 from eval_kit.protocols.compare import BETTER, Comparison, counts, difference_shown, gain, word
-from eval_kit.protocols.generalise import Generalisation
+from eval_kit.protocols.generalise import DISTANCE, Generalisation
 from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.variations import ALL, Variations
 from eval_kit.release import Release
 from eval_kit.release.manifest import data_name
 from eval_kit.results import Fact, Picture, Result
 from eval_kit.runs import contamination
-from eval_kit.shifts import main_split
+from eval_kit.shifts import benchmarks
 from eval_kit.stats.differences import WORSE
 from eval_kit.tables import markdown, terminal
-from eval_kit.tables.table import Table, loss
+from eval_kit.tables.table import Table, share
 
 SCATTERED = 600
 """Queries that the scatter shows, with their texts: a page of thousands would be megabytes."""
@@ -68,14 +70,30 @@ class Card(Result):
         return f"{self.model} on {data_name(self.release.manifest)}"
 
     def summary(self) -> list[str]:
-        """How it does beside the first pivot, in one sentence."""
+        """How it does beside the first pivot, on all test sets and on the main one."""
+        main = self._main()
         if not isinstance(self.figures_of, Comparison):
-            return self.figures_of.summary()
+            means = sorted(self.figures_of.means, key=lambda mean: mean.test_set != main)
+            return replace(self.figures_of, means=means).summary()
         queries = self.figures_of.per_query()["query_id"].n_unique()
-        return [f"{self.figures_of.verdict_on(self.system)} {queries:,} queries were searched."]
+        verdicts = [self.figures_of.verdict_on(self.system, where) for where in (None, main)]
+        return [" ".join([*dict.fromkeys(filter(None, verdicts)), f"{queries:,} queries were searched."])]
+
+    def _searched(self) -> list[str]:
+        """The test sets that it has figures on."""
+        return self.to_polars()["test_set"].unique(maintain_order=True).to_list()
+
+    def _main(self) -> str:
+        """Of these dev, test or TREC DL, or else the first."""
+        searched = self._searched()
+        return [*benchmarks(searched), *searched][0]
 
     def facts(self) -> list[Fact]:
-        """Each shift, the worst part, other wordings, leaks, far queries, and the command that adds what is lacking."""
+        """What was found, and the command that adds what is lacking; of paths the names, as cards are passed on."""
+        return [*self._found(), self._next(names_alone=True)]
+
+    def _found(self) -> list[Fact]:
+        """Each shift, the worst part, other wordings, leaks and far queries."""
         facts: list[Fact] = []
         if isinstance(self.figures_of, Comparison):
             facts += [*self._by_shift(), *self._worst(self.figures_of)]
@@ -83,38 +101,47 @@ class Card(Result):
             facts += self._wordings(self.variations)
         if self.leaks:
             facts.append(Fact("Leaks", self.leaks.summary()[0]))
-        else:
+        elif self.trained_on != []:
             facts.append(Fact("Leaks", self._declared()))
         for fact in self.generalises.facts() if self.generalises else []:
-            facts.append(replace(fact, about=f"Far queries, {fact.about}"))
-        return [*facts, *self._next()]
+            about = "Far from training" if fact.about == DISTANCE else f"Far by {fact.about}"
+            facts.append(replace(fact, about=about))
+        return facts
 
-    def _next(self) -> Iterator[Fact]:
-        """What is lacking, and the command that adds it; of absolute paths only the names, as cards are passed on."""
+    def _next(self, names_alone: bool) -> Fact:
+        """What is lacking, and the command that adds it, as it was typed or with ``names_alone`` of absolute paths."""
         lacking, further = [], []
-        if "--no-pivot" in self.again:
+        if "--no-pivot" in self.again and self.model != BM25:
             lacking.append("how it compares with BM25")
         if not self.variations:
             lacking.append("what typos cost")
-            of_release = (
-                variation.base for variation in self.release.variations.values() if variation.family == "typo"
-            )
-            base = next(of_release, None) or main_split(self.release.test_sets) or next(iter(self.release.test_sets))
+            searched = self._searched()
+            of_release = (each.base for each in self.release.variations.values() if each.family == "typo")
+            base = next((base for base in of_release if base in searched), self._main())
             further += ["--variation", f"{base}.typo"]
-        if not self.leaks:
-            lacking.append("what training gave away and far queries cost")
-            further += ["--trained-on", "training-queries.tsv"]
+        if not self.leaks and self.trained_on != []:
+            lacking.append(
+                "what training gave away and far queries cost, with a FILE of its training queries (id, tab, text)"
+            )
+            further += ["--trained-on", "FILE"]
         if isinstance(self.figures_of, Comparison) and self.figures_of.parts.is_empty():
             lacking.append("which kinds of query it is worst on")
             further += ["--by", WORDS]
         command = [*self.again, *further]
-        why = f"to tell {'; '.join(lacking)}:"
+        why = f"to tell {'; '.join(lacking)}"
         if not lacking:
             files = [source["file"] for source in self.provenance["runs"]]
             command = ["eval_kit", "compare", *files, "another.trec", "--release", str(self.release.folder)]
-            why = "to compare another model with it:"
-        words = (Path(word).name if Path(word).is_absolute() else word for word in command if word != "--no-pivot")
-        yield Fact("Next", why, command=list(words))
+            why = "to compare another model with it"
+        if "how it compares with BM25" in lacking:
+            command.remove("--no-pivot")
+        paths = {word: Path(word).name for word in command if Path(word).is_absolute()} if names_alone else {}
+        if given := [
+            name for path, name in paths.items() if command[command.index(path) - 1] not in ("--page", "--json")
+        ]:
+            why += f" (in the folder that holds {' and '.join(given)})"
+        command = [paths.get(word, word) for word in command]
+        return Fact("Next", f"{why}:", command=command)
 
     def _declared(self) -> str:
         """Whether training held queries of the release, as declared."""
@@ -123,7 +150,8 @@ class Card(Result):
         return {
             contamination.TrainedOn.YES: "by its declared training data, it was trained on test queries",
             contamination.TrainedOn.NO: "by its declared training data, it was not trained on test queries",
-            contamination.TrainedOn.UNKNOWN: "what it declares of its training does not say if test queries were in it",
+            contamination.TrainedOn.UNKNOWN: "the declared training data do not say whether they include the test "
+            "queries",
         }[contamination.worst(own["trained_on"])]
 
     def _differences(self) -> pl.DataFrame:
@@ -155,14 +183,19 @@ class Card(Result):
         rows = self._differences().filter(pl.col("queries") >= FEW).to_dicts()
         if len(rows) > 1:
             row = min(rows, key=gain)
-            yield Fact("Worst test set", difference_shown(row), row["test_set"])
+            yield self._least(row, "test set", row["test_set"])
         parts = comparison.parts.filter(pl.col("system") == self.system, pl.col("queries") >= FEW)
         first = pl.col("measure") == pl.col("measure").first().over("test_set")
         for (test_set, by), group in parts.filter(first).group_by("test_set", "by", maintain_order=True):
             if group.height > 1:
                 row = min(group.to_dicts(), key=gain)
-                where = f"Worst by {by}" + f", {test_set}" * (len(comparison.rows["test_set"].unique()) > 1)
-                yield Fact(where, difference_shown(row), f"{row['part']}{' words' * (by == WORDS)}")
+                where = f"by {by}" + f", {test_set}" * (len(comparison.rows["test_set"].unique()) > 1)
+                yield self._least(row, where, ("queries of " if by == WORDS else "") + label(str(by), row["part"]))
+
+    def _least(self, row: dict[str, Any], where: str, what: str) -> Fact:
+        """The place of the least gain, which is the worst one where something is lost."""
+        text = difference_shown(row) + ("" if word(row) else "; not shown after correction")
+        return Fact(f"{'Least gain' if gain(row) > 0 else 'Worst'} {where}", text, what)
 
     def _wordings(self, variations: Variations) -> Iterator[Fact]:
         """What each family of other wordings, such as typos, costs the model and each pivot, and which costs most."""
@@ -175,12 +208,12 @@ class Card(Result):
             if own.is_empty():
                 continue
             row, mean = own.row(0, named=True), losses.pop(self.system)
-            beside = "".join(f" ({system}: {loss(value)})" for system, value in losses.items())
+            beside = "".join(f" ({system}: {share(value)})" for system, value in losses.items())
             text = f"of {row['measure']} on {test_set}, n = {row['queries']:,}{beside}"
             if own.height > 1:
-                most = f"{row['method'].partition('.')[2]} ({loss(row['rel_loss'])})"
+                most = f"{row['method'].partition('.')[2]} ({share(row['rel_loss'])})"
                 text += f"; the mean of {own.height} kinds, most by {most}"
-            yield Fact("Typos" if name == "typo" else f"Wordings: {name}", text, f"{loss(mean)} lost")
+            yield Fact("Typos" if name == "typo" else f"Wordings: {name}", text, f"{share(mean)} lost")
 
     def to_polars(self) -> pl.DataFrame:
         """The rows of the figures."""
@@ -201,9 +234,9 @@ class Card(Result):
         return pictures
 
     def _against(self, comparison: Comparison) -> Picture:
-        """A point a query: the pivot's value and the model's, on the test set with most queries; its text on hover."""
+        """A point a query: the pivot's value and the model's, on the main test set; its text on hover."""
         pivot = comparison.systems[0]
-        row = self._differences().sort("queries", descending=True, maintain_order=True).row(0, named=True)
+        row = self._differences().sort(pl.col("test_set") != self._main(), maintain_order=True).row(0, named=True)
         values = comparison.values.filter(test_set=pl.lit(row["test_set"]), measure=pl.lit(row["measure"]))
         both = values.pivot("system", index="query_id", values="value").rename({pivot: "x", self.system: "y"})
         both = both.join(self.release.queries(row["test_set"]).select("query_id", "text"), on="query_id")
@@ -234,8 +267,9 @@ class Card(Result):
         return f"# {markdown.escape(self.heading)}\n\n{said}{super().to_markdown()}"
 
     def show(self, console: Console) -> None:
-        """Print what it has to say, then the tables and notes."""
-        terminal.show_notes([self.heading, *self.said(), ""], console)
+        """Print what it has to say, the next command as it was typed, then the tables and notes."""
+        said = map(str, [*self._found(), self._next(names_alone=False)])
+        terminal.show_notes([self.heading, *self.summary(), *said, ""], console)
         super().show(console)
 
     def as_json(self) -> dict[str, Any]:

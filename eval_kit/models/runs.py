@@ -78,12 +78,19 @@ def variation_queries(release: Release, names: Sequence[str], test_sets: Sequenc
     """
     queries: dict[str, pl.DataFrame] = {}
     for name in names:
-        exists = False
-        for full_name, variation in release.variations.items():
-            is_of_test_sets = not test_sets or variation.base in test_sets
-            if is_of_test_sets and (name == "all" or f"{full_name}.".startswith(f"{name}.")):
-                queries[full_name] = release.wordings(variation)
-                exists = True
-        if not exists:
-            raise UserError(f"{release.folder}: has no variation {name!r} of the test sets that are searched")
+        found = [
+            (full_name, variation)
+            for full_name, variation in release.variations.items()
+            if name == "all" or f"{full_name}.".startswith(f"{name}.")
+        ]
+        if not found:
+            there_are = dict.fromkeys(f"{each.base}.{each.family}" for each in release.variations.values())
+            raise UserError(f"{release.folder}: has no variation {name!r}; it has {', '.join(there_are) or 'none'}")
+        searched = {name: each for name, each in found if not test_sets or each.base in test_sets}
+        if not searched:
+            raise UserError(
+                f"--variation {name}: {found[0][1].base} is not searched (--test-set {test_sets[0]}); "
+                f"try --variation {test_sets[0]}.typo"
+            )
+        queries |= {name: release.wordings(variation) for name, variation in searched.items()}
     return queries

@@ -19,7 +19,7 @@ from eval_kit.measures.definitions import parse
 from eval_kit.results import SIGNS, Result, is_synthetic, origin
 from eval_kit.svg import loss_bar, swatch
 from eval_kit.tables.html import sort_header, to_html, typographic
-from eval_kit.tables.table import loss
+from eval_kit.tables.table import share
 
 
 def number(value: float, measure: str) -> str:
@@ -28,8 +28,8 @@ def number(value: float, measure: str) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A loss for people: ``12.3%``, or a dash where there is none."""
-    return typographic(loss(value))
+    """A loss for people: ``12.3 %``, or a dash where there is none."""
+    return typographic(share(value))
 
 
 def anchored(notes: Sequence[str]) -> list[tuple[str | None, str]]:

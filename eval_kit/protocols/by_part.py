@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from eval_kit.divisions import FEW, FEWEST, OTHERS, Division, Parts, divide
+from eval_kit.divisions import FEW, FEWEST, OTHERS, WHOLE, WORDS, Division, Parts, divide
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols.scores import Scores
@@ -21,6 +21,8 @@ from eval_kit.tables.table import Column, Row, Table, Value, number_columns, or_
 MEANS = dict.fromkeys(("test_set", "by", "part", "run", "measure"), pl.String()) | {
     "queries": pl.Int64(), "value": pl.Float64()
 }  # fmt: skip
+RANGE = r"^(quarter )?\d[\d.,:to +-]*$"
+"""Parts that are ranges of numbers, or dates, in whose order they are drawn."""
 THESE, KINDS = "these queries", "queries of such kinds"
 DIFFERENCES = (
     dict.fromkeys(("test_set", "measure", "system", "by", "part"), pl.String())
@@ -285,13 +287,14 @@ def tables_of_differences(rows: pl.DataFrame, over: pl.DataFrame) -> list[Table]
         test_set, name, by = map(str, key)
         show = parse(name).show
         columns = [*text_columns(by, "system"), *number_columns("n", "baseline", "value")]
-        columns += [Column("Δ [95 % interval]", "number"), Column("p (Holm)", "number"), Column("≠ rest", "number")]
+        columns += number_columns("Δ [95 % interval]", "p (Holm)", *["≠ rest"] * (by != WHOLE))
         columns += [Column("verdict", wrap="never")] if with_verdict else []
         lines: list[Row] = []
         line: list[Value | str]
         for row in group.filter(pl.col("queries") >= FEWEST).iter_rows(named=True):
             line = [row["part"], row["system"], _count(row["queries"]), show(row["baseline"]), show(row["value"])]
-            line += [_interval(row, show), or_dash(row["p_holm"], ".3f"), or_dash(row["p_rest_holm"], ".3f")]
+            line += [_interval(row, show), or_dash(row["p_holm"], ".3f")]
+            line += [or_dash(row["p_rest_holm"], ".3f")] * (by != WHOLE)
             lines.append([*line, row["verdict"]] if with_verdict else line)
         for (system,), small in group.filter(pl.col("queries") < FEWEST).group_by("system", maintain_order=True):
             n = int(small["queries"].sum())
@@ -301,22 +304,26 @@ def tables_of_differences(rows: pl.DataFrame, over: pl.DataFrame) -> list[Table]
             line = [f"{OTHERS} ({small.height} parts)", str(system), _count(n), show(folded["baseline"])]
             line += [show(folded["value"]), show(folded["difference"], with_sign=True), "", ""]
             lines.append([*line, ""] if with_verdict else line)
-        of_all = over.filter(test_set=pl.lit(test_set), measure=pl.lit(name), by=pl.lit(by))
+        of_all = over.filter(pl.col("by") != WHOLE, test_set=pl.lit(test_set), measure=pl.lit(name), by=pl.lit(by))
         summary: list[Row] = []
         for row in of_all.iter_rows(named=True):
             line = [row["claim"], row["system"], _count(row["queries"]), "", "", _interval(row, show), "", ""]
             summary.append([*line, ""] if with_verdict else line)
         blocks = [lines, summary] if summary else [lines]
-        tables.append(Table(columns, list(filter(None, blocks)), f"{test_set}, {name}, by {by}"))
+        title = f"{test_set}, {name}{f', by {by}' * (by != WHOLE)}"
+        tables.append(Table(columns, list(filter(None, blocks)), title))
     return tables
 
 
 def notes_of(rows: pl.DataFrame, over: pl.DataFrame) -> list[str]:
     """What the lines over all parts claim, and how much parts differ."""
+    over = over.filter(pl.col("by") != WHOLE)
+    if over.is_empty():
+        return [f"· fewer than {FEW} queries", "The gate's interval and p are over queries, by Student's t."]
     notes = [
         f"· fewer than {FEW} queries",
-        "Intervals and p over a part's queries, by Student's t; p after Holm's correction over parts, systems "
-        "and test sets; ≠ rest: p of no difference to the other parts, likewise.",
+        "Intervals and p over a part's queries, by Student's t; p after Holm's correction over parts, systems and test "
+        "sets, unlike the intervals; ≠ rest: p of no difference to the other parts, likewise.",
         f"{THESE}: queries random, parts as they are. {KINDS}: parts random too, each a draw of its kind.",
     ]
     for row in over.filter(claim=pl.lit(KINDS)).iter_rows(named=True):
@@ -325,8 +332,13 @@ def notes_of(rows: pl.DataFrame, over: pl.DataFrame) -> list[str]:
         about = f"{row['system']}, {row['test_set']}, {row['measure']}, by {row['by']}"
         notes.append(f"{about}: kinds differ by τ = {show(row['spread'])}; another part's difference: {another} (95 %)")
     few = over.filter(pl.col("parts") < FEWEST_PARTS)["by"].unique(maintain_order=True)
-    notes += [f"{by}: fewer than {FEWEST_PARTS} parts of {FEWEST} queries say nothing of other kinds" for by in few]
-    return notes
+    enough = f"at least {FEWEST_PARTS} with {FEWEST} queries each"
+    return [*notes, *(f"{by}: too few parts ({enough}) to say anything about other kinds" for by in few)]
+
+
+def label(by: str, part: str) -> str:
+    """What a part is called where its division is not named."""
+    return f"{part} words" if by == WORDS else part
 
 
 def _interval(row: Mapping[str, Any], show: Any) -> str:

@@ -28,7 +28,7 @@ from eval_kit.results import Picture, Result, origin
 from eval_kit.runs.training import TrainingQueries
 from eval_kit.search.passages import has_passages, passages
 from eval_kit.stats import leaks
-from eval_kit.tables.table import Column, Table, number_columns
+from eval_kit.tables.table import Column, Table, number_columns, share
 
 KINDS = ("equal", "normalised", "near", "passages")
 LEAKED, CLEAN = "leaked", "clean"
@@ -81,8 +81,10 @@ class Clean(Result):
         counts = self.counts()
         row = counts.sort(pl.col(LEAKED) / pl.col("queries"), descending=True, maintain_order=True).row(0, named=True)
         leaked, queries = (each["query_id"].n_unique() for each in (self.queries.filter(LEAKED), self.queries))
-        text = f"{leaked:,} of {queries:,} test queries ({leaked / queries:.1%}) are given away"
-        most = f", most on {row['test_set']} ({row[LEAKED]:,} of {row['queries']:,})" if row[LEAKED] else ""
+        passage = ", or a relevant passage," * self.provenance["passages"]
+        text = f"{leaked:,} of {queries:,} test queries ({share(leaked / queries)}) have a duplicate or near-duplicate"
+        text += f"{passage} in training"
+        most = f"; the highest share is {row['test_set']}'s ({row[LEAKED]:,} of {row['queries']:,})" * bool(row[LEAKED])
         return [f"{text}{most if counts.height > 1 else ''}."]
 
     def figures(self) -> list[Picture]:

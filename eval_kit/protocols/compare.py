@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, product
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -169,28 +170,35 @@ class Comparison(Result):
                 text = (
                     f"{test_set}: against {self.systems[0]}, {better} of {len(rows)} systems are better, {worse} worse"
                 )
-                sentences.append(
-                    f"{text}, neither shown of the rest; best is {best['system']}, {difference_shown(best)}."
-                )
+                sentences.append(f"{text}{_neither(rows, 'of')}; best is {best['system']}, {difference_shown(best)}.")
             return sentences
         return [*sentences, *filter(None, map(self.verdict_on, self.systems[1:4]))]
 
-    def verdict_on(self, system: str) -> str:
-        """A sentence: what the tests over queries show of a system; empty if it has no difference."""
-        rows, base = self.first_measures().filter(pl.col("system") == system).to_dicts(), self.systems[0]
-        better, worse = counts(rows)
+    def verdict_on(self, system: str, test_set: str | None = None) -> str:
+        """A sentence: what the tests over queries show of a system, here or on all; empty if it has no difference."""
+        rows = self.first_measures().filter(pl.col("system") == system).to_dicts()
+        rows, base = [row for row in rows if test_set in (None, row["test_set"])], self.systems[0]
         if len(rows) == 1:
-            [row] = rows
-            verdict = "is better than" if better else "is worse than" if worse else "is not shown to differ from"
-            value, before = (parse(row["measure"]).show(row["value"] - less) for less in (0, row["difference"]))
-            where = f"{system} {verdict} {base} on {row['test_set']}"
-            return f"{where}: {value} {row['measure']} against {before} ({difference_shown(row, short=True)})."
-        said = f"better than {base} on {better} of {len(rows)} test sets, worse on {worse}, neither shown on the rest"
-        if len(rows) in (better, worse):
-            said = f"{BETTER if better else WORSE} than {base} on all {len(rows)} test sets"
-        elif not better and not worse:
+            return self._verdict_on(rows[0])
+        better, worse = counts(rows)
+        (most, on), (other, others) = sorted(((BETTER, better), (WORSE, worse)), key=itemgetter(1), reverse=True)
+        said = f"{most} than {base} on {on} of {len(rows)} test sets and {other} on {others or 'none'}"
+        if len(rows) == on:
+            said = f"{most} than {base} on all {len(rows)} test sets"
+        elif not on:
             said = f"not shown to differ from {base} on any of {len(rows)} test sets"
-        return f"{system} is {said} (first measure of each, over queries)." if rows else ""
+        neither = _neither(rows, "on") if on else ""
+        return f"{system} is {said}{neither} (each by its first measure, over queries)." if rows else ""
+
+    def _verdict_on(self, row: dict[str, Any]) -> str:
+        """The same of a test set: both values, and what its other measures show otherwise."""
+        kinds = {BETTER: "is better than", WORSE: "is worse than", "": "is not shown to differ from"}
+        here = self.rows.filter(pl.col("system") == row["system"], pl.col("test_set") == row["test_set"]).to_dicts()
+        others = [f"{word(each)} by {each['measure']}" for each in here if word(each) not in ("", word(row))]
+        value, before = (parse(row["measure"]).show(row["value"] - minus) for minus in (0, row["difference"]))
+        text = f"{row['system']} {kinds[word(row)]} {self.systems[0]} on {row['test_set']} by {row['measure']}"
+        text += f" ({', '.join(others)})" if others else ""
+        return f"{text}: {value} against {before} ({difference_shown(row, short=True)})."
 
     def first_measures(self) -> pl.DataFrame:
         """The differences by each test set's first measure."""
@@ -211,15 +219,16 @@ class Comparison(Result):
             if group.height > 1 or self.parts.is_empty():  # of a single test set, its parts say more
                 ranked = group.to_dicts() if is_of_systems else sorted(group.to_dicts(), key=gain, reverse=True)
                 effects = [_effect(row[each], row) for row in ranked]
-                figures.append(_forest(effects, str(measure), f"{measure} {of} {name} less that of {base}"))
-        # drawn towards each other, parts of few queries do not lead by chance
+                figures.append(_forest(effects, str(measure), f"{measure} {of} {name} minus that of {base}"))
+        # drawn towards each other, parts of few queries do not lead by chance; ranges of numbers have an order
         parts = self.parts.filter(pl.col("measure") == pl.col("measure").first().over("test_set"))
         for key, group in parts.group_by("test_set", "measure", "system", "by", maintain_order=True):
             if group.height > 1:
                 test_set, measure, system, division = map(str, key)
-                in_order = group.sort(pl.coalesce("pooled", "difference"), descending=True, maintain_order=True)
-                effects = [_effect(row["part"], row) for row in in_order.to_dicts()]
-                title = f"{measure} of {system} less that of {base} on {test_set} by {division}"
+                if not group["part"].str.contains(by_part.RANGE).all():
+                    group = group.sort(pl.coalesce("pooled", "difference"), descending=True, maintain_order=True)
+                effects = [_effect(by_part.label(division, row["part"]), row) for row in group.to_dicts()]
+                title = f"{measure} of {system} minus that of {base} on {test_set} by {division}"
                 figures.append(_forest(effects, measure, title))
         return figures[:MOST_PICTURES]
 
@@ -230,13 +239,13 @@ class Comparison(Result):
         notes += [
             *self.remarks,
             f"Differences are from {self.systems[0]}, with 95 % paired bootstrap intervals over queries alone "
-            f"({self.provenance['resamples']:,} resamples, seed {self.provenance['seed']}; by Student's t where there "
-            f"are fewer than {FEW} queries, {FEW_NOT_ZERO} that differ, or more than {MANY:,}): "
-            f"eval_kit generalise says whether they differ between kinds of queries.{self._lower_is_better()}",
+            f"({self.provenance['resamples']:,} resamples, seed {self.provenance['seed']}; Student's t instead of the "
+            f"bootstrap for fewer than {FEW} queries, fewer than {FEW_NOT_ZERO} that differ, or more than {MANY:,}). "
+            f"Whether a difference varies with the kind of query: eval_kit generalise.{self._lower_is_better()}",
             "° not significant over queries: two-sided paired t-test, p ≥ 0.05 after Holm's correction over the "
-            "systems and test sets of a measure",
-            f"≈ equivalent: within {MARGIN:.0%} of {self.systems[0]}'s value, by two one-sided t-tests, p < 0.05 after "
-            "the same correction",
+            "systems and test sets of a measure; intervals are not corrected",
+            f"≈ equivalent: within {100 * MARGIN:g} % of {self.systems[0]}'s value, by two one-sided t-tests, p < 0.05 "
+            "after the same correction",
             origin(self.provenance),
         ]
         incomplete = self.rows.filter(pl.col("missing") > 0)
@@ -261,7 +270,9 @@ class Comparison(Result):
         """The gate's word, and what it rests on."""
         tested = self.parts.filter(pl.col("verdict").is_not_null())
         least = tested["detectable"].drop_nulls()
-        shown = f"; a loss of {max(least):.4f} would be found in 80 % of cases" if len(least) else ""
+        shown = ""
+        if len(least) and self.verdict == CANNOT_TELL:
+            shown = f"; a loss of {max(least):.4f} would be found in 80 % of cases"
         where = " in every part" if self.parts["by"].n_unique() and self.parts["part"].n_unique() > 1 else ""
         return (
             f"Gate: {self.verdict}. Not worse: shown to lose less than {self.margin:g} to {self.systems[0]}{where} "
@@ -433,6 +444,12 @@ def counts(rows: Sequence[dict[str, Any]]) -> tuple[int, int]:
     """How often the test over queries shows better, and how often worse."""
     words = list(map(word, rows))
     return words.count(BETTER), words.count(WORSE)
+
+
+def _neither(rows: Sequence[dict[str, Any]], preposition: str) -> str:
+    """Of how many the test shows neither, after a semicolon; empty if of none."""
+    count = list(map(word, rows)).count("")
+    return f"; {preposition} {count} neither is shown" if count else ""
 
 
 def difference_shown(row: dict[str, Any], short: bool = False) -> str:

@@ -19,7 +19,8 @@ NOTES = (
     "not see its cluster; over clusters, their queries and trainings, by Student's t",
     "° not significant: two-sided, p ≥ 0.05 after Holm's correction over the systems of a measure (over queries alone, "
     "and over the clusters too, by cluster); "
-    f"≈ equivalent: a loss or gain of {MARGIN:.0%} or more is excluded, one-sided, p < 0.05 after the same correction",
+    f"≈ equivalent: a loss or gain of {100 * MARGIN:g} % or more is excluded, one-sided, p < 0.05 after the same "
+    "correction",
     "SD clusters is without the noise of queries and trainings; ρ is Spearman's, and given size its partial one",
 )
 COLUMNS = {"inside": "avg_in", "low": "rel_loss_low", "high": "rel_loss_high"}

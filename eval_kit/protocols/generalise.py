@@ -107,8 +107,8 @@ class Generalisation(Result):
         for row in self.contrasts.head(5).iter_rows(named=True):
             said = []
             if row["low"] is not None:
-                ends = f"{row['adjusted']:+.4f} [{row['low']:+.4f}, {row['high']:+.4f}]".replace("-", "\u2212")
-                said.append(f"far less near {row['measure']}: {ends}")
+                ends = f"{row['adjusted']:+.4f} {row['measure']} [{row['low']:+.4f}, {row['high']:+.4f}]"
+                said.append(f"far minus near is {ends}".replace("-", "\u2212"))
             if row["detectable"] is not None:
                 said.append(f"would find a loss of {row['detectable']:.4f}")
             said += filter(None, [row["why"]])
@@ -230,6 +230,7 @@ def contrasts(
         for run, measure in product(runs, measures):
             of_system = values.filter(pl.col("run") == names[run], pl.col("measure") == measure)
             row = _contrast(of_system, covariates, division, distances)
+            row["why"] = row["why"].replace("the pivot", " and ".join(pivot_names))
             rows.append({"shift": division.shift, "system": names[run], "measure": measure} | row)
     sources = {division.shift: division.source for division in divisions if division.source}
     provenance = {**scores.provenance, "pivots": pivot_names, "margin": MARGIN, "divisions": sources}

@@ -26,7 +26,7 @@ SIGNIFICANCE = (
     "° not significant over queries, and over trainings where there are several seeds: two-sided paired t-test, "
     "p ≥ 0.05 after Holm's correction over the systems and parts of a measure; what one training differs by from the "
     "next is not in it",
-    f"≈ equivalent: Out within {MARGIN:.0%} of In, by two one-sided t-tests, p < 0.05 after the same correction",
+    f"≈ equivalent: Out within {100 * MARGIN:g} % of In, by two one-sided t-tests, p < 0.05 after the same correction",
 )
 OVER_PARTS = (
     "over parts: parts are random draws of kinds (τ: their standard deviation; Q: of no difference but by their "

@@ -52,7 +52,7 @@ class Figure3:
         columns = [Column("System"), *number_columns("Spearman", "p", "given size", "n")]
         shifts = " and ".join(self.points["shift"].unique(maintain_order=True))
         title = f"Correlation of {self.measure} Rel Loss and Jaccard over the clusters of {shifts}"
-        return Table(columns, [rows], f"{title}, with 95% bootstrap intervals")
+        return Table(columns, [rows], f"{title}, with 95 % bootstrap intervals")
 
 
 @dataclass(frozen=True, repr=False)

@@ -22,7 +22,7 @@ from eval_kit.runs.names import names_of
 from eval_kit.stats.differences import ALPHA, CANNOT_TELL
 from eval_kit.stats.losses import holm
 from eval_kit.stats.snapshots import delta_ri, effect_ratio, relative_change
-from eval_kit.tables.table import Table, Value, loss, number_columns, significance, text_columns, with_interval
+from eval_kit.tables.table import Table, Value, number_columns, share, significance, text_columns, with_interval
 
 type Integers = NDArray[np.int64]
 
@@ -86,7 +86,7 @@ class Snapshots(Result):
         sentences = []
         for row in rows.iter_rows(named=True):
             shown = row["p_holm"] is not None and row["p_holm"] < ALPHA
-            change = f"changes by {loss(-row['rc'] if row['rc'] is not None else None)} of its {row['measure']}"
+            change = f"changes by {share(-row['rc'] if row['rc'] is not None else None)} of its {row['measure']}"
             beside = f"; beside {self.pivot}: {row['verdict']}" if row["verdict"] else ""
             sentences.append(f"{row['system']} {change if shown else 'is not shown to change'}{beside}.")
         return sentences
@@ -95,7 +95,7 @@ class Snapshots(Result):
         """What the figures are, which queries are independent, and what cannot be told."""
         notes = [
             "RC: (before − after) / before; ° not significant: t-test over queries, p ≥ 0.05 after Holm's correction "
-            "over the systems and test sets of a measure."
+            "over the systems and test sets of a measure; intervals are not corrected."
         ]
         if self.rows["verdict"].count():
             notes.append(
@@ -105,8 +105,8 @@ class Snapshots(Result):
             )
         for row in self.rows.unique("test_set", maintain_order=True).iter_rows(named=True):
             name, shared = row["test_set"], row["shared"]
-            alone = f"{row['queries'] - shared:,} and {row['queries_after'] - shared:,}"
-            notes.append(f"{name}: {shared:,} queries are of both snapshots and paired; {alone} are independent")
+            alone = f"{row['queries'] - shared:,} and {row['queries_after'] - shared:,} in one alone (independent)"
+            notes.append(f"{name}: {shared:,} queries are in both snapshots (paired); {alone}")
         unclear = self.rows.filter(pl.col("effect_ratio").is_not_null() & pl.col("effect_ratio_low").is_null())
         for row in unclear.unique(["test_set", "system"], maintain_order=True).iter_rows(named=True):
             notes.append(
@@ -167,7 +167,11 @@ def snapshots(
         for row in beside:
             row["verdict"] = _verdict(row)
     provenance = {**scores[0].provenance, "pivot": base, "against": scores[1].provenance}
-    remarks += [f"{name} is {system} there" for name, system in of_system.items() if name != system]
+    remarks += [
+        f"{name} is taken as {system}'s run on the second snapshot"
+        for name, system in of_system.items()
+        if name != system
+    ]
     return Snapshots(pl.DataFrame(rows, ROWS), base, remarks, provenance)
 
 

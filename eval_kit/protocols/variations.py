@@ -28,7 +28,7 @@ from eval_kit.results import Picture, Result
 from eval_kit.runs.names import WordedRun, original_of, wordings_of
 from eval_kit.stats.losses import Figure, holm_corrected, paired_t_test, relative_losses
 from eval_kit.stats.snapshots import delta_ri, effect_ratio
-from eval_kit.tables.table import Column, Table, Value, loss, number_columns, significance, with_interval
+from eval_kit.tables.table import Column, Table, Value, loss, number_columns, share, significance, with_interval
 
 type Pairs = dict[tuple[str, str], tuple[NDArray[np.float64], NDArray[np.float64]]]
 
@@ -36,7 +36,7 @@ ALL, VALID = "all", "valid"
 """The queries that a row is about: all, or those whose other wording people judged to ask the same."""
 _EQUAL = 1e-9  # the same ranks may give values that differ in the last bit
 _NOTES = (
-    "° not significant: paired t-test over queries, p ≥ 0.05 after Holm's correction",
+    "° not significant: paired t-test over queries, p ≥ 0.05 after Holm's correction; intervals are not corrected",
     "n: queries, and × replicas; Rel Loss: (clean − varied) / clean, LongEval's RC, with its 95 % interval; "
     "RI: robustness index, helped − hurt",
 )
@@ -106,7 +106,7 @@ class Variations(Result):
         sign = -1 if parse(first["measure"]).kind.lower_is_better else 1
         for (system,), rows in list(here.drop_nulls("rel_loss").group_by("system", maintain_order=True))[:5]:
             row = max(rows.iter_rows(named=True), key=lambda row: sign * row["rel_loss"])
-            cost = f"{row['method']}: {loss(row['rel_loss'])} of {row['measure']}"
+            cost = f"{row['method']}: {share(row['rel_loss'])} of {row['measure']}"
             sentences.append(f"{system} loses most by {cost} ({row['test_set']}, n = {row['queries']:,}).")
         return sentences
 
@@ -116,17 +116,20 @@ class Variations(Result):
         return [*_NOTES, *valid, *([_PIVOT_NOTE.format(self.pivot)] if self.pivot else [])]
 
     def figures(self) -> list[Picture]:
-        """For each test set, what each method costs each system in the main measure, the costliest method first."""
+        """For each test set, what each method costs each system in the main measure.
+
+        The method that costs the last system most stands first: the pivots stand before the model.
+        """
         figures = []
         systems = self.results["system"].unique(maintain_order=True).to_list()
         rows = self.results.filter(pl.col("rel_loss").is_not_null(), queries_are=ALL)
-        mean = pl.col("rel_loss").mean().over("method")
+        own = next((system for system in reversed(systems) if system != self.pivot), systems[-1])
+        own_loss = pl.col("rel_loss").filter(pl.col("system") == own).first().over("method")
         for (test_set,), of_set in rows.group_by("test_set", maintain_order=True):
             of_measure = of_set.filter(pl.col("measure") == pl.col("measure").first())
             effects: list[plots.Effect] = []
-            for (method,), group in of_measure.sort(mean, descending=True, maintain_order=True).group_by(
-                "method", maintain_order=True
-            ):
+            in_order = of_measure.sort(own_loss, descending=True, nulls_last=True, maintain_order=True)
+            for (method,), group in in_order.group_by("method", maintain_order=True):
                 for number, row in enumerate(group.iter_rows(named=True)):
                     effects.append(
                         plots.Effect(
@@ -140,7 +143,7 @@ class Variations(Result):
                         )
                     )
             axis = f"loss of {of_measure['measure'][0]} to other wordings"
-            caption = f"{test_set}: {axis}, with 95 % intervals; the costliest first, and right of the line is lost."
+            caption = f"{test_set}: {axis}, with 95 % intervals; farther right: more is lost; ordered by {own}'s loss."
             caption += f" {HOLLOW}" * any(effect.is_of_few for effect in effects)
             figures.append(Picture(plots.forest(effects, axis, caption, percent=True), caption, systems))
         return figures

@@ -94,7 +94,7 @@ def cost_of_far(values: Floats, pivot: Floats, covariates: Floats, parts: Parts,
     r = float(np.corrcoef(values[near], prediction[near])[0, 1])
     refusal = ""
     if r < LEAST_R:
-        refusal = f"the pivot says too little of what is hard for this model (r = {r:.2f} over near queries)"
+        refusal = f"the pivot's results hardly predict this model's (r = {r:.2f}), so what is hard cannot be taken out"
     elif abs(apart.difference) > FARTHEST * apart.spread[0] and apart.p < 1 - LEVEL:
         harder = "harder" if apart.difference < 0 else "easier"
         refusal = f"far queries are {harder} than near parts differ by, so that near ones do not show what to expect"

@@ -137,6 +137,11 @@ def loss(value: float | None) -> str:
     return or_dash(value, "z.1%")
 
 
+def share(value: float | None) -> str:
+    """The same in a sentence."""
+    return loss(value).replace("%", " %")
+
+
 def significance(row: Mapping[str, Any]) -> str:
     """``°`` unless the corrected test shows a difference (p < 0.05), ``≈`` if the corrected one shows equivalence."""
     different, equivalent = map(row.get, ("p_holm", "p_equivalent_holm"))
@@ -145,7 +150,7 @@ def significance(row: Mapping[str, Any]) -> str:
 
 def interval(low: float | None, high: float | None, queries: int) -> str:
     """The uncertainty of a relative loss, in words."""
-    return f"95% interval {loss(low)} to {loss(high)}, n = {queries:,}"
+    return f"95 % interval {share(low)} to {share(high)}, n = {queries:,}"
 
 
 def with_interval(row: Mapping[str, Any], name: str, form: str) -> str:

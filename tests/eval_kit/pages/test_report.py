@@ -189,8 +189,9 @@ def test_the_summary_is_the_loss_over_the_queries_of_all_clusters(grid, report):
     text = text_of(report)
     name = "of_parts" if row["p_q"] < 0.05 else "rel_loss"
     over = "parts" if row["p_q"] < 0.05 else "queries"
-    said = f"oracle loses {row[name]:.1%} of its RR@10 on topics it never saw in training (95% interval over {over}: "
-    assert f"{said}{row[f'{name}_low']:.1%} to {row[f'{name}_high']:.1%})." in text
+    figure, low, high = (f"{100 * row[f'{name}{end}']:.1f} %" for end in ("", "_low", "_high"))
+    said = f"oracle loses {figure} of its RR@10 on topics it never saw in training"
+    assert f"{said} (95 % interval over {over}: {low} to {high})." in text
 
 
 def test_the_summary_takes_restrain_and_resttest_as_the_protocol_gives_them(grid):
