@@ -280,7 +280,7 @@ def test_the_second_explorer_holds_both_wordings_and_both_ranks(grid, changes, r
         assert [row["in_rank"], row["out_rank"]] == ranks
     page = unescape(report.read_text())
     for row in changes.results.filter(measure="nDCG@10", system="oracle").iter_rows(named=True):
-        lost = f"{row['rel_loss']:+.1%} [{row['rel_loss_low']:+.1%}, {row['rel_loss_high']:+.1%}]"
+        lost = f"{row['rel_loss']:z.1%} [{row['rel_loss_low']:z.1%}, {row['rel_loss_high']:z.1%}]"
         assert f"{lost.replace('-', '\u2212')}, {row['queries']} queries" in page
     assert page.count('aria-label="dl19: loss of nDCG@10 to other wordings') == 1
 
