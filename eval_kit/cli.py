@@ -395,7 +395,9 @@ def clean(
 def variations(
     runs: Annotated[
         list[Path],
-        argument("Runs <system>.<base>.<variation>.trec, and <system>.trec for the original queries.", "RUN"),
+        argument(
+            "Runs <system>.<base>.<variation>.trec, and <system>.trec for the original queries; or their folder.", "RUN"
+        ),
     ],
     test_set: Annotated[str | None, option("Compare only on the queries of this test set.", "NAME")] = None,
     pivot: Annotated[
@@ -413,13 +415,16 @@ def variations(
     """
     from eval_kit.pages.report import Report
     from eval_kit.protocols.variations import variations as variations_of
+    from eval_kit.runs.folders import run_files
 
     opened_release = _release_of(release, revision)
     with _reading():
         pairs = (pair.partition("=") for pair in ranker or [])
         rankers = {system: published_name for system, _, published_name in pairs}
         return Report(
-            None, variations_of(runs, opened_release, test_set, pivot, rankers, seed, allow_missing), opened_release
+            None,
+            variations_of(run_files(runs), opened_release, test_set, pivot, rankers, seed, allow_missing),
+            opened_release,
         )
 
 

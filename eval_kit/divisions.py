@@ -5,6 +5,7 @@ a BEIR folder's queries, a file, or Python; or it is computed from the texts, or
 """
 
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, did_you_mean
 from eval_kit.files.parts import SCHEMA, field_of_queries, read_parts, scalar_fields
 from eval_kit.question_words import ENGLISH, TERMS
 from eval_kit.release import Release
@@ -83,7 +84,13 @@ def divide(by: str | Parts, release: Release, queries: pl.DataFrame, training: p
         division = _coarser(Division("parts", _of_python(by), "given in Python"), queries["query_id"])
     inside = division.of(queries["query_id"])
     if inside.is_empty():
-        raise UserError(f"--by {division.name}: not one of the {queries.height:,} queries of the test set is in a part")
+        ids = queries["query_id"]
+        name = next((each.name for each in release.test_sets.values() if each.queries.equals(ids)), "the test set")
+        other = f" (its ids are like {division.parts['query_id'][0]!r})" if division.parts.height else ""
+        raise UserError(
+            f"--by {division.name}: not one of the {queries.height:,} queries of {name}, such as {ids[0]!r}, is in a "
+            f"part{other}; give parts to the ids of these queries"
+        )
     order = sorted(inside["part"].unique(), key=_natural)
     ranked = inside.with_columns(rank=pl.col("part").replace_strict(order, range(len(order)), return_dtype=pl.Int64))
     parts = ranked.sort("rank", maintain_order=True).select(*SCHEMA)
@@ -115,7 +122,12 @@ def _coarser(division: Division, queries: pl.Series) -> Division:
 
 def _named(by: str, release: Release, queries: pl.DataFrame, training: pl.DataFrame | None) -> Division:
     if Path(by).is_file():
-        return _coarser(Division(Path(by).name, read_parts(Path(by)), by), queries["query_id"])
+        parts = read_parts(Path(by))
+        known = frozenset().union(*(test_set.query_ids for test_set in release.test_sets.values()))
+        strange = [query for query in parts["query_id"].unique(maintain_order=True) if query not in known]
+        if strange and len(strange) < parts["query_id"].n_unique():
+            warnings.warn(f"{by}: {len(strange):,} of its ids are of no test query, first {strange[0]}", stacklevel=2)
+        return _coarser(Division(Path(by).name, parts, by), queries["query_id"])
     first, cross, second = by.replace("×", "*").partition("*")
     if cross:
         sides = [_named(side.strip(), release, queries, training) for side in (first, second)]
@@ -147,8 +159,11 @@ def _named(by: str, release: Release, queries: pl.DataFrame, training: pl.DataFr
     if release.in_beir_format and (parts := field_of_queries(of_queries, by)).height:
         return _coarser(Division(by, parts, f"{QUERIES_FILE}, field {by}"), queries["query_id"])
     fields = scalar_fields(of_queries) if release.in_beir_format else list(labels)
-    there_are = ", ".join([*fields, WORDS, QUESTION_WORD, DISTANCE, LEAKED])
-    raise UserError(f"--by {by}: is no file and no division of these queries; there are {there_are}")
+    names = [*fields, WORDS, QUESTION_WORD, DISTANCE, LEAKED]
+    if Path(by).suffix in (".tsv", ".csv", ".txt") or "/" in by:
+        raise UserError(f"--by {by}: there is no such file")
+    hint = did_you_mean(by, names)
+    raise UserError(f"--by {by}: is no file and no division of these queries{hint}; there are {', '.join(names)}")
 
 
 def _labels(release: Release) -> dict[str, list[tuple[str, str, str]]]:

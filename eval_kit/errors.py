@@ -1,12 +1,13 @@
 """The one exception that users are meant to read, and how a command line shows it and any text from outside."""
 
+import difflib
 import io
 import os
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
@@ -37,6 +38,12 @@ def in_one_sentence(error: BaseException) -> str:
     if isinstance(error, UserError):
         return str(error)
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}".removesuffix(": ")
+
+
+def did_you_mean(name: object, names: Iterable[str]) -> str:
+    """The question, in brackets, with the nearest of the names; empty where none is near."""
+    near = difflib.get_close_matches(str(name).lower()[:40], list(names), 1)
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def first_line(error: BaseException) -> str:

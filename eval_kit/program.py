@@ -28,6 +28,7 @@ class Program(TyperGroup):
         command = super().get_command(ctx, cmd_name)
         if isinstance(command, TyperCommand):
             command.invoke = partial(_invoke, command)  # type: ignore[method-assign]
+            command.parse_args = partial(_parse, command)  # type: ignore[method-assign]
         return command
 
 
@@ -75,6 +76,16 @@ def check_outputs(parameters: Mapping[str, Any]) -> None:
             raise UserError(f"{output}: this command already reads or writes this file; name another one to write")
         if not is_folder(output):
             in_use.add(real)
+
+
+def _parse(command: TyperCommand, context: Any, arguments: list[str]) -> list[str]:
+    """As the command does; what is wrong with a value, without the name of the error's class."""
+    try:
+        return type(command).parse_args(command, context, arguments)
+    except typer.BadParameter as error:
+        json = "For JSON: --json FILE." if error.param and error.param.name == "format" else ""
+        error.message = f"{error.message.removeprefix('Value error, ')} {json}".strip()
+        raise
 
 
 def _invoke(command: TyperCommand, context: Any) -> Any:

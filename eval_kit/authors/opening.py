@@ -2,10 +2,13 @@
 
 import os
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
-from eval_kit.release import Release, ReleaseError, beir_folder, has_default
+from eval_kit.release import NoReleaseError, Release, ReleaseError, beir_folder, has_default
 from eval_kit.release import open_release as open_given
+
+PUBLISHED = "the published test sets"
 
 
 def open_release(
@@ -24,11 +27,15 @@ def open_release(
 
         folder = published_test_sets(upstream)
         try:
-            return open_given(folder)
+            return replace(open_given(folder), given_as=PUBLISHED)
         except ReleaseError as error:  # the cache is the kit's own
             warnings.warn(f"{error}; taking the published test sets again", stacklevel=2)
-            return open_given(published_test_sets(upstream, again=True))
-    return open_given(source, revision)
+            return replace(open_given(published_test_sets(upstream, again=True)), given_as=PUBLISHED)
+    try:
+        return open_given(source, revision)
+    except NoReleaseError as error:
+        more = "a BEIR folder will do too, and without --release the published test sets are taken"
+        raise ReleaseError(f"{error}; {more}") from None
 
 
 def open_judgements(qrels: Path, queries: Path | None = None) -> Release:
@@ -39,4 +46,4 @@ def open_judgements(qrels: Path, queries: Path | None = None) -> Release:
     Raises:
         UserError: what is wrong with the files, with the lines.
     """
-    return Release(qrels.parent, *beir_folder.of_judgements(qrels, queries))
+    return Release(qrels.parent, *beir_folder.of_judgements(qrels, queries), given_as=str(qrels))

@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
 
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, did_you_mean
 from eval_kit.files import checkpoint
 from eval_kit.models import checkpoints, own
 from eval_kit.models.bm25 import Bm25
@@ -122,7 +122,10 @@ def parse_options(options: Sequence[str]) -> dict[str, Any]:
 
 
 def _architecture(name: str, options: Mapping[str, Any]) -> str:
-    kind = checkpoint.kind(name)
+    try:
+        kind = checkpoint.kind(name)
+    except UserError as error:
+        raise UserError(f"{error}{did_you_mean(name, [*checkpoints.load(), BM25, MULTIFIELD])}") from None
     if kind not in checkpoint.BARE:
         return kind
     if not _OF_DENSE.isdisjoint(options):

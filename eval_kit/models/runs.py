@@ -8,6 +8,7 @@ import polars as pl
 from eval_kit.console import counting, with_count
 from eval_kit.errors import UserError
 from eval_kit.models.bm25 import Bm25
+from eval_kit.protocols.scoring import named
 from eval_kit.release import Release
 from eval_kit.runs import writer
 from eval_kit.search.retriever import Hits, Passages, Retriever, lines
@@ -61,10 +62,7 @@ def only(release: Release, test_sets: Sequence[str]) -> pl.DataFrame:
     queries = test_queries(release)
     if not test_sets:
         return queries
-    for name in test_sets:
-        if name not in release.test_sets:
-            raise UserError(f"{release.folder}: has no test set {name!r}; it has {', '.join(release.test_sets)}")
-    query_ids = pl.concat([release.test_sets[name].queries for name in test_sets])
+    query_ids = pl.concat([test_set.queries for test_set in named(release.test_sets, test_sets).values()])
     return queries.filter(pl.col("query_id").is_in(query_ids.implode()))
 
 

@@ -9,7 +9,7 @@ import random
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 
 import polars as pl
@@ -117,9 +117,8 @@ def with_typos(release: Release, names: Sequence[str]) -> Release:
                 tables[table.config, table.split] = table.frame
     if not tables:
         return release
-    return Release(
-        release.folder, structs.replace(release.manifest, variations=variations), {**release._read, **tables}
-    )
+    manifest = structs.replace(release.manifest, variations=variations)
+    return replace(release, manifest=manifest, _read={**release._read, **tables})
 
 
 def _mistype(text: str, board: Keyboard, kind: str, draw: random.Random) -> str:

@@ -23,6 +23,7 @@ from eval_kit.errors import UserError
 from eval_kit.files import strict_json
 from eval_kit.protocols.generalise import DEGRADES, Generalisation, contrasts, small_division
 from eval_kit.protocols.scores import Scores
+from eval_kit.protocols.scoring import named
 from eval_kit.release import Release, TestSet
 from eval_kit.results import Picture, Result, origin
 from eval_kit.runs.training import TrainingQueries
@@ -136,19 +137,14 @@ def clean(
     """
     if not 0 < near <= 1:
         raise UserError(f"the threshold of near-duplicates must be above 0 and at most 1, not {near}")
-    selection, query_texts = [], []
-    for name in test_sets or release.test_sets:
-        if name not in release.test_sets:
-            raise UserError(f"{release.folder}: has no test set {name}; it has {', '.join(release.test_sets)}")
-        selection.append(release.test_sets[name])
-        query_texts.append(release.queries(name))
-    texts = pl.concat(query_texts)
+    selection = named(release.test_sets, test_sets)
+    texts = pl.concat(map(release.queries, selection))
     texts = leaks.with_normal(texts.drop_nulls().unique("query_id", keep="first", maintain_order=True))
     train = leaks.with_normal(training.queries)
     flags = leaks.with_near(leaks.with_same(texts, train), train, near, "comparing queries").drop("text", "normal")
     given_away = _passages(release, training)
     frames = []
-    for test_set in selection:
+    for test_set in selection.values():
         frame = test_set.queries.to_frame("query_id").join(flags, on="query_id", how="left", maintain_order="left")
         shares = pl.lit(None, pl.Boolean)
         if given_away is not None:
@@ -215,7 +211,7 @@ class CleanScores(Scores):
     """Scores on test sets and their twins, and the difference in differences to untrained pivots.
 
     Attributes:
-        effects: of each test set: the gain over the pivots on clean queries, less that on leaked ones.
+        effects: of each test set: the gain over the pivots on clean queries, minus that on leaked ones.
     """
 
     effects: Mapping[str, Generalisation]

@@ -21,7 +21,7 @@ from eval_kit import plots
 from eval_kit.divisions import Parts, divide
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
-from eval_kit.protocols.scoring import score_on
+from eval_kit.protocols.scoring import named, score_on
 from eval_kit.release import Release, TestSet
 from eval_kit.results import Fact, Picture, Result
 from eval_kit.runs.names import names_of
@@ -53,7 +53,7 @@ class Generalisation(Result):
             ``near_distance``, ``far_distance`` (means, to training); ``gain`` and ``adjusted``
             (:class:`eval_kit.stats.far.FarCost`), each with ``_low`` and ``_high``, ``low`` and ``high`` of both;
             ``slope``, ``slope_error``, ``r``, ``near_spread``, ``far_spread`` (τ of the adjusted); ``p``, ``p_holm``,
-            ``p_does_not``, ``p_does_not_holm``, ``detectable``; ``verdict``, and ``why`` it cannot tell.
+            ``p_does_not``, ``p_does_not_holm``, ``detectable``; ``verdict`` (null for too few kinds), and ``why``.
         distances: from :func:`eval_kit.stats.distance.to_training`; None without training queries.
         provenance: of the scores, with the seed and the pivots.
     """
@@ -91,7 +91,9 @@ class Generalisation(Result):
             line += [or_dash(row["gain"], "+.4f"), or_dash(row["adjusted"], "+.4f")]
             line.append("-" if row["low"] is None else f"[{row['low']:+.4f}, {row['high']:+.4f}]")
             line += [or_dash(row["p"], ".3f"), or_dash(row["p_holm"], ".3f"), or_dash(row["detectable"], ".4f")]
-            lines.append([*line, Value(row["verdict"], bold=row["verdict"] == DEGRADES, word=_WORDS[row["verdict"]])])
+            verdict = row["verdict"]
+            said = Value(verdict, bold=verdict == DEGRADES, word=_WORDS[verdict]) if verdict else "-"
+            lines.append([*line, said])
         return [Table(columns, [lines], ", ".join(self.contrasts["measure"].unique()))]
 
     @property
@@ -104,7 +106,7 @@ class Generalisation(Result):
         """The verdict of each of the first five rows, with its interval and what would be found."""
         facts = []
         several = self.contrasts["system"].n_unique() > 1
-        for row in self.contrasts.head(5).iter_rows(named=True):
+        for row in self.contrasts.drop_nulls("verdict").head(5).iter_rows(named=True):
             said = []
             if row["low"] is not None:
                 ends = f"{row['adjusted']:+.4f} {row['measure']} [{row['low']:+.4f}, {row['high']:+.4f}]"
@@ -129,25 +131,28 @@ class Generalisation(Result):
             if None in chain.from_iterable(ends.values()):
                 continue
             about = f"{name or row['shift']}: {row['measure']} on {sides[0]} and on {sides[1]} queries"
-            caption = f"{about}. Verdict: {row['verdict']}."
+            caption = f"{about}." + f" Verdict: {row['verdict']}." * bool(row["verdict"])
             yield Picture(plots.slopes(ends, sides, row["measure"], caption), caption, list(ends))
 
     def notes(self) -> list[str]:
         """What the columns mean, and what no verdict may be read as."""
         pivots = ", ".join(self.provenance["pivots"])
-        reasons = self.contrasts.filter(pl.col("why") != "").select("shift", "system", "why")
+        reasons: dict[str, None] = {}
+        for row in self.contrasts.filter(pl.col("why") != "").iter_rows(named=True):
+            about = f"{row['shift']}, {row['system']}:" if row["verdict"] else row["shift"]
+            reasons[f"{about} {row['why']}"] = None
         return [
-            f"gain: of the value less that of {pivots}, far less near; adjusted: of the value less what {pivots} and "
-            "the length of query and relevant passages predict for parts like the near ones.",
-            "Over parts, each side with its own spread (Paule and Mandel; Knapp and Hartung; Welch); p is the greater "
-            "of both estimates', two-sided, and after Holm's correction over the rows that can be tested; would find: "
-            "the least loss that both find in 80 % of cases at its first step.",
+            f"gain: far minus near of the model's value minus that of {pivots}; adjusted: the same, minus what "
+            f"{pivots} and the lengths of query and relevant passages predict for parts like the near ones.",
+            "p: the greater of both estimates', two-sided; p (Holm): corrected over the rows that can be tested; would "
+            "find: the loss that both estimates find in 80 % of cases. All are over parts, each side with its own "
+            "spread (Paule and Mandel; Knapp and Hartung; Welch).",
             "degrades: by both estimates a loss beyond chance (two-sided); does not: by both less than "
             f"{MARGIN:.0%} of the near level beyond chance (one-sided), each p (Holm) < 0.05; cannot tell: neither.",
             "Levels on near and far queries differ with the queries' difficulty too: do not compare them "
             "without the pivot's.",
             *(f"{name}: {source}" for name, source in self.provenance["divisions"].items() if source != name),
-            *(f"{shift}, {system}: {why}" for shift, system, why in reasons.iter_rows()),
+            *reasons,
         ]
 
 
@@ -155,7 +160,7 @@ class Generalisation(Result):
 class NearAndFar:
     """A division with sides: ``query_id`` and ``part`` (text), and the names of the far parts.
 
-    ``why`` no word may be given over kinds of query, or empty; ``source``, where a given one comes from.
+    ``why`` no verdict may be given over kinds of query, or empty; ``source``, where a given one comes from.
     """
 
     shift: str
@@ -188,9 +193,7 @@ def generalise(
     """
     only = next(iter(release.test_sets)) if len(release.test_sets) == 1 else None
     test_set = test_set or main_split(release.test_sets) or only or MAIN_SPLITS[0]
-    if test_set not in release.test_sets:
-        raise UserError(f"{release.folder}: has no test set {test_set}; it has {', '.join(release.test_sets)}")
-    of_test_set = release.test_sets[test_set]
+    [of_test_set] = named(release.test_sets, [test_set]).values()
     distances = None
     if trained_on is not None:
         distances = distance.to_training(release.queries(test_set), trained_on, vectors)
@@ -308,7 +311,8 @@ def _of_kinds(shift: str, of_queries: pl.DataFrame, far: Sequence[str], texts: p
     in_sides = texts.join(of_queries, on="query_id", maintain_order="left").with_columns(is_far=is_far)
     names = {"near": False, ", ".join(far): True}
     sides = {name: in_sides.filter(is_far=flag).select("query_id", "text") for name, flag in names.items()}
-    why = f"of these queries, in small parts: {counts['near']} + {counts['far']} kinds of query say nothing of others"
+    have = f"has {counts['near']} near and {counts['far']} far part{'s' * (counts['far'] > 1)}"
+    why = f"{have}, too few to say anything about other kinds of query"
     return replace(small_division(shift, sides, ", ".join(far), seed), why=why)
 
 
@@ -392,7 +396,7 @@ def _contrast(
     for name, column in columns.items():
         row |= {f"near_{name}": _mean(column, ~is_far), f"far_{name}": _mean(column, is_far)}
     row |= dict.fromkeys((*_TESTS, "p_holm", "p_does_not_holm", "cost"))
-    row |= {"why": division.why, "is_apart": apart >= LEAST_APART}
+    row |= {"why": division.why, "is_apart": apart >= LEAST_APART, "verdict": None if division.why else CANNOT_TELL}
     cost = cost_of_far(level, pivot, features, numbers, is_far)
     if cost is None:
         too_few = min(near_parts, far_parts) < parts.FEWEST_PARTS
@@ -430,11 +434,11 @@ def _with_verdicts(rows: list[dict[str, Any]]) -> pl.DataFrame:
     for row in rows:
         cost, is_apart = row.pop("cost"), row.pop("is_apart")
         row["detectable"] = cost and cost.detectable(len(tested))
-        row["verdict"] = CANNOT_TELL
         if cost and row["p_holm"] < ALPHA and row["adjusted"] < 0:
             row["verdict"] = DEGRADES
         elif cost and row["p_does_not_holm"] < ALPHA:
             row["verdict"] = DOES_NOT if is_apart else CANNOT_TELL
             row["why"] = "" if is_apart else "far queries are hardly farther from training than near ones"
     numbers = dict.fromkeys((*_TESTS, "p_holm", "p_does_not_holm", "detectable"), pl.Float64)
-    return pl.DataFrame(rows, schema_overrides=numbers, infer_schema_length=None).fill_nan(None)
+    types = numbers | {"verdict": pl.String}
+    return pl.DataFrame(rows, schema_overrides=types, infer_schema_length=None).fill_nan(None)

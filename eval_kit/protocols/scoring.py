@@ -1,6 +1,5 @@
 """Score runs on the test sets they cover, each read once and ranked in one order."""
 
-import difflib
 import math
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ import polars as pl
 
 from eval_kit import __version__
 from eval_kit.console import reading
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, did_you_mean
 from eval_kit.measures.definitions import (
     Measure,
     check_library,
@@ -58,7 +57,7 @@ def score(
     def choose(run: Path, queries: pl.Series) -> Coverage:
         if only:
             return complete(run, queries, list(selection.values()), allow_missing, candidates.values())
-        return coverage_of(run, queries, selection, allow_missing)
+        return coverage_of(run, queries, selection, release.name, allow_missing)
 
     return _scores(runs, release, selection.values(), choose)
 
@@ -72,8 +71,7 @@ def named(test_sets: Mapping[str, TestSet], only: Collection[str]) -> Mapping[st
     selection = {}
     for name in [only] if isinstance(only, str) else only:
         if name not in test_sets:
-            near = difflib.get_close_matches(str(name).lower()[:40], test_sets, 1)
-            hint = f" (did you mean {near[0]}?)" if near else ""
+            hint = did_you_mean(name, test_sets)
             raise UserError(f"there is no test set {name!r:.40}{hint}; there are {', '.join(test_sets)}")
         selection[name] = test_sets[name]
     return selection or test_sets
@@ -104,7 +102,7 @@ def score_on(test_sets: Mapping[Path, Sequence[TestSet]], release: Release, allo
     """
 
     def choose(run: Path, queries: pl.Series) -> Coverage:
-        return complete(run, queries, test_sets[run], allow_missing)
+        return complete(run, queries, test_sets[run], allow_missing, release.test_sets.values())
 
     return _scores(list(test_sets), release, list(chain.from_iterable(test_sets.values())), choose)
 

@@ -4,6 +4,7 @@ from eval_kit.documents import MS_MARCO, NAME, Variation
 from eval_kit.release.manifest import (
     COLUMN_TYPES,
     MANIFEST,
+    NoReleaseError,
     ReleaseError,
     read_manifest,
     read_table,

@@ -41,6 +41,10 @@ class ReleaseError(UserError):
     """A release that cannot be found, is damaged, or lacks what was requested."""
 
 
+class NoReleaseError(ReleaseError):
+    """There is no release of that name."""
+
+
 def verified_manifest(folder: Path) -> Manifest:
     """Read ``manifest.json``, and check it and every file that it names.
 
@@ -67,7 +71,7 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     if not is_file(path):
         what = f"not a release, it has no {MANIFEST}" if is_folder(folder) else "there is no such folder"
-        raise ReleaseError(f"{folder}: {what}; name a release folder or Hub id, or build one with 'make release'")
+        raise NoReleaseError(f"{folder}: {what}; name a release folder or Hub id, or build one with 'make release'")
     try:
         manifest = strict_json.load(Manifest, path)
         _check_names(manifest)

@@ -72,6 +72,7 @@ class Release:
     folder: Path
     manifest: Manifest
     _read: dict[tuple[str, str], pl.DataFrame] = field(default_factory=dict, repr=False, compare=False)
+    given_as: str = ""
 
     def __repr__(self) -> str:
         """One line: what the release is and how much it holds."""
@@ -94,6 +95,11 @@ class Release:
             rows.append([config, names, f"{count:,}"])
         columns = [Column("Config"), Column("Splits"), Column("Rows", "number")]
         return to_html(Table(columns, [rows], repr(self)))
+
+    @property
+    def name(self) -> str:
+        """What messages call it: what the user gave or was given, else the folder."""
+        return self.given_as or str(self.folder)
 
     @property
     def version(self) -> str:

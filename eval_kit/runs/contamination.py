@@ -121,11 +121,15 @@ def notes(systems: Iterable[tuple[str, TrainedOn]]) -> list[str]:
     by_verdict: dict[TrainedOn, dict[str, None]] = {}
     for system, verdict in systems:
         by_verdict.setdefault(TrainedOn(verdict), {})[system] = None
-    said = {
-        TrainedOn.YES: f"{MARK} trained on queries that it is scored on, so not tested on unseen ones",
-        TrainedOn.UNKNOWN: "training data unknown (undeclared, or under unknown names); these queries may be in it",
-    }
-    return [f"{text}: {', '.join(by_verdict[verdict])}" for verdict, text in said.items() if verdict in by_verdict]
+    notes = []
+    if seen := by_verdict.get(TrainedOn.YES):
+        notes.append(f"{MARK} trained on queries that it is scored on, so not tested on unseen ones: {', '.join(seen)}")
+    if unknown := by_verdict.get(TrainedOn.UNKNOWN):
+        *others, last = unknown
+        names = f"{', '.join(others)} and {last}" if others else last
+        why = "are not known, so these queries may be in them (declare them in NAME.training.json)"
+        notes.append(f"The training data of {names} {why}")
+    return notes
 
 
 def mark(verdict: str) -> str:

@@ -29,7 +29,7 @@ class Coverage:
 
 
 def coverage_of(
-    run: Path, queries: pl.Series, test_sets: Mapping[str, TestSet], allow_missing: bool = False
+    run: Path, queries: pl.Series, test_sets: Mapping[str, TestSet], release: str, allow_missing: bool = False
 ) -> Coverage:
     """Find the test sets that a run covers.
 
@@ -42,10 +42,11 @@ def coverage_of(
         run: the file, for messages.
         queries: the run's distinct query ids.
         test_sets: the release's.
+        release: its name, for messages.
         allow_missing: score a test set that the run covers in part.
 
     Raises:
-        RunError: a test set that the run covers only in part; no query that is in any.
+        RunError: a test set that the run covers only in part; no query that is in any, or few of the run's.
     """
     ids = set(queries)
     # sought among each set's ids, as no set of all of them need be made for a small run
@@ -61,8 +62,12 @@ def coverage_of(
             covered.append(name)
             explained |= held[name]
     rest = set().union(*(held[name] for name in held.keys() - SELECTIONS)) - explained
-    if not rest and not covered:
-        raise RunError(f"{run}: this release judges none of its {len(ids):,} queries; another --release?")
+    if not covered and (not rest or (len(rest) < len(ids) / 2 and not allow_missing)):
+        few = f"only {len(rest):,}" if rest else "none"
+        raise RunError(
+            f"{run}: {few} of its {len(ids):,} queries {'is' if len(rest) < 2 else 'are'} in {release}; "
+            "name the release that it was searched on with --release, or judgements of its queries with --qrels"
+        )
     while rest:
         name = max(held, key=lambda name: len(rest & held[name]) * (1 - missing[name]))
         if not allow_missing:
@@ -94,7 +99,7 @@ def complete(
     ids = set(queries)
     for test_set in test_sets:
         if not allow_missing and len(test_set.query_ids - ids) > MOST_MISSING * len(test_set.query_ids):
-            raise _too_many(run, ids, test_set)
+            raise _too_many(run, ids, test_set, others)
     return Coverage(list(test_sets), len(ids.difference(*map(attrgetter("query_ids"), [*test_sets, *others]))))
 
 
@@ -102,9 +107,11 @@ def _is_part(one: TestSet, other: TestSet) -> bool:
     return len(one.queries) <= len(other.queries) and one.query_ids <= other.query_ids
 
 
-def _too_many(run: Path, ids: set[str], test_set: TestSet) -> RunError:
+def _too_many(run: Path, ids: set[str], test_set: TestSet, others: Iterable[TestSet] = ()) -> RunError:
     if ids.isdisjoint(test_set.query_ids):
-        return RunError(f"{run}: covers none of {test_set.name}: it holds not one of its queries")
+        covered = [other.name for other in others if len(other.query_ids - ids) <= MOST_MISSING * len(other.query_ids)]
+        instead = f"; it covers {', '.join(covered)}: add --test-set {covered[0]}" if covered else ""
+        return RunError(f"{run}: holds no query of {test_set.name}{instead}")
     return RunError(
         f"{run}: {len(test_set.query_ids - ids):,} of the {len(test_set.query_ids):,} queries of {test_set.name} are "
         "missing, more than 8 %; --allow-missing scores them as 0"

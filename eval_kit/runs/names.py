@@ -10,7 +10,7 @@ from pathlib import Path
 from eval_kit.errors import UserError
 from eval_kit.files.endings import run_name as run_name
 from eval_kit.release import Release, Variation
-from eval_kit.shifts import CONTROL, SHIFTS, check_names
+from eval_kit.shifts import CONTROL, SHIFTS, check_names, main_split
 
 HIGHEST_SEED = 2**32 - 1
 _NAME = re.compile(
@@ -148,7 +148,11 @@ def wordings_of(runs: Sequence[Path], release: Release) -> list[WordedRun]:
             have been meant to name one.
     """
     if not release.variations:
-        raise UserError(f"{release.folder}: has no query variations")
+        base = main_split(release.test_sets) or next(iter(release.test_sets))
+        raise UserError(
+            f"there are no query variations in {release.name}; build a release (make release), or make typos with "
+            f"eval_kit run MODEL --variation {base}.typo"
+        )
     files: dict[str, Path] = {}
     for run in runs:
         if run_name(run) in files:
@@ -259,8 +263,9 @@ def _cells_of_options(runs: int, options: Mapping[str, Sequence[str]]) -> list[R
 def _of_name(run: Path) -> RunName:
     cell = cell_of(run)
     if cell is None:
+        absent = "" if run.exists() else "there is no such file; and "
         raise UserError(
-            f"{run}: its name is not <system>.<shift>.<held-out>.trec, with a shift of {', '.join(SHIFTS)}; "
+            f"{run}: {absent}its name is not <system>.<shift>.<held-out>.trec, with a shift of {', '.join(SHIFTS)}; "
             "rename it, or give --system, --shift and --held-out"
         )
     return cell

@@ -137,6 +137,9 @@ def read_pieces(path: Path, piece_bytes: int = PIECE_BYTES, feed: Feed | None = 
             frame = _line_by_line(piece, form, line, faults) if parsed is None else parsed
             if not faults.count:
                 yield frame
+            elif faults.count > max(20, 10 * frame.height) and _is_prose(piece):
+                expected = f"expected lines `{TREC}` or `{MS_MARCO}`"
+                raise RunError(f"{path}: is not a run, {expected}; {faults.shown[0]}")
             line += piece.count(b"\n") if parsed is None else parsed.height
     except EOFError as error:
         too_large = "; or it was packed with --long" if "memory" in str(error) else ""
@@ -294,11 +297,18 @@ def _form(piece: bytes, line: int, faults: Faults) -> Form:
         faults.add(line, "the file is UTF-16, not UTF-8")
     elif fault and (program := packed_by(piece)):
         faults.add(line, f"the file is packed by {program}; packed runs may be of gzip, zstd, bzip2 or xz")
+    elif fault and piece.startswith(b"{") and b'"_id"' in first and b'"text"' in first:
+        faults.add(line, "these are queries or passages, not a run; eval_kit run MODEL makes one")
     elif fault and piece.startswith(b"{"):
         faults.add(line, "this looks like JSON; in Python, eval_kit.score takes what json.load gives")
     elif columns not in _LAYOUTS:
         faults.add(line, fault)
     return Form(columns, crlf, bool(_by_tabs(first)))
+
+
+def _is_prose(piece: bytes) -> bool:
+    """Whether the first lines have more than two numbers of columns."""
+    return len({len(_fields(line)) for line in piece[:LONGEST_LINE].split(b"\n")[:20]}) > 2
 
 
 def _line_by_line(piece: bytes, form: Form, first_line: int, faults: Faults) -> pl.DataFrame:

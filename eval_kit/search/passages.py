@@ -139,7 +139,7 @@ def collection_of(release: Release, name: str | None = None) -> Collection:
     if name is None and not has_passages(release):
         collection = release.manifest.collection
         raise UserError(
-            f"{release.folder}: holds no passages to search; make a small release of it with: "
+            f"there are no passages in {release.name}; name a BEIR folder with --release, make a small release with: "
             f"python -m builder lite {shlex.quote(str(release.folder))} --queries 100 --passages 20000"
             + (f", or search all of {collection} with --passages {collection}" if collection else "")
         )

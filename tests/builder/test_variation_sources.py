@@ -148,10 +148,10 @@ def test_parts_of_dl_hard(everything: Release, shared: Path):
 
 def test_a_run_of_trec_dl_is_not_asked_for_the_rest_of_dl_hard(everything: Release, tmp_path: Path):
     topics = everything.table("trec_dl", "dl20")["query_id"]
-    coverage = coverage_of(tmp_path / "run", topics, everything.test_sets)
+    coverage = coverage_of(tmp_path / "run", topics, everything.test_sets, "all")
     assert [test_set.name for test_set in coverage.test_sets] == ["dl20"]
     hard = everything.test_sets["dlhard"].queries
-    coverage = coverage_of(tmp_path / "run", hard, everything.test_sets)
+    coverage = coverage_of(tmp_path / "run", hard, everything.test_sets, "all")
     assert [test_set.name for test_set in coverage.test_sets] == ["dlhard"]
 
 

@@ -121,7 +121,7 @@ def test_what_cannot_be_searched_is_one_sentence(
 ) -> None:
     for model, release, sentence in (
         (tiny("bert"), trainable_release, "is a bare transformer"),
-        (tiny("dense"), published_release, "holds no passages to search; make a small release of it with"),
+        (tiny("dense"), published_release, "name a BEIR folder with --release, make a small release with"),
         (tmp_path / "nothing", trainable_release, "cannot be loaded: there is no such folder"),
     ):
         done = command("eval_kit", "run", model, "--release", release.folder, "--out", tmp_path / "runs")

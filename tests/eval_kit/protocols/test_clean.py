@@ -192,7 +192,7 @@ def test_by_the_command_line(mini_release: Release, leaky, command, tmp_path: Pa
 
 def test_mistakes(mini_release: Release, tmp_path: Path) -> None:
     known = trained_on({"1": "a query"}, tmp_path)
-    with pytest.raises(UserError, match="has no test set nosuch"):
+    with pytest.raises(UserError, match="there is no test set 'nosuch'"):
         clean(mini_release, known, ["nosuch"])
     with pytest.raises(UserError, match="must be above 0 and at most 1, not 0"):
         clean(mini_release, known, ["dev"], near=0)

@@ -133,7 +133,7 @@ def test_options_that_do_not_fit_the_runs(tmp_path, command):
         ("--held-out is given 2 times for 3 runs; give it once", ["s"], ["wh"], ["wha", "how"]),
         ("--shift tropic: there is no such shift; there are topic, wh", ["s"], ["tropic"], ["c0"]),
         ("b.trec: a second run of the cell s.wh.who.trec", ["s"], ["wh"], ["who"]),
-        ("a.trec: its name is not <system>.<shift>.<held-out>.trec", [], [], []),
+        ("a.trec: there is no such file; and its name is not <system>.<shift>.<held-out>.trec", [], [], []),
     ):
         with pytest.raises(UserError, match=f"^{re.escape(sentence)}"):
             cells_of(runs, *given)

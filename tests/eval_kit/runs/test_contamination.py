@@ -139,7 +139,7 @@ def test_scores_say_it_in_json_tables_and_frames(runs, mini_release: Release):
     text = printed(scores.show)
     assert f"yes{MARK}" in text
     assert f"{MARK} trained on queries that it is scored on" in text
-    assert "training data unknown" in text
+    assert "training data of" in text
     assert f"no{MARK}" not in text
     in_memory = {query: {"p1": 1.0} for query in drawn_from_training(mini_release)}
     for run, verdict in (({"renamed": runs[SEEN]}, SEEN), (in_memory, NOT_DECLARED)):  # in Python
@@ -170,7 +170,7 @@ def test_a_protocol_and_its_report_say_it(grid, mini_release: Release):
         declaration(run).unlink()
     unknown = protocols(grid, mini_release)
     assert set(unknown.results["topic"]["trained_on"]) == {NOT_DECLARED}
-    assert "training data unknown" in printed(unknown.show)
+    assert "training data of" in printed(unknown.show)
 
 
 def test_a_declaration_is_read_strictly_and_replaced_whole(tmp_path: Path):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eval_kit.files.faults import RunError
 from eval_kit.release import TestSet
-from eval_kit.runs.covered_test_sets import coverage_of
+from eval_kit.runs.covered_test_sets import complete, coverage_of
 
 
 def ids(letter, *ranges):
@@ -39,7 +39,7 @@ SETS = sets_of(MEMBERS)
 
 def names(held, sets):
     """The names of the sets that a run of these queries covers."""
-    coverage = coverage_of(Path("run.trec"), pl.Series(held), sets)
+    coverage = coverage_of(Path("run.trec"), pl.Series(held), sets, "mini")
     return [test_set.name for test_set in coverage.test_sets]
 
 
@@ -47,7 +47,7 @@ def cover(tmp_path, held, allow_missing=False):
     """The covered sets' names and the count of unjudged queries, of a run that holds these backwards."""
     run = tmp_path / "run.trec"
     run.write_text("".join(f"{query} Q0 p{i} {i} {-i} t\n" for query in reversed(held) for i in (1, 2)))
-    coverage = coverage_of(run, pl.Series(reversed(held)), SETS, allow_missing)
+    coverage = coverage_of(run, pl.Series(reversed(held)), SETS, "mini", allow_missing)
     return [test_set.name for test_set in coverage.test_sets], coverage.unjudged
 
 
@@ -89,7 +89,7 @@ def test_sets_that_are_covered(tmp_path, held, expected):
         (MEMBERS["exact"] + ids("b", (5, 60)), 5, 60, "other", ["other", "exact"]),
         (ids("b", (0, 1)), 19, 20, "across", ["across"]),  # in other too, which it fits less
         (ids("c", (0, 50)) + ids("b", (10, 60)), 10, 60, "other", ["other", "exact"]),
-        (ids("u", (0, 5)) + ids("c", (0, 1)), 99, 100, "exact", ["exact"]),
+        (ids("u", (0, 5)) + ids("c", (0, 5)), 95, 100, "exact", ["exact"]),
     ],
 )
 def test_a_set_covered_in_part_is_named(tmp_path, held, lacking, of, name, allowed):
@@ -124,8 +124,20 @@ def test_up_to_8_percent_may_be_missing_wherever_they_are(data, size):
 
 @pytest.mark.parametrize("allow_missing", [False, True])
 def test_a_run_that_nobody_judged_is_refused(tmp_path, allow_missing):
-    with pytest.raises(RunError, match=r"run\.trec: this release judges none of its 5 queries"):
+    with pytest.raises(RunError, match=r"run\.trec: none of its 5 queries is in mini; name the release"):
         cover(tmp_path, ids("u", (0, 5)), allow_missing)
+
+
+def test_a_run_of_which_few_queries_are_known_is_of_another_release(tmp_path):
+    held = ids("u", (0, 7)) + ids("c", (0, 3))
+    with pytest.raises(RunError, match=r"run\.trec: only 3 of its 10 queries are in mini; name the release"):
+        cover(tmp_path, held)
+    assert cover(tmp_path, held, allow_missing=True) == (["exact"], 7)
+
+
+def test_a_set_that_a_run_was_to_cover_is_answered_with_those_that_it_does():
+    with pytest.raises(RunError, match="holds no query of other; it covers exact: add --test-set exact"):
+        complete(Path("run.trec"), pl.Series(MEMBERS["exact"]), [SETS["other"]], others=SETS.values())
 
 
 def test_the_command_counts_what_is_missing_and_scores_it_as_0(mini_release, tmp_path, command):

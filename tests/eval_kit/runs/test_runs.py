@@ -145,6 +145,7 @@ BAD_FILES = {
     "qrels of BEIR": (lambda text: b"query-id\tcorpus-id\tscore\nq\tp\t1\n", 1, "the rank 'score' is not a whole"),
     "JSON of one query and passage": (lambda text: b'{"q": {"p": 0.5}}', 1, "this looks like JSON"),
     "JSON of two passages": (lambda text: b'{"q": {"p": 0.5, "r": 0.25, "s": 0.1}}\n', 1, "this looks like JSON"),
+    "queries": (lambda text: b'{"_id": "q", "text": "what is it"}\n', 1, "these are queries or passages, not a run"),
     "JSON in lines": (lambda text: b'{\n "q": {\n  "p": 0.5\n }\n}\n', 1, "this looks like JSON"),
     "truncated bzip2": (lambda text: bz2.compress(text)[:-20], 1, "truncated or damaged"),
     "damaged bzip2": (lambda text: bz2.compress(text)[:60] + b"\xff" * 40, 1, "truncated or damaged"),
@@ -184,6 +185,12 @@ def test_a_bad_file_ends_the_command(name, lines, tmp_path, refusal):
         assert message.startswith(f"{path}:{number}: ")
     assert what in message
     assert "cannot be read from this line on" not in message
+
+
+def test_a_file_of_prose_is_called_no_run(tmp_path, refusal):
+    path = tmp_path / "README.md"
+    path.write_text("".join(f"{'word ' * (6 + number % 5)}\n\nwords\n" for number in range(10)))
+    assert refusal(path).startswith(f"{path}: is not a run, expected lines `query Q0 passage rank score tag` or")
 
 
 def test_what_is_no_file_is_refused(tmp_path, refusal, lines):

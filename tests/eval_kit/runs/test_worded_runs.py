@@ -109,7 +109,7 @@ def test_runs_in_memory(planted: dict[str, Path], mini_release: Release):
 def test_a_run_of_another_wording_or_test_set(planted: dict[str, Path], mini_release: Release, tmp_path: Path):
     foreign = tmp_path / "steady.dl19.typo.delete.1.trec"
     foreign.write_text("".join(f"x{i} Q0 p 1 1.0 t\n" for i in range(43)))
-    with pytest.raises(UserError, match="covers none of dl19"):
+    with pytest.raises(UserError, match="holds no query of dl19"):
         variations([planted["steady.dl19"], foreign], mini_release)
     with pytest.raises(UserError, match="--test-set dl20 is not a part of dl19"):
         variations([planted["steady.dl19"], planted["steady.dl19.typo.delete.1"]], mini_release, "dl20")
