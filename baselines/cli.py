@@ -124,7 +124,7 @@ def _part(text: str) -> tuple[int, int]:
 
 
 @grid_app.command("status")
-def grid_status(folder: Annotated[Path, argument("The grid's folder.")], json_file: JsonFile = None) -> None:
+def grid_status(folder: Annotated[Path, argument("The grid's folder.", "FOLDER")], json_file: JsonFile = None) -> None:
     """Show each cell's state, seconds and losses."""
     from baselines.grid.status import layout, of_grid, summary
     from eval_kit.console import screen, write_json

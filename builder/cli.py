@@ -32,7 +32,7 @@ def beir(
 ) -> None:
     """List the datasets of BEIR, or download those named.
 
-    Downloads are verified by md5, and an interrupted one resumes. A dataset's folder appears whole or not at all.
+    Downloads are verified by md5, and an interrupted one resumes. What fails leaves no folder behind.
     Existing folders are kept, even those of datasets that BEIR does not have. The list has size, as in BEIR's Table 1,
     and licence.
     """
@@ -71,7 +71,7 @@ def verify(
     ] = False,
     json_file: JsonFile = None,
 ) -> None:
-    """Recompute every digest, count and rule. Exit status 1 if one does not hold, or if two releases differ."""
+    """Check every digest, count and rule. Exit status 1 if one does not hold, or if two releases differ."""
     from builder import diff as comparison
     from builder import verify as verification
     from eval_kit.release import open_release
@@ -97,7 +97,7 @@ def verify(
 
 @app.command()
 def export(
-    release: Annotated[str, argument("Release to export: folder or Hub id.")] = str(RELEASE),
+    release: Annotated[str, argument("Release to export: folder or Hub id.", "RELEASE")] = str(RELEASE),
     out: Annotated[Path, option("Folder to write the sets to.")] = Path("export"),
     format: Annotated[
         Format, option("Form to write: for evaluation tools, or for a trainer.", None, "--format")
@@ -111,7 +111,7 @@ def export(
     ] = None,
     negatives: Annotated[int, option("Number of negatives in each training example.", min=0)] = 1,
     examples: Annotated[
-        int, option("Least number of training examples; every pair appears once before any appears again.", min=1)
+        int, option("Minimum number of training examples; every pair appears once before any appears again.", min=1)
     ] = 1,
     seed: Annotated[int, option("Random seed for drawing the negatives of training examples.", min=0)] = 0,
     strict: Annotated[
@@ -123,7 +123,7 @@ def export(
     """Write test sets or training examples for other tools.
 
     For BEIR, TREC's tools and Tevatron, each set is a folder. For sentence-transformers and Tevatron (tevatron-train),
-    the examples of each training set, which our own cells train on too, are one file, with a JSON line each.
+    each training set becomes one JSON Lines file; the baselines train on the same examples.
     """
     from builder import export as exporting
     from builder import triplets
@@ -261,7 +261,7 @@ def variations(
 
 @app.command()
 def describe(
-    source: Annotated[Path, argument("A release folder, or a query log.")] = RELEASE,
+    source: Annotated[Path, argument("A release folder, or a query log.", "SOURCE")] = RELEASE,
     against: Annotated[
         Path | None,
         option(
@@ -287,7 +287,7 @@ def audit(
         option("Write the report here, not to the release's reports/audit.json; '-' prints it.", "FILE", "--json"),
     ] = None,
 ) -> None:
-    """Count the test queries that leak into training. By equal or normalised text, near-duplicate or shared passage."""
+    """Count the test queries that leak into training: equal or normalised text, near-duplicate or shared passage."""
     from builder import audit as auditing
     from builder.reports import AUDIT
     from eval_kit.console import screen, write_json

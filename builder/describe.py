@@ -116,7 +116,7 @@ def describe(source: Path, against: Path | None, seed: int) -> Description:
             table = _with_labels(release, name, shift.label)
             rows += [(name, *row) for row in _parts(table, shift.label, other, seed)]
     keys = pl.Series([" ".join(sorted(words(text))) for text in queries["text"]])
-    lines = [f"{queries.height:,} queries; {keys.is_duplicated().sum():,} have the words of another one in some order"]
+    lines = [f"{queries.height:,} queries; {keys.is_duplicated().sum():,} consist of the same words as another query"]
     if other is not None:
         near = weighted_jaccard(queries["text"], other["text"])
         lines.append(f"{other.height:,} queries of the other log; weighted Jaccard {near:.3f}")

@@ -14,7 +14,9 @@ PASSAGES, DEPTH, SEED = 1_000_000, 100, 13
 
 
 def fidelity(
-    release: Annotated[str, argument("A rebuilt release; with --pool, the release that the runs are judged on.")],
+    release: Annotated[
+        str, argument("A rebuilt release; with --pool, the release that the runs are judged on.", "RELEASE")
+    ],
     against: Annotated[str | None, option("Compare with this published release: folder or Hub id.")] = None,
     pool: Annotated[
         list[Path] | None, option("Run over all passages whose best passages make the pool. Repeatable.", "RUN")
@@ -28,7 +30,7 @@ def fidelity(
     json_file: JsonFile = None,
     page: PageFile = None,
 ) -> None:
-    """Compare a rebuilt release with the published one, or systems on a pool with the same on all passages."""
+    """Compare a rebuilt release with the published one, or systems on a pool with the same systems on all passages."""
     from builder.fidelity import compare
     from builder.pool import measure_fidelity, read_systems
     from eval_kit.release import open_release
@@ -72,14 +74,13 @@ def lite(
         ),
     ] = None,
     collection: Annotated[
-        Path | None,
-        option("Take these passages, whole, and keep the test sets that can be searched in them.", "DIR|TSV"),
+        Path | None, option("Keep all of these passages, and the test sets that can be searched in them.", "DIR|TSV")
     ] = None,
     shift: Annotated[list[str] | None, option("Only test sets of this shift. Repeatable.")] = None,
     cache: Cache = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Write a release with part of the passages. Judged ones, rankers' best for the test queries, a random sample."""
+    """Write a release with some of the passages: judged ones, the best of each ranker, and a random sample."""
     from builder.lite import ENCODER, make, of_passages
     from builder.release import summary
     from eval_kit.release import open_release

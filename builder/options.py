@@ -15,7 +15,7 @@ Cache = Annotated[
     Path | None, option("Folder for indexes, vectors and unfinished work. Default: the user's cache folder.")
 ]
 Seed = Annotated[int, option("Random seed of every draw.", min=0, max=2**32 - 1)]
-Version = Annotated[str | None, option("The release's version. A published one never changes.", show_default="1.0.0")]
+Version = Annotated[str | None, option("The release's version; a published one never changes. Default: 1.0.0.")]
 
 
 def print_result(document: Any, lines: list[str], json_file: Path | None) -> None:

@@ -123,7 +123,10 @@ def score(
     dataset: options.Datasets = None,
     bm25: Annotated[
         list[Path] | None,
-        option("BM25's runs on the folders of --dataset, in the same order, to average against.", "RUN"),
+        option(
+            "BM25's runs on the folders of --dataset, in the same order; adds each system's average gain over BM25.",
+            "RUN",
+        ),
     ] = None,
 ) -> "Result":
     """Score runs on every test set they cover, or on BEIR's datasets.
@@ -179,7 +182,10 @@ def run(
     test_set: options.TestSets = None,
     variation: Annotated[
         list[str] | None,
-        option("Also search this wording of the queries, as dev.typo (made if need be). Repeatable.", "NAME"),
+        option(
+            "Also search this wording of the queries, such as dev.typo; typos are made if there are none. Repeatable.",
+            "NAME",
+        ),
     ] = None,
     pivot: Annotated[
         list[Path] | None,
@@ -192,9 +198,7 @@ def run(
     ] = False,
     trained_on: Annotated[
         Path | None,
-        option(
-            "What the model was trained on, as for clean: for leaks, far queries, and --by distance or leaked.", "FILE"
-        ),
+        option("Training queries, in any form that clean --train takes. Adds leaks and far queries.", "FILE"),
     ] = None,
     passages: options.Passages = None,
     depth: Annotated[int, option("Number of passages to keep for each query.", min=1, max=1_000_000)] = 1000,
@@ -270,12 +274,14 @@ def protocol(
     revision: options.Revision = None,
     vectors: Annotated[
         str | None,
-        option("Vectors for the page's figures of R, as for similarity --vectors. Default: those beside RUN."),
+        option(
+            "Vectors for the page's figures of similarity R (CIKM 2022), as for similarity. Default: those beside RUN."
+        ),
     ] = None,
     seed: options.Seed = 0,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
-    """Print the papers' tables from the runs of a grid. Avg In, Out, Rel Loss, or Inter., Extra., delta.
+    """Print the papers' tables (Avg In, Out, Rel Loss; Inter., Extra., delta) from the runs of a grid.
 
     --page writes a report: tables, figures, a per-query explorer and provenance.
 
@@ -331,12 +337,15 @@ def generalise(
         Path | None, option("Training queries (same forms as for clean); near and far are distances to them.", "FILE")
     ] = None,
     test_set: Annotated[
-        str | None, option("Divide this test set. Default: dev, then test, then the only test set.", "NAME")
+        str | None,
+        option(
+            "Compare near and far queries of this test set. Default: dev, then test, then the only test set.", "NAME"
+        ),
     ] = None,
     by: Annotated[
         list[str] | None,
         option(
-            "Set the --far parts of this division against its others; divisions as for score --by. Repeatable.",
+            "Compare the --far parts of this division with its other parts; divisions as for score --by. Repeatable.",
             "DIVISION",
         ),
     ] = None,
@@ -373,13 +382,14 @@ def clean(
     release: options.Release = None,
     test_set: options.TestSets = None,
     near: Annotated[
-        float | None, option("Smallest cosine of trigrams of near-duplicates. Default: 0.61 (docs/contamination.md).")
+        float | None,
+        option("Cosine of trigrams from which two queries are near-duplicates. Default: 0.61 (docs/contamination.md)."),
     ] = None,
     passages: Annotated[
-        bool, option("Also count queries of which a relevant passage was relevant in training.", None, "--passages")
+        bool, option("Also count queries that share a relevant passage with a training query.", None, "--passages")
     ] = False,
 ) -> "Result":
-    """Find the test queries that training gives away; score --clean takes the JSON and scores them apart.
+    """Find test queries with a duplicate in training; score --clean takes the JSON and scores them apart.
 
     Example: eval_kit clean --train train.tsv --json clean.json
     """
@@ -444,8 +454,8 @@ def compare(
     no_worse_than: Annotated[
         float | None,
         option(
-            "Gate: exit with 0 if every system is shown to lose less than this to the baseline, by the first measure, "
-            "1 if one is shown to lose, 3 if neither is shown; with --by, in each part.",
+            "Gate on the first measure. Exit status 0: every system is shown to lose less than this to the baseline. "
+            "1: one is shown to lose. 3: neither is shown. With --by, each part is tested.",
             "LOSS",
             min=0,
         ),
@@ -510,7 +520,10 @@ def align(
     ],
     seed: options.Seed = 0,
 ) -> "Result":
-    """Correlate interpolation and extrapolation with BEIR scores. By Spearman, as in CIKM 2022, Table 5."""
+    """Correlate interpolation and extrapolation with BEIR scores, by Spearman's rank correlation (CIKM 2022, Table 5).
+
+    Example: eval_kit align scores.csv
+    """
     from eval_kit.protocols.align import align_file
 
     return align_file(scores, seed)

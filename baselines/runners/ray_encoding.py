@@ -54,7 +54,9 @@ def encode_with_ray(retriever: Any, passages: Passages, folder: Path, gpus: floa
     try:
         shards.write(passages, folder, retriever.encode_passages, retriever.identity_in(folder), spread=spread)
     except ray.exceptions.RayError as error:
-        why = str(error).strip().splitlines()[-1].removeprefix("eval_kit.errors.UserError: ")
+        lines = str(error).strip().splitlines()
+        # Ray says more below the error
+        _, _, why = next((line for line in lines if "UserError: " in line), lines[-1]).rpartition("UserError: ")
         raise UserError(f"the cluster cannot encode the passages: {why}") from error
 
 

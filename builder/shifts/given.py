@@ -136,7 +136,7 @@ def without_part(shift: str, parts: pl.DataFrame, queries: pl.DataFrame) -> list
 
 def lacking(build: Build) -> str:
     """What the collection lacks for given parts; empty if nothing."""
-    return lacks_train(build) if build.collection.parts is not None else "no parts are given (--parts)"
+    return lacks_train(build) if build.collection.parts is not None else "it needs --parts"
 
 
 def rebuild(build: Build, parameters: GivenParameters) -> ShiftResult:

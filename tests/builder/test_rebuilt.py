@@ -330,7 +330,7 @@ def test_nfcorpus_is_rebuilt_with_the_defaults(nfcorpus: Release) -> None:
     assert "topic: a relevant passage tells a query's part in" in remarks
     card = (nfcorpus.folder / "README.md").read_text()
     assert "# nfcorpus-shift 1.0.0 (rebuilt)" in card and 'load_dataset("ORG/nfcorpus-shift"' in card
-    assert "pretty_name: nfcorpus-shift" in card and "Query splits of `nfcorpus`" in card
+    assert "pretty_name: nfcorpus-shift" in card and "Query splits of nfcorpus" in card
     assert "TREC DL" not in card
 
 

@@ -132,6 +132,11 @@ class Folder:
         for run in (self.shared / "real-slice" / "runs").glob("*.dl19.trec"):
             link(run, self.folder / "runs" / run.name)
 
+    def trec_years(self) -> None:
+        qrels = (self.shared / "upstream" / "castorini" / "anserini-tools" / "qrels").glob("qrels.dl??-passage.txt")
+        for file in (*qrels, *(self.shared / "real-slice" / "runs").glob("*.trec")):
+            link(file, self.folder / file.name)
+
     def damaged_runs(self) -> None:
         lines = (self.folder / "runs" / "bm25.dl19.trec").read_text().splitlines()
         broken = [*lines[:3], re.sub(r"\S+( \S+)$", r"high\1", lines[3]), *lines[4:]]
@@ -191,7 +196,7 @@ def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 PAGES = {
     "README.md": "examples tutorial_runs",
-    "docs/by.md": "",
+    "docs/by.md": "trec_years",
     "docs/contamination.md": "copy_of_published",
     "docs/index.md": "upstream",
     "docs/integrations/ir-datasets.md": "published without_ir_datasets",

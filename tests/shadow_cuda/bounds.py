@@ -7,6 +7,7 @@ Backbones of one depth are one, as all are BERT's width; only their vocabularies
 """
 
 import weakref
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -20,6 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from baselines import config, systems
 from baselines.cells.cell import Cell
 from baselines.options import Trained
+from baselines.training import grouping
 from bench.gpu_check import backbone, made_up
 from eval_kit.release import open_release
 from eval_kit.runs import names
@@ -80,7 +82,9 @@ def _measured(trainer: Any, model: Any, inputs: Any, *_: Any) -> None:
         return fake.from_tensor(value) if type(value) is torch.Tensor else value
 
     model.train()
-    inputs = tree_map(faked, trainer._prepare_inputs(inputs))
+    prepared = trainer._prepare_inputs(inputs)
+    inputs = tree_map(faked, prepared)
+    _keep_widths(prepared)
     for module in {*model.modules(), *trainer.loss.modules()}:
         for name, value in module._parameters.items():
             if value is not None and type(value.data) is torch.Tensor:
@@ -90,7 +94,8 @@ def _measured(trainer: Any, model: Any, inputs: Any, *_: Any) -> None:
     weights = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
     kernels = _Kernels()
     counted = FlopCounterMode(display=False)
-    with patch("torch.nn.functional.scaled_dot_product_attention", _attention), counted, kernels:
+    groups = patch.object(grouping, "_rows", _rows)
+    with patch("torch.nn.functional.scaled_dot_product_attention", _attention), groups, counted, kernels:
         with trainer.compute_loss_context_manager():
             loss = trainer.compute_loss(model, inputs)
         loss.backward()
@@ -101,6 +106,28 @@ def _measured(trainer: Any, model: Any, inputs: Any, *_: Any) -> None:
             "tflop": round(counted.get_total_flops() / 1e12, 1),
         }
     )
+
+
+_widths: dict[tuple[int, int], list[int]] = {}
+"""The tokens of the longest text of each group, by the shape of the texts: fake tensors do not know their values."""
+
+
+def _keep_widths(prepared: dict[str, Any]) -> None:
+    """Of each column of texts, and of columns that the library embeds together."""
+    masks = [mask for name, mask in prepared.items() if name.endswith("attention_mask")]
+    for together in (some for count in range(1, len(masks) + 1) for some in combinations(masks, count)):
+        lengths = torch.cat([mask.sum(1).cpu() for mask in together]).sort().values.split(grouping.GROUP)
+        shape = sum(map(len, together)), max(mask.shape[1] for mask in together)
+        _widths[shape] = [int(group.max()) for group in lengths]
+
+
+def _rows(value: Any, rows: Any, width: int) -> Any:
+    """As the trainer's own, by the widths that are kept; pairs, which a loss makes of texts, at their full width."""
+    if getattr(value, "ndim", 0) != 2:
+        return value
+    value.group = getattr(value, "group", -1) + 1
+    known = _widths.get(tuple(value.shape))
+    return value[rows, : known[value.group]] if known else value[rows]
 
 
 def _attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, **options: Any) -> Any:

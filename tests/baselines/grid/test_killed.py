@@ -85,7 +85,7 @@ def test_a_cell_killed_in_training_encoding_and_search_ends_with_the_same_run(re
     assert 5 <= len(times("parts/*.trec")) < 50
     assert not killed.run.exists()
     assert model.items() <= times("model/*").items()
-    assert len(encoded) >= 5  # each took its own time, so none was encoded again
+    assert len(encoded) >= 4  # each took its own time, so none was encoded again; a kill may come before its line
     assert (killed.own_index / shards.DONE).read_text().splitlines()[: len(encoded)] == encoded
     assert of_cell(killed.folder).state == "interrupted"
     for cell in (whole, killed):

@@ -1,4 +1,4 @@
-"""Verdicts on twenty minis, beside the planted strengths and the loss of leaving a cluster out."""
+"""Estimates on twenty minis, beside the planted strengths and the loss of leaving a cluster out."""
 
 from pathlib import Path
 
@@ -12,7 +12,6 @@ from eval_kit.documents import TestSetEntry
 from eval_kit.protocols.generalise import contrasts, small_division
 from eval_kit.release import Release
 from eval_kit.runs import writer as run_files
-from eval_kit.stats.losses import holm
 from tests import manifests
 
 source = pytest.importorskip("builder.sources.mini", exc_type=ImportError)
@@ -36,8 +35,8 @@ def in_memory(mini: source.Mini) -> tuple[Release, pl.DataFrame]:
 
 @pytest.mark.slow
 def test_twenty_minis(tmp_path: Path) -> None:
-    """Of each cluster, the model that never saw it; as a control, the same on a cluster that it was trained on."""
-    estimates, losses, degrades, controls = [], [], [], []
+    """Of each cluster, the model that never saw it. One kind of query as far has estimates, and no word."""
+    estimates, losses, tested = [], [], []
     for seed in range(SEEDS):
         mini = source.generate(source.MiniParameters(seed=seed, queries=10_000))
         release, queries = in_memory(mini)
@@ -52,15 +51,10 @@ def test_twenty_minis(tmp_path: Path) -> None:
                 rows = rows.filter(pl.col("rank") <= 10)  # of the pivot, deeper ranks count too
             run_files.write(rows.iter_rows(), runs[name], name)
         divisions = []
-        for cluster, other in zip(CLUSTERS, [*CLUSTERS[1:], CLUSTERS[0]], strict=True):
-            trained_on = queries.filter(pl.col("topic") != cluster)
-            far = {"far": queries.filter(pl.col("topic") == cluster), "near": trained_on}
-            control = {
-                "far": trained_on.filter(pl.col("topic") == other),
-                "near": trained_on.filter(pl.col("topic") != other),
-            }
-            divisions.append(small_division(cluster, far, "far", seed))
-            divisions.append(small_division(f"{cluster} control", control, "far", seed))
+        for cluster in CLUSTERS:
+            sides = {"far": pl.col("topic") == cluster, "near": pl.col("topic") != cluster}
+            divided = {side: queries.filter(of_side) for side, of_side in sides.items()}
+            divisions.append(small_division(cluster, divided, "far", seed))
         dev, models = release.test_sets["dev"], [runs[name] for name in CLUSTERS]
         frame = contrasts(models, release, [runs["pivot"]], dev, divisions).to_polars()
         for cluster in CLUSTERS:
@@ -69,14 +63,10 @@ def test_twenty_minis(tmp_path: Path) -> None:
             inside = of_cluster.filter(pl.col("system") != cluster)["far_level"].mean()
             losses.append((inside - row["far_level"]) / inside)
             estimates.append(row["adjusted"])
-            corrected = holm(of_cluster["p"].to_list())[CLUSTERS.index(cluster)]
-            degrades.append(corrected is not None and corrected < 0.05 and row["adjusted"] < 0)
-            [control] = frame.filter(shift=f"{cluster} control", system=cluster).iter_rows(named=True)
-            controls.append(control["p"] is not None and control["p"] < 0.05 and control["adjusted"] < 0)
+            tested += of_cluster["p"].drop_nulls()
     by_cluster = np.array(estimates).reshape(SEEDS, -1)
     true = np.array(losses).reshape(SEEDS, -1)
-    share = np.array(degrades).reshape(SEEDS, -1).mean(axis=0)
     r = float(np.corrcoef(by_cluster.ravel(), -true.ravel())[0, 1])
     rho = float(np.mean([spearmanr(row, STRENGTHS).statistic for row in -by_cluster]))
     assert r > 0.9 and rho > 0.9
-    assert share[0] > 0.9 and sum(controls) <= 6, (share, controls)
+    assert not tested
