@@ -71,7 +71,7 @@ class Card(Result):
 
     def summary(self) -> list[str]:
         """How it does beside the first pivot, on all test sets and on the main one."""
-        main = self._main()
+        main = self._test_sets()[0]
         if not isinstance(self.figures_of, Comparison):
             means = sorted(self.figures_of.means, key=lambda mean: mean.test_set != main)
             return replace(self.figures_of, means=means).summary()
@@ -79,14 +79,10 @@ class Card(Result):
         verdicts = [self.figures_of.verdict_on(self.system, where) for where in (None, main)]
         return [" ".join([*dict.fromkeys(filter(None, verdicts)), f"{queries:,} queries were searched."])]
 
-    def _searched(self) -> list[str]:
-        """The test sets that it has figures on."""
-        return self.to_polars()["test_set"].unique(maintain_order=True).to_list()
-
-    def _main(self) -> str:
-        """Of these dev, test or TREC DL, or else the first."""
-        searched = self._searched()
-        return [*benchmarks(searched), *searched][0]
+    def _test_sets(self) -> list[str]:
+        """Those that it has figures on, the main one first: dev or else test, then TREC DL."""
+        searched = self.to_polars()["test_set"].unique(maintain_order=True).to_list()
+        return list(dict.fromkeys([*benchmarks(searched), *searched]))
 
     def facts(self) -> list[Fact]:
         """What was found, and the command that adds what is lacking; of paths the names, as cards are passed on."""
@@ -115,33 +111,30 @@ class Card(Result):
             lacking.append("how it compares with BM25")
         if not self.variations:
             lacking.append("what typos cost")
-            searched = self._searched()
+            searched = self._test_sets()
             of_release = (each.base for each in self.release.variations.values() if each.family == "typo")
-            base = next((base for base in of_release if base in searched), self._main())
+            base = next((base for base in of_release if base in searched), searched[0])
             further += ["--variation", f"{base}.typo"]
         if not self.leaks and self.trained_on != []:
-            lacking.append(
-                "what training gave away and far queries cost, with a FILE of its training queries (id, tab, text)"
-            )
+            lacking.append("what training gave away and far queries cost")
             further += ["--trained-on", "FILE"]
         if isinstance(self.figures_of, Comparison) and self.figures_of.parts.is_empty():
             lacking.append("which kinds of query it is worst on")
             further += ["--by", WORDS]
         command = [*self.again, *further]
-        why = f"to tell {'; '.join(lacking)}"
+        why = [f"to tell {', '.join(lacking)}"]
         if not lacking:
             files = [source["file"] for source in self.provenance["runs"]]
             command = ["eval_kit", "compare", *files, "another.trec", "--release", str(self.release.folder)]
-            why = "to compare another model with it"
+            why = ["to compare another model with it"]
         if "how it compares with BM25" in lacking:
             command.remove("--no-pivot")
-        paths = {word: Path(word).name for word in command if Path(word).is_absolute()} if names_alone else {}
-        if given := [
-            name for path, name in paths.items() if command[command.index(path) - 1] not in ("--page", "--json")
-        ]:
-            why += f" (in the folder that holds {' and '.join(given)})"
-        command = [paths.get(word, word) for word in command]
-        return Fact("Next", f"{why}:", command=command)
+        names = {word: Path(word).name for word in command if Path(word).is_absolute()} if names_alone else {}
+        if (folder := self.release.folder.name) in names.values():
+            why.append(f"in the folder that holds {folder}")
+        if "FILE" in command:
+            why.append("FILE has its training queries (id, tab, text)")
+        return Fact("Next", f"{'; '.join(why)}:", command=[names.get(word, word) for word in command])
 
     def _declared(self) -> str:
         """Whether training held queries of the release, as declared."""
@@ -236,7 +229,9 @@ class Card(Result):
     def _against(self, comparison: Comparison) -> Picture:
         """A point a query: the pivot's value and the model's, on the main test set; its text on hover."""
         pivot = comparison.systems[0]
-        row = self._differences().sort(pl.col("test_set") != self._main(), maintain_order=True).row(0, named=True)
+        row = (
+            self._differences().sort(pl.col("test_set") != self._test_sets()[0], maintain_order=True).row(0, named=True)
+        )
         values = comparison.values.filter(test_set=pl.lit(row["test_set"]), measure=pl.lit(row["measure"]))
         both = values.pivot("system", index="query_id", values="value").rename({pivot: "x", self.system: "y"})
         both = both.join(self.release.queries(row["test_set"]).select("query_id", "text"), on="query_id")

@@ -76,19 +76,14 @@ def variation_queries(release: Release, names: Sequence[str], test_sets: Sequenc
     """
     queries: dict[str, pl.DataFrame] = {}
     for name in names:
-        found = [
-            (full_name, variation)
-            for full_name, variation in release.variations.items()
-            if name == "all" or f"{full_name}.".startswith(f"{name}.")
-        ]
+        begins = f"{name}.".removeprefix("all.")
+        found = [each for each in release.variations.values() if f"{each.full_name}.".startswith(begins)]
         if not found:
             there_are = dict.fromkeys(f"{each.base}.{each.family}" for each in release.variations.values())
             raise UserError(f"{release.folder}: has no variation {name!r}; it has {', '.join(there_are) or 'none'}")
-        searched = {name: each for name, each in found if not test_sets or each.base in test_sets}
+        searched = [each for each in found if not test_sets or each.base in test_sets]
         if not searched:
-            raise UserError(
-                f"--variation {name}: {found[0][1].base} is not searched (--test-set {test_sets[0]}); "
-                f"try --variation {test_sets[0]}.typo"
-            )
-        queries |= {name: release.wordings(variation) for name, variation in searched.items()}
+            why = f"{found[0].base} is not searched (--test-set {test_sets[0]})"
+            raise UserError(f"--variation {name}: {why}; try --variation {test_sets[0]}.typo")
+        queries |= {each.full_name: release.wordings(each) for each in searched}
     return queries

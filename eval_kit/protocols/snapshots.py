@@ -167,11 +167,7 @@ def snapshots(
         for row in beside:
             row["verdict"] = _verdict(row)
     provenance = {**scores[0].provenance, "pivot": base, "against": scores[1].provenance}
-    remarks += [
-        f"{name} is taken as {system}'s run on the second snapshot"
-        for name, system in of_system.items()
-        if name != system
-    ]
+    remarks += [f"{run} is taken as {own}'s run on the second snapshot" for run, own in of_system.items() if run != own]
     return Snapshots(pl.DataFrame(rows, ROWS), base, remarks, provenance)
 
 

@@ -131,17 +131,9 @@ class Variations(Result):
             in_order = of_measure.sort(own_loss, descending=True, nulls_last=True, maintain_order=True)
             for (method,), group in in_order.group_by("method", maintain_order=True):
                 for number, row in enumerate(group.iter_rows(named=True)):
-                    effects.append(
-                        plots.Effect(
-                            *(
-                                "" if number else str(method),
-                                row["rel_loss"],
-                                row["rel_loss_low"],
-                                row["rel_loss_high"],
-                            ),
-                            *(row["queries"], row["queries"] < FEW, systems.index(row["system"])),
-                        )
-                    )
+                    label = "" if number else str(method)
+                    cost, n = (row["rel_loss"], row["rel_loss_low"], row["rel_loss_high"]), row["queries"]
+                    effects.append(plots.Effect(label, *cost, n, n < FEW, systems.index(row["system"])))
             axis = f"loss of {of_measure['measure'][0]} to other wordings"
             caption = f"{test_set}: {axis}, with 95 % intervals; farther right: more is lost; ordered by {own}'s loss."
             caption += f" {HOLLOW}" * any(effect.is_of_few for effect in effects)
