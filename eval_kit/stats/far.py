@@ -29,11 +29,11 @@ _SLOPE, _DOUBT, _TAILS = 1.25, 0.8, 3
 
 @dataclass(frozen=True)
 class FarCost:
-    """Far less near, by both estimates.
+    """Far minus near, by both estimates.
 
     Attributes:
         plain: of the gain over the pivot.
-        adjusted: of the value, less what the pivot predicts for parts.
+        adjusted: of the value, minus what the pivot predicts for parts.
         slope: of near parts' values on what queries' pivot values predict; 1: no luck in the pivot's values.
         slope_error: its standard error.
         r: correlation of value and prediction over near queries.

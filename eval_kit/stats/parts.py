@@ -62,7 +62,7 @@ class Heterogeneity:
 
 @dataclass(frozen=True)
 class Contrast:
-    """Far parts less near parts, each side with its own spread (Welch).
+    """Far parts minus near parts, each side with its own spread (Welch).
 
     Attributes:
         difference: of the expected part means; negative: less on the far parts.
@@ -114,7 +114,7 @@ def heterogeneity(means: Floats, errors: Floats) -> Heterogeneity | None:
 
 
 def contrast(values: Floats, parts: Parts, far: Flags) -> Contrast | None:
-    """Far parts less near parts; None with fewer than :data:`FEWEST_PARTS` parts on a side, or if nothing varies.
+    """Far parts minus near parts; None with fewer than :data:`FEWEST_PARTS` parts on a side, or if nothing varies.
 
     Args:
         values: (n,) of each query.
