@@ -63,7 +63,7 @@ def test_twenty_minis(tmp_path: Path) -> None:
             inside = of_cluster.filter(pl.col("system") != cluster)["far_level"].mean()
             losses.append((inside - row["far_level"]) / inside)
             estimates.append(row["adjusted"])
-            tested += of_cluster["p"].drop_nulls()
+            tested.extend(of_cluster["p"].drop_nulls())
     by_cluster = np.array(estimates).reshape(SEEDS, -1)
     true = np.array(losses).reshape(SEEDS, -1)
     r = float(np.corrcoef(by_cluster.ravel(), -true.ravel())[0, 1])
