@@ -47,4 +47,6 @@ def test_a_step_takes_what_the_kept_figures_say(scenario: Scenario, tmp_path: Pa
     assert len(names) == 9
     seen = scenario("full_size", steps=[name.split("/") for name in names], folder=str(tmp_path))
     for name, computed in zip(names, seen, strict=True):
-        assert computed == pytest.approx(kept()[name], rel=0.25, abs=0.1), name  # texts are random, pairs counted at full width
+        assert computed == pytest.approx(kept()[name], rel=0.25, abs=0.1), (
+            name
+        )  # texts are random, pairs counted at full width
