@@ -12,16 +12,16 @@ from eval_kit.options import JsonFile, OfModel, Passages, argument, option
 from eval_kit.program import commands
 from eval_kit.shifts import SHIFTS, check_names
 
-ReleaseOption = Annotated[
+_ReleaseOption = Annotated[
     str | None, option("Release folder or Hub id. Default: $MS_MARCO_SHIFT_RELEASE, else ./ms-marco-shift.")
 ]
 
 app = commands("Train, search and score the reference systems.")
-grid_app = commands("Train, search and score a grid of cells.")
-app.add_typer(grid_app, name="grid")
+_grid_app = commands("Train, search and score a grid of cells.")
+app.add_typer(_grid_app, name="grid")
 
 
-@grid_app.command("run")
+@_grid_app.command("run")
 def run_grid(
     configs: Annotated[
         list[str],
@@ -32,7 +32,7 @@ def run_grid(
         ),
     ],
     out: Annotated[Path, option("Folder of the grid; an existing grid goes on where it stopped.")],
-    release: ReleaseOption = None,
+    release: _ReleaseOption = None,
     system: Annotated[list[str] | None, option("Train and run only this system. Repeatable.")] = None,
     backbone: Annotated[
         str | None, option("Start transformers from this Hub id or folder instead of the config's.")
@@ -123,7 +123,7 @@ def _part(text: str) -> tuple[int, int]:
     return int(parts[1]), int(parts[2])
 
 
-@grid_app.command("status")
+@_grid_app.command("status")
 def grid_status(folder: Annotated[Path, argument("The grid's folder.", "FOLDER")], json_file: JsonFile = None) -> None:
     """Show each cell's state, seconds and losses."""
     from baselines.grid.status import layout, of_grid, summary
@@ -141,7 +141,7 @@ def grid_status(folder: Annotated[Path, argument("The grid's folder.", "FOLDER")
 @app.command()
 def encode(
     model: Annotated[str, argument("Model to encode with, as for eval_kit run.", "MODEL")],
-    release: ReleaseOption = None,
+    release: _ReleaseOption = None,
     option: OfModel = None,
     passages: Passages = None,
     out: Annotated[Path, option("Folder for the encoded passages; give the same to eval_kit run --out.")] = Path(

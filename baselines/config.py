@@ -16,7 +16,7 @@ from eval_kit.runs.names import base
 from eval_kit.shifts import check_names
 
 FOLDER = Path(__file__).parent / "configs"
-BM25_OPTIONS = {"k1", "b", "tune"}
+_BM25_OPTIONS = {"k1", "b", "tune"}
 
 
 class Config(Document, frozen=True, kw_only=True):
@@ -166,9 +166,9 @@ def parse(document: Any, origin: str) -> Config:
         raise UserError(f"{origin}: {first.json_path}: {why}{more}")
     check_names(document.get("shifts") or [], f"{origin}: $.shifts:")
     systems = document["systems"]
-    of_bm25 = {name: value for name, value in systems.get("bm25", {}).items() if name in BM25_OPTIONS}
+    of_bm25 = {name: value for name, value in systems.get("bm25", {}).items() if name in _BM25_OPTIONS}
     for name, settings in systems.items():
-        if "candidates" in settings and not BM25_OPTIONS & settings.keys():
+        if "candidates" in settings and not _BM25_OPTIONS & settings.keys():
             settings = {**settings, **of_bm25}
         systems[name] = options = msgspec.convert(settings, SYSTEMS[base(name)])
         backbone = getattr(options, "backbone", None)

@@ -7,7 +7,7 @@ from typing import Any
 from eval_kit.documents import FinishedCell
 from eval_kit.release import MS_MARCO
 
-TEMPLATE = Path(__file__).parent.parent / "hub_cards" / "model.md"
+_TEMPLATE = Path(__file__).parent.parent / "hub_cards" / "model.md"
 
 
 def render(done: FinishedCell, architecture: str, backbone: str | None, title: str, collection: str | None) -> str:
@@ -53,7 +53,7 @@ def render(done: FinishedCell, architecture: str, backbone: str | None, title: s
     return str(
         ModelCard.from_template(
             card_data,
-            template_path=str(TEMPLATE),
+            template_path=str(_TEMPLATE),
             name=name,
             architecture=architecture,
             backbone=backbone,

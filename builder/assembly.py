@@ -25,7 +25,7 @@ FEWEST_TESTED = 30
 """Test queries of a part; a mean over fewer says next to nothing."""
 SPREAD = 0.4
 """A usual standard deviation of RR@10 over queries, to say how wide intervals will be."""
-SHOWN = 5
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -146,8 +146,8 @@ class Build:
             else:
                 large[label] = size
         if few and shift not in self.required:
-            names = ", ".join(few[:SHOWN])
-            why = f"fewer than {FEWEST_TESTED} test queries: {names}{', ...' if len(few) > SHOWN else ''}"
+            names = ", ".join(few[:_SHOWN])
+            why = f"fewer than {FEWEST_TESTED} test queries: {names}{', ...' if len(few) > _SHOWN else ''}"
             sizes, labels = large, list(large)
             if len(labels) < 2:
                 raise UserError(f"{why}; too few to test on, --shift {shift} builds them all the same")

@@ -24,7 +24,7 @@ from eval_kit.stats import leaks
 from eval_kit.tables.table import Column, Table, number_columns
 
 EXAMPLES = 5
-STAND_IN = "other test queries"
+_STAND_IN = "other test queries"
 PASSAGES = "passages ≥ {}"
 WHOLE = ("dl_typo", "dlhard")
 """Test sets that belong to no shift."""
@@ -128,7 +128,7 @@ def pairs(release: Release) -> Iterator[Pair]:
     for split in have.get("chameleons", []) if trains else ():
         hard_queries = release.table("chameleons", split)["query_id"]
         yield _pair(release, "chameleons", pl.concat(trains), hard_queries, "train", split)
-    suffix = "" if trains else f", {STAND_IN}"
+    suffix = "" if trains else f", {_STAND_IN}"
     trains = trains or _queries_of(release, "test", "topic", "wh")
     if trains:
         train = pl.concat(trains).unique().sort()
@@ -148,7 +148,7 @@ def _held_out(release: Release, shift: str) -> Iterator[Pair]:
             title, outside, qrels = f"{name} held out", SHIFTS[shift].training(release, cluster).queries, "train"
         else:
             others = release.table(shift, "test").filter(pl.col("cluster") != cluster)
-            title, outside, qrels = f"{name}, {STAND_IN}", others, test_set.qrels
+            title, outside, qrels = f"{name}, {_STAND_IN}", others, test_set.qrels
         if outside.height:
             yield _pair(release, title, outside["query_id"], test_set.queries, qrels, test_set.qrels)
 
@@ -252,7 +252,7 @@ def _headline(comparisons: Sequence[dict[str, Any]]) -> str:
         if found:
             share, name = max(found, key=lambda item: item[0])
             clauses.append(f"up to {share:.1%} {text}" + (f" ({name})" if share else ""))
-    stand_ins = sum(pair["name"].endswith(STAND_IN) for pair in comparisons)
+    stand_ins = sum(pair["name"].endswith(_STAND_IN) for pair in comparisons)
     textless = sum(pair["train"]["with_text"] < pair["train"]["queries"] for pair in comparisons)
     sentences = [
         f"In {len(comparisons)} pairs of training and test queries, of a pair's test queries {', '.join(clauses)}"

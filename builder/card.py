@@ -23,17 +23,17 @@ from eval_kit.tables.table import Table, Value, text_columns
 CARD = "README.md"
 LICENCES = "LICENSE.md"
 """The Hub links to a licence of no standard name only by this file name, or by a URL."""
-DEFAULT_CONFIG = "topic"
+_DEFAULT_CONFIG = "topic"
 """What ``load_dataset`` gives whoever names no config; the first config where there is no such one."""
-AGAIN = "run 'python -m builder card {}' to write it again"
+_AGAIN = "run 'python -m builder card {}' to write it again"
 TEMPLATES = Path(__file__).parent.parent / "hub_cards"
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
-SIDES = {"inter": "in", "extra": "out", "delta": "loss"}
+_SIDES = {"inter": "in", "extra": "out", "delta": "loss"}
 """What CIKM 2022 calls the figures of models that saw a part, of those that did not, and the difference."""
 EXPECTED = ("ecir2023-table2", "ecir2023-table3", "cikm2022-table7")
 """Published tables of models that were trained by these lists."""
-IN_WORDS = "lists CC BY-NC-SA 4.0 and MIT; queries and judgements of MS MARCO for non-commercial research only"
-TAGS = ("information-retrieval", "distribution-shift", "evaluation", "benchmark")
+_IN_WORDS = "lists CC BY-NC-SA 4.0 and MIT; queries and judgements of MS MARCO for non-commercial research only"
+_TAGS = ("information-retrieval", "distribution-shift", "evaluation", "benchmark")
 HOLDS = {
     "topic": "MS-Shift: queries by topic, c0 … c4; one row for each query and cluster",
     "wh": "MS-Shift: queries by wh-word, wha, how, who; a query may be in several clusters",
@@ -148,7 +148,7 @@ def _expected() -> dict[str, str]:
         figures: dict[str, dict[str, dict[str, str]]] = {}
         for cell in table["cells"]:
             row = figures.setdefault(f"{cell['test_set']}, {cell['measure']}", {})
-            row.setdefault(cell["system"], {})[SIDES.get(cell["figure"], cell["figure"])] = reference.as_printed(cell)
+            row.setdefault(cell["system"], {})[_SIDES.get(cell["figure"], cell["figure"])] = reference.as_printed(cell)
         systems = dict.fromkeys(cell["system"] for cell in table["cells"])
         rows: list[list[Value]] = []
         for name, row in figures.items():
@@ -186,7 +186,7 @@ def card_data(folder: Path, manifest: Manifest) -> dict[str, Any]:
     rows = sum(table.rows for table in manifest.tables)
     licence = {"license": "other", "license_name": "see-card", "license_link": LICENCES}
     if ms_marco:
-        licence |= {"license_name": "non-commercial-research", "license_details": IN_WORDS}
+        licence |= {"license_name": "non-commercial-research", "license_details": _IN_WORDS}
     return {
         "pretty_name": title(manifest),
         **({"language": language(manifest)} if language(manifest) else {}),
@@ -194,7 +194,7 @@ def card_data(folder: Path, manifest: Manifest) -> dict[str, Any]:
         "size_categories": [next((name for limit, name in SIZES if rows < limit), "1M<n<10M")],
         "source_datasets": ["original" if synthetic else "extended|ms_marco" if ms_marco else "extended"],
         "task_categories": ["text-retrieval"],
-        "tags": [*TAGS, *["ms-marco"] * ms_marco],
+        "tags": [*_TAGS, *["ms-marco"] * ms_marco],
         "configs": _config_entries(manifest),
         "dataset_info": [_dataset_info(folder, config, splits) for config, splits in _configs(manifest).items()],
     }
@@ -224,8 +224,8 @@ def check_card(folder: Path, manifest: Manifest) -> None:
         UserError: there is no card, its YAML is not valid, or it describes something else.
     """
     path = folder / CARD
-    if _described(yaml_data(path)) != _described(card_data(folder, manifest)):
-        raise UserError(f"{path}: is not that of the release; {AGAIN.format(folder)}")
+    if _described(_yaml_data(path)) != _described(card_data(folder, manifest)):
+        raise UserError(f"{path}: is not that of the release; {_AGAIN.format(folder)}")
 
 
 def _described(data: Mapping[str, Any]) -> list[Any]:
@@ -237,7 +237,7 @@ def _described(data: Mapping[str, Any]) -> list[Any]:
     return [data.get("configs"), infos]
 
 
-def yaml_data(path: Path) -> dict[str, Any]:
+def _yaml_data(path: Path) -> dict[str, Any]:
     """The card's YAML, checked by the library's classes.
 
     Raises:
@@ -249,12 +249,12 @@ def yaml_data(path: Path) -> dict[str, Any]:
     try:
         text = read_utf8(path)
     except UserError as error:
-        raise UserError(f"{error}; {AGAIN.format(path.parent)}") from error
+        raise UserError(f"{error}; {_AGAIN.format(path.parent)}") from error
     try:
         data: dict[str, Any] = DatasetCard(text).data.to_dict()  # type: ignore[no-untyped-call]
     except (ValueError, TypeError, yaml.YAMLError) as error:
         raise UserError(
-            f"{path}: its YAML is not valid: {str(error).splitlines()[0]}; {AGAIN.format(path.parent)}"
+            f"{path}: its YAML is not valid: {str(error).splitlines()[0]}; {_AGAIN.format(path.parent)}"
         ) from error
     return data
 
@@ -275,7 +275,7 @@ def _dataset_info(folder: Path, config: str, splits: Sequence[TableEntry]) -> di
 def _config_entries(manifest: Manifest) -> list[dict[str, Any]]:
     entries = []
     configs = _configs(manifest)
-    default = DEFAULT_CONFIG if DEFAULT_CONFIG in configs else next(iter(configs))
+    default = _DEFAULT_CONFIG if _DEFAULT_CONFIG in configs else next(iter(configs))
     for config, splits in configs.items():
         digest = sha256("".join(table.digest for table in splits).encode()).hexdigest()
         about = f"{HOLDS.get(config, config)} (content sha256:{digest[:16]})"

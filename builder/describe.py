@@ -29,7 +29,7 @@ WIDTH = 1 << 14
 FEWEST = 10
 """Queries of a side that the two-sample test needs."""
 LEVEL = 0.05
-NOT_WHOLE = (
+_NOT_WHOLE = (
     "whether the logs differ is not tested: a release has the queries that its shifts kept, no random sample; "
     "give both logs themselves, as files"
 )
@@ -120,7 +120,7 @@ def describe(source: Path, against: Path | None, seed: int) -> Description:
     if other is not None:
         near = weighted_jaccard(queries["text"], other["text"])
         lines.append(f"{other.height:,} queries of the other log; weighted Jaccard {near:.3f}")
-        lines.append(_verdict(queries, other, seed) if whole and other_whole else NOT_WHOLE)
+        lines.append(_verdict(queries, other, seed) if whole and other_whole else _NOT_WHOLE)
     provenance: dict[str, Any] = {"kit_version": __version__}
     if release is not None:
         lines += [f"remark: {remark}" for remark in release.manifest.remarks]
@@ -128,7 +128,7 @@ def describe(source: Path, against: Path | None, seed: int) -> Description:
     return Description(pl.DataFrame(rows, PARTS, orient="row"), lines, provenance)
 
 
-def two_sample(first: pl.Series, other: pl.Series, seed: int) -> tuple[float, float]:
+def _two_sample(first: pl.Series, other: pl.Series, seed: int) -> tuple[float, float]:
     """Classifier two-sample test (Lopez-Paz and Oquab, ICLR 2017): can a classifier tell the two logs apart?
 
     A logistic regression over character 2- to 4-grams within words learns from half of
@@ -184,7 +184,7 @@ def _verdict(queries: pl.DataFrame, other: pl.DataFrame, seed: int) -> str:
     first, second = (side["text"].unique(maintain_order=True) for side in (queries, other))
     if min(len(first), len(second)) < FEWEST:
         return f"too few queries to tell two logs apart: that needs {FEWEST} of each"
-    accuracy, p = two_sample(first, second, seed)
+    accuracy, p = _two_sample(first, second, seed)
     chance = f"= {p:.2g}" if p else "< 1e-300"
     verdict = "they differ" if p < LEVEL else "no difference beyond chance is seen"
     return f"a classifier tells the two logs apart in {accuracy:.1%} of cases, p {chance}: {verdict}"

@@ -22,15 +22,15 @@ from eval_kit.stats.similarity import by_cluster
 from eval_kit.tables.table import Column, Table
 
 type Key = tuple[str, str]
-LABELS = {name: shift.label for name, shift in SHIFTS.items() if shift.label}
+_LABELS = {name: shift.label for name, shift in SHIFTS.items() if shift.label}
 DIVISIONS = {"shift": pl.String, "shared": pl.Int64, "rand": pl.Float64, "information": pl.Float64}
-MATCHES = {
+_MATCHES = {
     **dict.fromkeys(["shift", "published", "rebuilt"], pl.String),
     **dict.fromkeys(["queries", "both"], pl.Int64),
     **dict.fromkeys(["share", "jaccard"], pl.Float64),
 }
 SIZES = {**dict.fromkeys(["table", "cluster"], pl.String), **dict.fromkeys(["published", "rebuilt"], pl.Int64)}
-JACCARD = {**dict.fromkeys(["shift", "cluster"], pl.String), **dict.fromkeys(["published", "rebuilt"], pl.Float64)}
+_JACCARD = {**dict.fromkeys(["shift", "cluster"], pl.String), **dict.fromkeys(["published", "rebuilt"], pl.Float64)}
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,7 +102,7 @@ def compare(rebuilt: Release, published: Release) -> Fidelity:
         pl.DataFrame(divisions, DIVISIONS, orient="row"),
         pl.concat(matches),
         pl.DataFrame(sizes, SIZES, orient="row"),
-        pl.DataFrame(jaccard, JACCARD, orient="row"),
+        pl.DataFrame(jaccard, _JACCARD, orient="row"),
         {shift: REBUILDABLE[shift].limits for shift in shifts},
         {"kit_version": __version__, "release": rebuilt.identity, "published": published.identity},
     )
@@ -120,7 +120,7 @@ def agreement(name: str, rebuilt: pl.DataFrame, published: pl.DataFrame) -> tupl
     authors = published.join(rebuilt, on="query_id", how="semi")
     ours = rebuilt.join(published, on="query_id", how="semi")
     if not authors.height:
-        return (name, 0, None, None), pl.DataFrame(schema=MATCHES)
+        return (name, 0, None, None), pl.DataFrame(schema=_MATCHES)
     rows, columns = sorted(authors["cluster"].unique()), sorted(ours["cluster"].unique())
     overlaps = authors.join(ours, on="query_id", suffix="_rebuilt").group_by("cluster", "cluster_rebuilt").len()
     counts = np.zeros((len(rows), len(columns)), np.int64)
@@ -137,7 +137,7 @@ def agreement(name: str, rebuilt: pl.DataFrame, published: pl.DataFrame) -> tupl
             either = size + int((ours["cluster"] == partner).sum()) - both
         matches.append((name, cluster, partner, size, both, both / size, both / either))
     division = (name, authors["query_id"].n_unique(), *_indices(authors, ours))
-    return division, pl.DataFrame(matches, MATCHES, orient="row")
+    return division, pl.DataFrame(matches, _MATCHES, orient="row")
 
 
 def _indices(authors: pl.DataFrame, ours: pl.DataFrame) -> tuple[float | None, float | None]:
@@ -154,7 +154,7 @@ def _indices(authors: pl.DataFrame, ours: pl.DataFrame) -> tuple[float | None, f
 
 def _divisions(release: Release) -> Iterator[tuple[str, pl.DataFrame]]:
     """Each division of queries, over all splits: name, and ``query_id`` with ``cluster``, a row per membership."""
-    for shift, column in LABELS.items():
+    for shift, column in _LABELS.items():
         parts = []
         for split in release.configs.get(shift, []):
             parts.append(release.table(shift, split).select("query_id", cluster=column))
@@ -185,7 +185,7 @@ def _counts(release: Release, shifts: Iterable[str]) -> dict[Key, int]:
     for shift in shifts:
         for split in release.configs[shift]:
             table, name = release.table(shift, split), f"{shift}/{split}"
-            labels = [LABELS[shift]] if shift in LABELS else levels_in(table)
+            labels = [_LABELS[shift]] if shift in _LABELS else levels_in(table)
             for label in labels:
                 for cluster, count in table.group_by(label).len().sort(label).iter_rows():
                     row_name = f"{cluster} ({label.removeprefix('level_')} %)" if shift == "chameleons" else cluster

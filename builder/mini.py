@@ -24,7 +24,7 @@ NEAR = 1.0
 """Planted nearness from which a training query shares a topic and aspect, or an entity, with a TREC DL query."""
 RESTRAIN_SHARES = {"small": 0.04, "medium": 0.08, "large": 0.16}
 """Sizes of the ReSTrain sets, as shares of the training queries."""
-CHAMELEON_SHARES = {
+_CHAMELEON_SHARES = {
     "veiled": (0.0573, 0.1407, 0.2350, 0.3424, 0.4468),
     "pygmy": (0.0319, 0.0881, 0.1653, 0.2526, 0.3543),
     "lesser": (0.0136, 0.0514, 0.1010, 0.1676, 0.2426),
@@ -111,7 +111,7 @@ def _obstinate(collection: mini.Mini) -> pl.DataFrame:
     for i, level in enumerate(LEVELS):
         label = pl.lit(OBSTINACY[0])
         for name in CHAMELEON_SETS:
-            size = round(CHAMELEON_SHARES[name][i] * dev.height)
+            size = round(_CHAMELEON_SHARES[name][i] * dev.height)
             label = pl.when(rank < size).then(pl.lit(name)).otherwise(label)
         dev = dev.with_columns(label.cast(pl.Enum(OBSTINACY)).alias(f"level_{level}"))
     return dev

@@ -37,7 +37,7 @@ SHARD = 1_000
 """Queries in a shard (and in a row group of the table): the most that an interrupted run may lose."""
 SOURCE = "ECIR 2023 §3.1"
 SCHEMA: dict[str, pl.DataType] = {"query_id": pl.String(), "passage_ids": pl.List(pl.String)}
-CHECKED_AT_ONCE = 10_000
+_CHECKED_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def fault(release: Release) -> str:
         return f"query {table.filter(twice)['query_id'][0]} appears twice"
     positives = _positives(release)
     pool = release.table("passages", "passages").select("passage_id") if "passages" in release.configs else None
-    for part in table.iter_slices(CHECKED_AT_ONCE):
+    for part in table.iter_slices(_CHECKED_AT_ONCE):
         pairs = part.rename({"passage_ids": "passage_id"}).explode("passage_id").drop_nulls()
         faults = {
             "appears twice for": pairs.filter(pairs.is_duplicated()),

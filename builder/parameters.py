@@ -21,9 +21,9 @@ from builder.sources.mini.planted import TOPIC_SHARES
 from eval_kit.errors import UserError
 
 SEED = "seed"
-MOST_USED = 0.8
+_MOST_USED = 0.8
 """Largest share of the training queries that the topics together may need."""
-FEWEST_IN_A_CLUSTER = 10
+_FEWEST_IN_A_CLUSTER = 10
 """Queries in a cluster of k-means on average, in small collections."""
 MS_MARCO_TRAINING = 502_939
 """Training queries of MS MARCO with a relevant passage; the papers' sizes are scaled as shares of them."""
@@ -136,8 +136,8 @@ def for_collection(training: int, longest_short: int = LONGEST_SHORT, language: 
 
 def _topic(paper: TopicParameters, training: int) -> TopicParameters:
     least = max(_share(paper.size, training), round(TESTED / paper.test_share))
-    size = max(2, min(least, round(MOST_USED * training / paper.topics)))
-    k = min(paper.k, max(2 * paper.topics, training // FEWEST_IN_A_CLUSTER))
+    size = max(2, min(least, round(_MOST_USED * training / paper.topics)))
+    k = min(paper.k, max(2 * paper.topics, training // _FEWEST_IN_A_CLUSTER))
     return replace(paper, k=k, size=size, test_share=_test_share(paper.test_share, size))
 
 

@@ -24,11 +24,11 @@ from eval_kit.tables.table import Column, Table, number_columns
 
 DEPTH = 100
 """Best passages of each contributor that a pool holds for a query."""
-TRUSTED_TAU = 0.9
+_TRUSTED_TAU = 0.9
 """Below it, the order of systems on the pool is not to be trusted."""
-SPARSE_LABELS = 2.0
+_SPARSE_LABELS = 2.0
 """With fewer labels a query, a pool of one ranker alone is biased against that ranker; with more, it hardly shows."""
-ALONE = (
+_ALONE = (
     "{name}'s best alone, with {labels:g} label a query: other rankers' figures are too high, and their order is not "
     "to be trusted"
 )
@@ -87,9 +87,9 @@ class Fidelity(Result):
     def _trust(self) -> str:
         if self.tau is None:
             return "unknown, as these systems have no order; order not to be trusted"
-        doubt = "" if self.tau >= TRUSTED_TAU else "; order not to be trusted"
+        doubt = "" if self.tau >= _TRUSTED_TAU else "; order not to be trusted"
         deep = (
-            "" if self.labels_per_query < SPARSE_LABELS else ", which says nothing of test sets with one label a query"
+            "" if self.labels_per_query < _SPARSE_LABELS else ", which says nothing of test sets with one label a query"
         )
         return f"{self.tau:.2f}{deep}{doubt}"
 
@@ -184,7 +184,7 @@ def cautions(
     name = f"pool of {', '.join(systems)}"
     if len(systems) == 1:
         labels = _labels_of_most(release)
-        return [ALONE.format(name=name, labels=labels)] if labels < SPARSE_LABELS else []
+        return [_ALONE.format(name=name, labels=labels)] if labels < _SPARSE_LABELS else []
     try:
         return [f"{name}: {measure_fidelity(systems, release, depth=depth, only=only).in_short()}"]
     except UserError:  # runs of parts of the queries

@@ -22,7 +22,7 @@ from eval_kit.release import MANIFEST, NAME, read_manifest
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
-OF_THE_HUB = {".gitattributes"}
+_OF_THE_HUB = {".gitattributes"}
 """Files that every dataset has from the start, and keeps."""
 
 
@@ -162,7 +162,7 @@ def _plan(api: "HfApi", manifest: Manifest, paths: list[str], new: Publication, 
     version, digest = _published(api, repo_id, head)
     if digest == manifest.digest:  # an earlier run was cut off before its tag
         return Publication(repo_id, tag, head)
-    there = set(api.list_repo_files(repo_id, repo_type="dataset", revision=head)) - OF_THE_HUB
+    there = set(api.list_repo_files(repo_id, repo_type="dataset", revision=head)) - _OF_THE_HUB
     if foreign := sorted(there - {CARD}) if not version else []:  # the Hub makes a card for a new dataset
         raise UserError(
             f"{repo_id}: holds something else ({foreign[0]}), which publishing would remove; name another dataset; "

@@ -24,7 +24,7 @@ from eval_kit.errors import UserError
 from eval_kit.question_words import ENGLISH, TERMS
 from eval_kit.shifts import TREC_DL, nearness_splits
 
-SIZED = ("topic", "wh", "length", "restrain")
+_SIZED = ("topic", "wh", "length", "restrain")
 """Shifts whose parameters have sizes in queries."""
 
 
@@ -86,7 +86,7 @@ def draft(
         f"queries from {collection.source}"
         if collection.is_log
         else f"queries and judgements from {collection.source}; training queries are those with a relevant passage",
-        *_size_remarks(collection, [shift for shift in SIZED if shift in results.keys() - set_by_user]),
+        *_size_remarks(collection, [shift for shift in _SIZED if shift in results.keys() - set_by_user]),
     ]
     tables, reports = list[Table](), dict[str, str]()
     for result in results.values():

@@ -27,7 +27,7 @@ from eval_kit.search.examples import (
 )
 from eval_kit.search.passages import collection_key, passages
 
-LOOKED_UP_AT_ONCE = 1_000
+_LOOKED_UP_AT_ONCE = 1_000
 
 type Format = Callable[[Example, list[str]], dict[str, object]]
 """Takes an example's ids and their texts, in the same order; returns the JSON value of its line."""
@@ -92,7 +92,7 @@ def write(
         with counting("writing triplets", "examples") as advance:
             for table in tables(queries, passage_texts, negatives, count, seed):
                 sha256.update(lines(table))
-                for part in table.iter_slices(LOOKED_UP_AT_ONCE):
+                for part in table.iter_slices(_LOOKED_UP_AT_ONCE):
                     yield from documents(part.rows())
                     advance(part.height)
                 rows += table.height

@@ -19,7 +19,7 @@ from eval_kit.files.digests import release_digest
 from eval_kit.release import Release, Variation, read_manifest, read_table
 from eval_kit.shifts import CLUSTERED, SHIFTS
 
-AUTHORS_LISTS = ("published", "lite")
+_AUTHORS_LISTS = ("published", "lite")
 """Kinds of release whose lists may overlap as the authors' do."""
 
 type Rule = Callable[[pl.DataFrame], str]
@@ -63,7 +63,7 @@ def _rules(release: Release) -> Iterator[Check]:
         frame = release.table(*table.key)
         for what, rule in (_RULES.get(table.config, {}) | _stated_rule(table)).items():
             yield Check(f"{what} ({table.config}/{table.split})", rule(frame))
-    for shift in CLUSTERED if release.manifest.kind not in AUTHORS_LISTS else ():
+    for shift in CLUSTERED if release.manifest.kind not in _AUTHORS_LISTS else ():
         if {"train", "test"} <= set(release.configs.get(shift, [])):
             yield Check(f"train and test of {shift} share no query", _train_and_test_overlap(release, shift))
     if "validation" in release.configs:
@@ -167,7 +167,7 @@ def _validation_inside(release: Release) -> str:
     """Where a validation query is in another list; the authors' ReSTTest lists hold all training queries."""
     queries = release.table("validation", "validation")["query_id"]
     for table in release.manifest.tables:
-        holds_all = table.key == ("resttest", "train") and release.manifest.kind in AUTHORS_LISTS
+        holds_all = table.key == ("resttest", "train") and release.manifest.kind in _AUTHORS_LISTS
         if holds_all or table.config in ("validation", "qrels", "negatives", "passages"):
             continue
         inside = queries.filter(queries.is_in(release.table(*table.key)["query_id"].implode()))

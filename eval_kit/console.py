@@ -21,8 +21,8 @@ from eval_kit.files import atomic
 if TYPE_CHECKING:
     from rich.status import Status
 
-WIDTH_OF_A_FILE = 160
-COUNT_EVERY = 1_000
+_WIDTH_OF_A_FILE = 160
+_COUNT_EVERY = 1_000
 SECONDS_TO_THE_FIRST, SECONDS_A_LINE = 4.0, 30.0
 """Before and between progress lines in a log or a pipe, where no moving line can be drawn."""
 
@@ -31,7 +31,7 @@ def screen() -> Console:
     """The console for results; as wide as tables need where the output is a file or a pipe."""
     if sys.stdout.isatty() or "COLUMNS" in os.environ:
         return Console()
-    return Console(width=WIDTH_OF_A_FILE)
+    return Console(width=_WIDTH_OF_A_FILE)
 
 
 def write_json(document: Any, path: Path | None) -> bool:
@@ -125,6 +125,6 @@ def with_count[Item](items: Iterable[Item], what: str, unit: str) -> Iterator[It
     """Yield the items unchanged, counting them on a progress line."""
     total = len(items) if isinstance(items, Sized) else None
     with counting(what, unit, total) as advance:
-        for batch in itertools.batched(items, COUNT_EVERY):
+        for batch in itertools.batched(items, _COUNT_EVERY):
             yield from batch
             advance(len(batch))

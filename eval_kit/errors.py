@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 
-EXIT_USER_ERROR = 2
+_EXIT_USER_ERROR = 2
 EXTRAS = {
     "release": ("datasets", "huggingface_hub", "ir_datasets", "pyarrow"),
     "builder": ("scipy", "sklearn", "threadpoolctl"),
@@ -67,7 +67,7 @@ def environment(program: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         _say(program, f"no package {error.name!r} in this Python; activate the one with it: . .venv/bin/activate")
-        sys.exit(EXIT_USER_ERROR)
+        sys.exit(_EXIT_USER_ERROR)
 
 
 @contextmanager
@@ -90,14 +90,14 @@ def reporting(program: str) -> Iterator[None]:
         sys.stdout.flush()
     except (UserError, Warning) as error:
         _say(program, str(error))
-        sys.exit(EXIT_USER_ERROR)
+        sys.exit(_EXIT_USER_ERROR)
     except ModuleNotFoundError as error:
         package = str(error.name).partition(".")[0]
         of_package = next((extra for extra, brings in EXTRAS.items() if package in brings), "models")
         extra = "baselines" if program == "baselines" else of_package
         what = f"a package that this command needs is missing: {error}; in a clone, run: pip install '.[{extra}]'"
         _say(program, what)
-        sys.exit(EXIT_USER_ERROR)
+        sys.exit(_EXIT_USER_ERROR)
     except SystemExit as end:
         if end.code == 128 + signal.SIGTERM:
             _say(program, "terminated")
@@ -112,7 +112,7 @@ def reporting(program: str) -> Iterator[None]:
         _discard_output()
         where = f"{error.filename!s}: " if error.filename is not None else ""
         _say(program, f"{where}{error.strerror or error}")
-        sys.exit(EXIT_USER_ERROR)
+        sys.exit(_EXIT_USER_ERROR)
 
 
 def _say(program: str, what: str) -> None:

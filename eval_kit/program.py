@@ -13,7 +13,7 @@ from eval_kit.errors import UserError
 from eval_kit.files.endings import run_name
 from eval_kit.files.opening import is_file, is_folder
 
-OUTPUTS = ("json_file", "per_query", "out", "page", "report")
+_OUTPUTS = ("json_file", "per_query", "out", "page", "report")
 """Parameters that name what a command writes; every other path is something that it reads."""
 RELEASE = "manifest.json"
 BESIDE = (".training.json", ".ids.txt", ".npy")
@@ -55,13 +55,13 @@ def check_outputs(parameters: Mapping[str, Any]) -> None:
     Raises:
         UserError: naming the file; before anything is read or written.
     """
-    outputs = [path for name in OUTPUTS for path in _paths(parameters.get(name)) if path != Path("-")]
-    for name in OUTPUTS[1:]:
+    outputs = [path for name in _OUTPUTS for path in _paths(parameters.get(name)) if path != Path("-")]
+    for name in _OUTPUTS[1:]:
         if parameters.get(name) == Path("-"):
             raise UserError(f"--{name.replace('_', '-')}: name a file; only --json takes - for the screen")
     if not outputs:
         return
-    inputs = [path for name, value in parameters.items() if name not in OUTPUTS for path in _paths(value)]
+    inputs = [path for name, value in parameters.items() if name not in _OUTPUTS for path in _paths(value)]
     if "release" in parameters and parameters["release"] is None:
         inputs.append(Path(os.environ.get("MS_MARCO_SHIFT_RELEASE") or "ms-marco-shift"))
     folders = set(map(os.path.realpath, filter(is_folder, inputs)))

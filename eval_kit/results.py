@@ -32,10 +32,10 @@ from eval_kit.tables.table import Table
 
 SIGNS = ("°", "≈", "†", "·")
 """Behind figures; a note that begins with one says what it means."""
-REPR_WIDTH = 120
+_REPR_WIDTH = 120
 REPR_LINES = 40
 """Lines of a result in a Python session; the rest is counted."""
-REPR_TABLES = 8
+_REPR_TABLES = 8
 """Tables of a result in a notebook."""
 
 
@@ -199,7 +199,7 @@ class Result(ABC):
 
     def __repr__(self) -> str:
         """What the command prints, cut to :data:`REPR_LINES` lines."""
-        console = Console(file=io.StringIO(), width=REPR_WIDTH, color_system=None, force_terminal=False)
+        console = Console(file=io.StringIO(), width=_REPR_WIDTH, color_system=None, force_terminal=False)
         with console.capture() as capture:
             self.show(console)
         lines = [line.rstrip() for line in capture.get().splitlines()]
@@ -215,11 +215,11 @@ class Result(ABC):
         tables = self.captioned()
         parts: list[Markup] = []
         notes: list[str] = []
-        for table in tables[:REPR_TABLES]:
+        for table in tables[:_REPR_TABLES]:
             parts.append(to_html(table, bars=False))
             notes += table.notes
-        if len(tables) > REPR_TABLES:
-            parts.append(element("p", f"… {len(tables) - REPR_TABLES:,} more tables"))
+        if len(tables) > _REPR_TABLES:
+            parts.append(element("p", f"… {len(tables) - _REPR_TABLES:,} more tables"))
         for note in [*notes, *self.all_notes()]:
             parts.append(element("p", note))
         return Markup().join(parts)

@@ -134,7 +134,7 @@ class Shift(ABC):
         Returns:
             ``query_id`` and ``text``, each query once, in the release's order.
         """
-        others = union(release, benchmark_tables(release) if benchmarks else [])
+        others = union(release, _benchmark_tables(release) if benchmarks else [])
         queries = pl.concat([self._own_test_queries(release, held_out), others])
         return queries.unique("query_id", keep="first", maintain_order=True)
 
@@ -216,7 +216,7 @@ def benchmarks(names: Iterable[str]) -> list[str]:
     return [name for name in (main_split(have), *TREC_DL) if name in have]
 
 
-def benchmark_tables(release: Release) -> list[tuple[str, str]]:
+def _benchmark_tables(release: Release) -> list[tuple[str, str]]:
     """Config and split of the benchmarks that the release has."""
     names = benchmarks(map(attrgetter("name"), release.manifest.test_sets))
     return list(dict.fromkeys(entry.table for entry in release.manifest.test_sets if entry.name in names))
@@ -396,7 +396,7 @@ class Everything(Shift):
 
     @override
     def test_tables(self, release: Release) -> list[tuple[str, str]]:
-        return benchmark_tables(release)
+        return _benchmark_tables(release)
 
     @override
     def training_tables(self, release: Release) -> dict[str, tuple[str, str]]:

@@ -23,8 +23,8 @@ _SHAPES = (
 )
 MARKERS = len(_SHAPES)
 """How many systems look different; the seventh looks like the first."""
-TINY = 1e-300
-LONGEST_BAR = 1.0
+_TINY = 1e-300
+_LONGEST_BAR = 1.0
 """Losses beyond 100 % are drawn as 100 %, or one ASL loss of 1000 % would flatten all other bars."""
 
 
@@ -87,7 +87,7 @@ class Frame:
 def span(losses: Iterable[float | None]) -> tuple[float, float]:
     """The scale that the bars of one table share: zero and all the losses and their intervals, within ±100 %."""
     ends = [0.0, *filter(None, losses)]
-    low, high = max(min(ends), -LONGEST_BAR), min(max(ends), LONGEST_BAR)
+    low, high = max(min(ends), -_LONGEST_BAR), min(max(ends), _LONGEST_BAR)
     return (low, high) if low < high else (0.0, 1.0)
 
 
@@ -187,7 +187,7 @@ def axis(values: Iterable[float | None], percent: bool = False) -> Axis:
 def ticks(low: float, high: float, wider: bool = False) -> list[float]:
     """About five round numbers in a range, or just around it."""
     rough = high / 5 - low / 5  # 0.999 and 1e-9 below: steps and ends that floats miss by a bit
-    if rough < TINY:  # equal, or so near that no step between them has all its digits
+    if rough < _TINY:  # equal, or so near that no step between them has all its digits
         rough, high = 0.2, low + 1.0
     unit = 10 ** math.floor(math.log10(rough))
     step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= rough * 0.999)

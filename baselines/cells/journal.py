@@ -16,9 +16,9 @@ from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.files.text import read_utf8
 
-Stage = Literal["training", "indexing", "searching", "scoring"]
-STAGES: tuple[Stage, ...] = get_args(Stage)
-SECONDS_BETWEEN_REPORTS = 1.0
+_Stage = Literal["training", "indexing", "searching", "scoring"]
+STAGES: tuple[_Stage, ...] = get_args(_Stage)
+_SECONDS_BETWEEN_REPORTS = 1.0
 
 type Report = Callable[[dict[str, Any]], None]
 """Takes the progress of a running stage, such as ``{"step": 10, "steps": 100, "loss": 0.4}``; cheap to call."""
@@ -51,7 +51,7 @@ class State(Struct, forbid_unknown_fields=True):
         reason: why it failed.
     """
 
-    state: Literal["waiting", "finished", "failed"] | Stage
+    state: Literal["waiting", "finished", "failed"] | _Stage
     attempts: Count
     seconds: dict[str, float]
     facts: dict[str, dict[str, Any]]
@@ -77,7 +77,7 @@ class Journal:
         self.facts = state.facts
 
     @contextmanager
-    def stage(self, name: Stage) -> Iterator[Report]:
+    def stage(self, name: _Stage) -> Iterator[Report]:
         """Time a stage and record its reports; it counts as finished once :attr:`facts` has an entry for it."""
         before, start = self.seconds.get(name, 0.0), time.monotonic()
         last = start
@@ -85,7 +85,7 @@ class Journal:
 
         def report(progress: dict[str, Any]) -> None:
             nonlocal last
-            if (now := time.monotonic()) - last >= SECONDS_BETWEEN_REPORTS:
+            if (now := time.monotonic()) - last >= _SECONDS_BETWEEN_REPORTS:
                 last = now
                 self.seconds[name] = before + now - start
                 self.write(name, progress)
@@ -96,7 +96,7 @@ class Journal:
 
     def write(
         self,
-        state: Literal["finished", "failed"] | Stage,
+        state: Literal["finished", "failed"] | _Stage,
         progress: dict[str, Any] | None = None,
         reason: str | None = None,
     ) -> None:

@@ -25,7 +25,7 @@ from eval_kit.protocols.scores import Scores
 from eval_kit.release import title
 from eval_kit.search.processes import cores
 
-LIBRARIES = (
+_LIBRARIES = (
     "torch", "transformers", "sentence-transformers", "tokenizers", "faiss-cpu", "fast-plaid", "pyserini", "numpy",
     "scipy", "polars",
 )  # fmt: skip
@@ -96,4 +96,4 @@ def description(cell: Cell) -> dict[str, Any]:
 def _libraries() -> dict[str, str]:
     """Name and version of the installed libraries that can change a result."""
     versions = {library.metadata["Name"].lower(): library.version for library in importlib.metadata.distributions()}
-    return {"python": platform.python_version()} | {name: versions[name] for name in LIBRARIES if name in versions}
+    return {"python": platform.python_version()} | {name: versions[name] for name in _LIBRARIES if name in versions}

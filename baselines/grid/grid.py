@@ -17,7 +17,7 @@ from eval_kit.release import Release
 from eval_kit.runs import names
 from eval_kit.shifts import BENCHMARKS, CONTROL, SHIFTS, TRAINED_FOR
 
-SECONDS_BETWEEN_LOOKS = 1.0
+_SECONDS_BETWEEN_LOOKS = 1.0
 
 type Runner = Callable[[Sequence[Cell]], Iterator[Outcome]]
 """Attempts every cell once and yields how each ended, in any order."""
@@ -102,4 +102,4 @@ def run(grid: Sequence[Cell], runner: Runner) -> Iterator[Outcome]:
                 del waiting[outcome.name]
                 yield outcome
         if waiting and not free:
-            time.sleep(SECONDS_BETWEEN_LOOKS)
+            time.sleep(_SECONDS_BETWEEN_LOOKS)

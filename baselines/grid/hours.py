@@ -18,9 +18,9 @@ from eval_kit.search.passages import how_many
 STEPS = {"biencoder": (7.2, 5_722), "splade": (11.1, 6_124), "colbert": (3.3, 1_227), "monobert": (3.7, 1_480)}
 """TFLOP and kernels of a step of the config ``paper``, calculated (``bench/results/bounds.json``)."""
 TEXTS = {"biencoder": 256, "splade": 256, "colbert": 64, "monobert": 96}
-"""Passages, or pairs, of that step; its backbone has ``LAYERS``."""
-LAYERS = 6
-POOL = 1_600 * 101
+"""Passages, or pairs, of that step; its backbone has ``_LAYERS``."""
+_LAYERS = 6
+_POOL = 1_600 * 101
 """Passages of an evaluation: the validation queries' own and 100 negatives of each."""
 SEARCHES = {"biencoder": "dense search", "splade": "sparse search", "colbert": "plaid"}
 MS_MARCO = 8_841_823
@@ -67,7 +67,7 @@ def of_cell(
     each = _step(kind, options, rates)
     if options.evaluate_every is not None:
         steps *= np.minimum(1, _draws(H100, "until"))
-        each = each + POOL / options.evaluate_every / reads
+        each = each + _POOL / options.evaluate_every / reads
     seconds: Draws = steps * each
     if isinstance(options, Monobert):
         return (seconds + queries * options.candidates / reads) / 3_600
@@ -108,7 +108,7 @@ def _step(kind: str, options: Trained, rates: Mapping[str, Any]) -> Draws:
     in_batch = options.in_batch_negatives if isinstance(options, Monobert) else 0
     size = options.batch_size * (1 + options.negatives + in_batch) / TEXTS[kind]
     if "distil" not in str(options.backbone):
-        size *= 12 / LAYERS
+        size *= 12 / _LAYERS
     tflop, kernels = STEPS[kind]
     launching = kernels * _draws(rates, "waiting") * _draws(rates, "launch_us") / 1e6
     seconds: Draws = size * (tflop / _draws(rates, "tflops") + launching)

@@ -25,9 +25,9 @@ from eval_kit.shifts import TRAINED_FOR
 from eval_kit.tables import terminal
 from eval_kit.tables.table import Column, Row, Table, Value, number_columns, text_columns
 
-STATES = ("finished", *STAGES, "interrupted", "failed", "waiting")
+_STATES = ("finished", *STAGES, "interrupted", "failed", "waiting")
 DEFAULT, OTHER = "at its default", "other weights to start from"
-STYLES = {"finished": "green", "failed": "red", "interrupted": "yellow", "waiting": "dim"}
+_STYLES = {"finished": "green", "failed": "red", "interrupted": "yellow", "waiting": "dim"}
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def layout(standings: Sequence[Standing]) -> Table:
     lines: list[Row] = []
     for standing in standings:
         cell = standing.name
-        state = Value(standing.state, style=STYLES.get(standing.state, "bold"))
+        state = Value(standing.state, style=_STYLES.get(standing.state, "bold"))
         journal = standing.journal
         seconds = f"{sum(journal.seconds.values()):,.1f}" if journal.seconds else ""
         names = [cell.shift, cell.held_out, cell.system, str(cell.seed)]
@@ -169,7 +169,7 @@ def layout(standings: Sequence[Standing]) -> Table:
 def summary(standings: Iterable[Standing]) -> str:
     """How many cells there are in each state."""
     count = Counter(standing.state for standing in standings)
-    return ", ".join(f"{count[state]:,} {state}" for state in STATES if count[state])
+    return ", ".join(f"{count[state]:,} {state}" for state in _STATES if count[state])
 
 
 def watch(cells: Sequence[Cell], runner: Runner, console: Console) -> list[Outcome]:

@@ -14,7 +14,7 @@ from baselines.grid.stages import Outcome, run_cell
 from eval_kit.search.gpus import gpus
 from eval_kit.search.processes import cores, end_with_parent
 
-THREAD_VARIABLES = (
+_THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -38,7 +38,7 @@ def environment(threads: int, gpus: float | None = None) -> dict[str, str]:
     }
     if gpus == 0:
         others["CUDA_VISIBLE_DEVICES"] = ""
-    return dict.fromkeys(THREAD_VARIABLES, str(threads)) | others
+    return dict.fromkeys(_THREAD_VARIABLES, str(threads)) | others
 
 
 def run(cells: Sequence[Cell], workers: int, threads: int) -> Iterator[Outcome]:

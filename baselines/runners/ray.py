@@ -19,11 +19,11 @@ from eval_kit.errors import UserError, in_one_sentence
 from eval_kit.search.passages import how_many
 from eval_kit.search.retriever import Passages, Retriever
 
-RETRIES = 3
+_RETRIES = 3
 """How often a task is restarted, on another machine, when its own dies; it resumes from what is on disk."""
 MANY_PASSAGES = 1_000_000
 """From this number on, a cell's passages are encoded on all free GPUs, not only on the cell's own."""
-HANDLERS = {"RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1"}
+_HANDLERS = {"RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1"}
 """Makes Ray leave the SIGSEGV handler to a JVM in its process, which depends on it (ray-project/ray#36415)."""
 
 
@@ -49,8 +49,8 @@ def run(cells: Sequence[Cell], threads: int, many_passages: int = MANY_PASSAGES)
             name=cell.name.file,
             num_cpus=cpus,
             num_gpus=gpus,
-            max_retries=RETRIES,
-            runtime_env={"env_vars": environment(threads, gpus) | HANDLERS},
+            max_retries=_RETRIES,
+            runtime_env={"env_vars": environment(threads, gpus) | _HANDLERS},
         )
         return task.remote(cell.portable(), *arguments)
 
@@ -104,7 +104,7 @@ def connect() -> Any:
     Raises:
         UserError: Ray is not installed, or the cluster cannot be reached.
     """
-    os.environ.update(HANDLERS)  # read when Ray is imported
+    os.environ.update(_HANDLERS)  # read when Ray is imported
     try:
         import ray
     except ImportError as error:

@@ -24,8 +24,8 @@ from eval_kit.search.retriever import Retriever
 TITLE = "BM25, weights of terms by their frequency"
 K1 = (0.5, 0.7, 0.9, 1.1, 1.3, 1.5)
 B = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-PARAMETERS = "bm25.json"
-CUTOFF = 10
+_PARAMETERS = "bm25.json"
+_CUTOFF = 10
 
 
 def train(cell: Cell, progress: Report | None = None) -> dict[str, float]:
@@ -41,7 +41,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, float]:
         return {}
     parameters = tuned_parameters(cell, progress)
     cell.model.mkdir(parents=True, exist_ok=True)
-    atomic.write_text(cell.model / PARAMETERS, json.dumps(parameters) + "\n")
+    atomic.write_text(cell.model / _PARAMETERS, json.dumps(parameters) + "\n")
     return parameters
 
 
@@ -69,7 +69,7 @@ def tuned_parameters(cell: Cell, progress: Report | None = None) -> dict[str, fl
 
 def kept_parameters(model: str | Path, options: Mapping[str, Any]) -> dict[str, float]:
     """The k1 and b that :func:`train` has left in a model, if the option ``tune`` is set."""
-    path = Path(model) / PARAMETERS
+    path = Path(model) / _PARAMETERS
     if not options.get("tune", False) or not path.is_file():
         return {}
     return msgspec.json.decode(path.read_bytes(), type=dict[str, float])
@@ -91,7 +91,7 @@ def tune(release: Release, folder: Path, progress: Report | None = None) -> tupl
     relevant = dict(qrels.group_by("query_id").agg(pl.col("passage_id")).iter_rows())
     figures: dict[tuple[float, float], float] = {}
     for k1, b in product(K1, B):
-        hits = Bm25(k1, b).search(queries, folder, CUTOFF)
+        hits = Bm25(k1, b).search(queries, folder, _CUTOFF)
         figures[k1, b] = sum(_reciprocal_rank(ranking, relevant.get(query, ())) for query, ranking in hits)
         if progress is not None:
             progress({"step": len(figures), "steps": len(K1) * len(B)})

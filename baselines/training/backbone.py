@@ -24,7 +24,7 @@ from eval_kit.search.encoders import check_length
 from eval_kit.search.passages import collection_key, passages
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-POSITIONS = 128
+_POSITIONS = 128
 SEED = 13
 
 
@@ -140,7 +140,7 @@ def _tokenizer(words: Iterable[str]) -> Any:
         cls_token="[CLS]",
         sep_token="[SEP]",
         mask_token="[MASK]",
-        model_max_length=POSITIONS,
+        model_max_length=_POSITIONS,
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
     )
 
@@ -160,7 +160,7 @@ def _random_model(vocabulary: int, sizes: SmallBackbone) -> Any:
                 num_hidden_layers=sizes.layers,
                 num_attention_heads=sizes.heads,
                 intermediate_size=2 * width,
-                max_position_embeddings=POSITIONS,
+                max_position_embeddings=_POSITIONS,
                 initializer_range=spread / 2,
                 hidden_dropout_prob=0.0,
                 attention_probs_dropout_prob=0.0,

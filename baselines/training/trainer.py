@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from transformers import TrainerCallback
 
 LOG = logging.getLogger(__name__)
-LOSSES_LOGGED = 20
+_LOSSES_LOGGED = 20
 """How many mean losses a training records, at least."""
 MINI_BATCH = "mini_batch_size.json"
 VALIDATION = "validation"
 METRIC = f"{VALIDATION}_RR@10"
 """What decides which step is the best: of :mod:`baselines.training.early_stopping`."""
-SCHEDULES = {"linear": "linear", "constant": "constant_with_warmup"}
+_SCHEDULES = {"linear": "linear", "constant": "constant_with_warmup"}
 
 
 class StepTooLargeError(Exception):
@@ -203,7 +203,7 @@ def _arguments(options: Trained, seed: int, steps: int, folder: Path) -> dict[st
         "accelerator_config": {"non_blocking": device() != "cpu"},  # nothing waits for copies from pinned memory
         "learning_rate": options.learning_rate,
         "warmup_steps": options.warmup,
-        "lr_scheduler_type": SCHEDULES[options.schedule],
+        "lr_scheduler_type": _SCHEDULES[options.schedule],
         "weight_decay": options.weight_decay,
         "bf16": options.precision == "bfloat16" and device() != "cpu",
         "fp16": options.precision == "float16" and device() != "cpu",
@@ -212,7 +212,7 @@ def _arguments(options: Trained, seed: int, steps: int, folder: Path) -> dict[st
         "dataloader_num_workers": 0 if by_the_model else options.loader_processes,
         "dataloader_pin_memory": device() != "cpu",
         "logging_strategy": "steps",
-        "logging_steps": max(1, min(100, steps // LOSSES_LOGGED, every or 100)),  # a loss by the first evaluation
+        "logging_steps": max(1, min(100, steps // _LOSSES_LOGGED, every or 100)),  # a loss by the first evaluation
         "logging_nan_inf_filter": False,
         "save_strategy": "steps",
         "save_steps": every or options.checkpoint_every,

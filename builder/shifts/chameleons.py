@@ -44,7 +44,7 @@ class ChameleonParameters:
     levels: Sequence[int] = LEVELS
 
 
-def average_precision(runs: Mapping[str, Path], qrels: pl.DataFrame, queries: pl.Series) -> pl.DataFrame:
+def _average_precision(runs: Mapping[str, Path], qrels: pl.DataFrame, queries: pl.Series) -> pl.DataFrame:
     """The value of each ranker for each query.
 
     Args:
@@ -140,7 +140,7 @@ def rebuild(build: Build, parameters: ChameleonParameters) -> ShiftResult:
     assert split is not None
     queries = build.collection.evaluation[split]
     qrels = build.pairs(split).rename(SCORED_AS)
-    values = average_precision(build.runs, qrels, queries["query_id"])
+    values = _average_precision(build.runs, qrels, queries["query_id"])
     assignment = assign(values, parameters)
     rule = build.rule(RULE, SOURCE, parameters, rankers=list(build.runs))
     members = queries.join(assignment, on="query_id")

@@ -8,9 +8,9 @@ from builder.assembly import Build
 from builder.validation import draw_ids
 from eval_kit.words import words
 
-MOST = 5_000
+_MOST = 5_000
 """Queries looked at, at most."""
-WEAK = 2.0
+_WEAK = 2.0
 """Parts that are told less often than this multiple of shuffled ones are remarked on."""
 
 
@@ -34,7 +34,7 @@ def remark(build: Build, assignment: pl.DataFrame) -> str:
     best = build.pairs("train").sort("score", "corpus-id", descending=[True, False]).unique("query-id", keep="first")
     rows = assignment.join(best, left_on="query_id", right_on="query-id")
     rows = rows.join(passages, left_on="corpus-id", right_on="passage_id").sort("query_id")
-    rows = rows.filter(pl.col("query_id").is_in(draw_ids(rows["query_id"], MOST, build.seed, "coherence").implode()))
+    rows = rows.filter(pl.col("query_id").is_in(draw_ids(rows["query_id"], _MOST, build.seed, "coherence").implode()))
     if rows["corpus-id"].n_unique() < 2:
         return f"topic: {nothing}"
     vectors = TfidfVectorizer(analyzer=words, sublinear_tf=True).fit_transform(rows["text"])
@@ -58,7 +58,7 @@ def _beside_given(rows: pl.DataFrame, seed: int) -> str:
 
 
 def _caution(real: float, chance: float) -> str:
-    return "; hardly better than chance: do not read them as topics" if real < WEAK * chance else ""
+    return "; hardly better than chance: do not read them as topics" if real < _WEAK * chance else ""
 
 
 def _right(vectors: csr_matrix, labels: np.ndarray, learn: np.ndarray) -> float:

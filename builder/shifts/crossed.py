@@ -22,7 +22,7 @@ RULE = (
     "clusters by k-means of the queries' vectors, or the given parts, merged by their mean vectors; roles of the "
     "models by a Hadamard matrix, in-domain test queries dealt at random (seeded)"
 )
-MOST_IN_A_CLUSTER = 0.2
+_MOST_IN_A_CLUSTER = 0.2
 """Share of the queries; a cluster that holds more is no kind of queries, and leaves too little to train on."""
 CELLS = 2 * (len(wh.CLUSTERS) + 1)
 """Divisions of a topic by wh word and length."""
@@ -100,11 +100,11 @@ def cells(parts: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
 
 def _check_largest(parts: pl.DataFrame, by_hand: bool) -> None:
     name, largest = parts["part"].value_counts(sort=True).row(0)
-    if largest <= MOST_IN_A_CLUSTER * parts.height:
+    if largest <= _MOST_IN_A_CLUSTER * parts.height:
         return
     holds = f"holds {largest:,} of {parts.height:,} queries"
     if by_hand:
-        raise UserError(f"part {name!r} {holds}; divide it, as no part may hold over {MOST_IN_A_CLUSTER:.0%}")
+        raise UserError(f"part {name!r} {holds}; divide it, as no part may hold over {_MOST_IN_A_CLUSTER:.0%}")
     raise UserError(
         f"a cluster {holds}, as their vectors do not tell them apart; name a model as --encoder, or give "
         "--parts, or other ones"

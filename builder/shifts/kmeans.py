@@ -15,7 +15,7 @@ from eval_kit.errors import UserError
 type Matrix = NDArray[np.float32]
 type Ints = NDArray[np.int64]
 
-SEEDING = 256
+_SEEDING = 256
 """Vectors per cluster, drawn at random, from which k-means++ chooses the first centroids."""
 
 
@@ -59,8 +59,8 @@ def kmeans(vectors: Matrix, k: int, seed: int, iterations: int = 25) -> Clusters
         raise UserError(f"k-means needs at least one iteration, not {iterations}")
     rng = np.random.RandomState(seed)  # scikit-learn takes no newer generator
     sample = vectors
-    if len(vectors) > k * SEEDING:
-        sample = vectors[np.sort(rng.choice(len(vectors), k * SEEDING, replace=False))]
+    if len(vectors) > k * _SEEDING:
+        sample = vectors[np.sort(rng.choice(len(vectors), k * _SEEDING, replace=False))]
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # equal vectors, fewer than k of them distinct
         first = np.ascontiguousarray(kmeans_plusplus(np.asarray(sample), k, random_state=rng)[0], np.float32)

@@ -43,7 +43,7 @@ LIMITS = (
     "queries, interpolation fewer than extrapolation; here both regimes have the same number.",
 )
 """What no rebuild can reproduce of the published lists, and why."""
-TESTS_AT_ONCE = 64
+_TESTS_AT_ONCE = 64
 BLOCK = 2_048
 TOLERANCE = 0.1
 """How far a set may stay from its target size, as a share of it."""
@@ -140,8 +140,8 @@ def depths(train: Vectors, tests: Vectors) -> Ints:
         ThreadPoolExecutor(cores()) as pool,
         counting("ranking training queries", "queries", len(tests)) as advance,
     ):
-        for start in range(0, len(tests), TESTS_AT_ONCE):
-            scores = _similarities(pool, train.values, tests.values[start : start + TESTS_AT_ONCE])
+        for start in range(0, len(tests), _TESTS_AT_ONCE):
+            scores = _similarities(pool, train.values, tests.values[start : start + _TESTS_AT_ONCE])
             for order in pool.map(lambda row: by_id[np.argsort(-row[by_id], kind="stable")], scores):
                 best[order] = np.minimum(best[order], ranks)
                 advance(1)

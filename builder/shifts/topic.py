@@ -49,7 +49,7 @@ LIMITS = (
     "Topics are numbered in no stated order; here the largest native cluster comes first.",
 )
 """What no rebuild can reproduce of the published lists, and why."""
-SPLITS = ("train", "test")
+_SPLITS = ("train", "test")
 TOLERANCE = 0.25
 """How far a topic may stay from the target size, as a share of it."""
 STEP, STEPS = 1.05, 60
@@ -103,7 +103,7 @@ def divide(queries: Vectors, clusters: Clusters, parameters: TopicParameters) ->
     test = _test(queries.query_ids, topic, parameters)
     names = [f"c{i}" for i in range(parameters.topics)]
     cluster = pl.Series([*names, None]).gather(topic % (parameters.topics + 1)).cast(pl.Enum(names))
-    split = pl.Series(SPLITS).gather(test.astype(np.int64)).cast(pl.Enum(SPLITS))
+    split = pl.Series(_SPLITS).gather(test.astype(np.int64)).cast(pl.Enum(_SPLITS))
     return pl.DataFrame({"query_id": queries.query_ids, "cluster": cluster, "split": split}).drop_nulls("cluster")
 
 

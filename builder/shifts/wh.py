@@ -27,8 +27,8 @@ CLUSTERS = tuple(WH_TERMS)
 type WhRule = Literal["substring", "token"]
 type WhLanguage = Literal["en", "de", "fr", "es", "zh"]
 
-TOKEN_RULE = "in a cluster if the lower-cased text contains one of its terms as a whole word; may be in several"
-RULES: dict[WhRule, str] = {"substring": RULE, "token": TOKEN_RULE}
+_TOKEN_RULE = "in a cluster if the lower-cased text contains one of its terms as a whole word; may be in several"
+RULES: dict[WhRule, str] = {"substring": RULE, "token": _TOKEN_RULE}
 DRAWN = "; of a cluster larger than the size a random part (seeded), split into train and test by query at random"
 LIMITS = (
     "Membership is a rule without exception on the released test sets, and is the same for every query. Which "

@@ -11,7 +11,7 @@ from eval_kit.errors import UserError
 from eval_kit.files.formats import QRELS_SCHEMA, QUERIES_SCHEMA
 from eval_kit.release import MS_MARCO
 
-MS_MARCO_SPLITS = {
+_MS_MARCO_SPLITS = {
     "train": f"{MS_MARCO}/train",
     "dev": f"{MS_MARCO}/dev/small",
     "dl19": f"{MS_MARCO}/trec-dl-2019",
@@ -49,7 +49,7 @@ def collection(dataset_id: str) -> Collection:
         UserError: there is no such dataset, or it has no judgements.
         UnavailableError: with ir_datasets' reason.
     """
-    splits = MS_MARCO_SPLITS if dataset_id == MS_MARCO else _splits(dataset_id)
+    splits = _MS_MARCO_SPLITS if dataset_id == MS_MARCO else _splits(dataset_id)
     return Collection(
         name=dataset_id,
         source=f"ir_datasets {dataset_id}",

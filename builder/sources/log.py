@@ -13,7 +13,7 @@ from eval_kit.files.formats import QUERIES_SCHEMA
 
 TEXTS = ("query", "text", "question", "keyword")
 IDS = ("query_id", "qid", "id", "_id")
-COUNTS = ("count", "frequency", "n")
+_COUNTS = ("count", "frequency", "n")
 
 
 def collection(path: Path) -> Collection:
@@ -46,7 +46,7 @@ def collection(path: Path) -> Collection:
             raise UserError(f"{path}:1: which column is the query? A header must name it: {', '.join(TEXTS)}")
         text, identifier, count = len(rows[0]) - 1, 0 if len(rows[0]) == 2 else None, None
     else:
-        identifier, count, rows = _column(header, IDS), _column(header, COUNTS), rows[1:]
+        identifier, count, rows = _column(header, IDS), _column(header, _COUNTS), rows[1:]
     for number, row in lines:
         if len(row) != len(header):
             raise UserError(f"{path}:{number}: {len(row)} columns, but the first line has {len(header)}")

@@ -12,7 +12,7 @@ from eval_kit.errors import UserError
 from eval_kit.release import MANIFEST, PartialRelease, open_release
 from eval_kit.shifts import union
 
-TOPIC_QRELS = {"train": "train", "test": "topic_test"}
+_TOPIC_QRELS = {"train": "train", "test": "topic_test"}
 
 
 def collection(folder: Path) -> Collection:
@@ -28,7 +28,7 @@ def collection(folder: Path) -> Collection:
     """
     release = open_release(folder)
     configs = release.configs
-    splits = [split for split in configs.get("topic", []) if TOPIC_QRELS[split] in configs.get("qrels", [])]
+    splits = [split for split in configs.get("topic", []) if _TOPIC_QRELS[split] in configs.get("qrels", [])]
     if not splits:
         raise UserError(f"{folder}: holds no topic queries with judgements to rebuild from")
     if "train" not in splits:
@@ -36,7 +36,7 @@ def collection(folder: Path) -> Collection:
             f"{folder} is a partial release: of topic only the test queries are rebuilt", PartialRelease, stacklevel=2
         )
     topics = [("topic", split) for split in splits]
-    judgements = [("qrels", TOPIC_QRELS[split]) for split in splits]
+    judgements = [("qrels", _TOPIC_QRELS[split]) for split in splits]
     tables = {*topics, *judgements, ("passages", "passages")}
     queries = {"train": union(release, topics)}
     qrels = {"train": pl.concat(starmap(release.table, judgements)).unique()}

@@ -15,8 +15,8 @@ import polars as pl
 from eval_kit.errors import UserError
 from eval_kit.files.formats import by_id
 
-PREFIXES = {"topic": "topic", "wh": "whword", "length": "length"}
-HEADER = ["query", *map("_".join, product(PREFIXES.values(), ("cluster", "train")))]
+_PREFIXES = {"topic": "topic", "wh": "whword", "length": "length"}
+HEADER = ["query", *map("_".join, product(_PREFIXES.values(), ("cluster", "train")))]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Join:
 
     def members(self, shift: str, clusters: Sequence[str]) -> pl.DataFrame:
         """Training queries of a shift, without those outside every cluster: ``query_id``, ``text``, ``cluster``."""
-        prefix = PREFIXES[shift]
+        prefix = _PREFIXES[shift]
         number = pl.col(f"{prefix}_cluster")
         name = number.replace_strict(dict(enumerate(clusters)), return_dtype=pl.String).cast(pl.Enum(clusters))
         members = self.rows.filter(pl.col(f"{prefix}_train") == 1, number < len(clusters))

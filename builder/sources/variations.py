@@ -19,27 +19,27 @@ from eval_kit.documents import Rule
 from eval_kit.files.formats import read_queries, read_trec_qrels
 from eval_kit.release import Variation
 
-CHARACTERBERT = "ielab/CharacterBERT-DR"
+_CHARACTERBERT = "ielab/CharacterBERT-DR"
 EXPANDED = "Narabzad/Chameleons/expanded Queries"
-GENERATORS = "Guzpenha/query_variation_generators"
-WORDINGS = f"{GENERATORS}/data/variations_trec2019_labeled.csv"
-DL_TYPO = f"{CHARACTERBERT}/data/dl-typo"
+_GENERATORS = "Guzpenha/query_variation_generators"
+_WORDINGS = f"{_GENERATORS}/data/variations_trec2019_labeled.csv"
+DL_TYPO = f"{_CHARACTERBERT}/data/dl-typo"
 DL_TYPO_QUERIES, DL_TYPO_QRELS = f"{DL_TYPO}/query.tsv", f"{DL_TYPO}/qrels.txt"
-DL_HARD = "grill-lab/DL-Hard"
-DL_HARD_QRELS = f"{DL_HARD}/dataset/dl_hard-passage.qrels"
-DL_HARD_ANNOTATIONS = f"{DL_HARD}/annotations/query/annotations.tsv"
-DL_HARD_FOLDS = f"{DL_HARD}/dataset/folds.json"
-APACHE = "Apache-2.0"
+_DL_HARD = "grill-lab/DL-Hard"
+_DL_HARD_QRELS = f"{_DL_HARD}/dataset/dl_hard-passage.qrels"
+_DL_HARD_ANNOTATIONS = f"{_DL_HARD}/annotations/query/annotations.tsv"
+_DL_HARD_FOLDS = f"{_DL_HARD}/dataset/folds.json"
+_APACHE = "Apache-2.0"
 OF_TYPOS, OF_DL_HARD = "Zhuang and Zuccon, SIGIR 2022", "Mackie et al., SIGIR 2021"
 """The papers."""
 
-TYPO_FILES = {
+_TYPO_FILES = {
     "dev": "marco_dev/queries.dev.small.typo{}.tsv",
     "dl19": "dl2019/queries.dl2019.typo{}.tsv",
     "dl20": "dl2020/queries.dl2020.typo{}.tsv",
 }
-TYPO_REPLICAS = range(1, 11)
-DL_TYPO_FILES = {
+_TYPO_REPLICAS = range(1, 11)
+_DL_TYPO_FILES = {
     ("typo", "real"): ("query.typo.tsv", "as it was mistyped in the log"),
     ("spelling", "typo_ms"): ("query.typo.ms.tsv", "the mistyped query, corrected by Microsoft's spell-checker"),
     ("spelling", "typo_py"): ("query.typo.py.tsv", "the mistyped query, corrected by pyspellchecker"),
@@ -47,7 +47,7 @@ DL_TYPO_FILES = {
     ("spelling", "py"): ("query.py.tsv", "the correct query after pyspellchecker"),
 }
 """DL-Typo's wordings other than the correct ones: file, and how each was made."""
-ONCE = {
+_ONCE = {
     "conceptnet": "ConceptNet/All_queries_conceptnet.topn3",
     "entity_linking": "Entity Linking/All_queries_tagmee.topn3",
     "neural_embeddings": "Neural Embeddings/All_queries_word2vec.topn3",
@@ -71,8 +71,8 @@ RANKERS = {
     "tct_colbert": "colbert",
 }
 """Each ranker's name in file names (RM3's files have ``doct5`` in lower case)."""
-SUPERVISED = {"anmt": "seq2seq", "acg": "acg", "hred_qs": "hredqs"}
-GENERATED = {
+_SUPERVISED = {"anmt": "seq2seq", "acg": "acg", "hred_qs": "hredqs"}
+_GENERATED = {
     "misspelling.swap_adjacent": "WordSwapNeighboringCharacterSwap",
     "misspelling.swap_key": "WordSwapQWERTY",
     "misspelling.substitute": "WordSwapRandomCharacterSubstitution",
@@ -85,7 +85,7 @@ GENERATED = {
     "synonym.embedding": "WordSwapEmbedding",
 }
 """The generator, by its name in the file, of each category and method."""
-ANNOTATIONS = ("intent", "answer_type", "topic")
+_ANNOTATIONS = ("intent", "answer_type", "topic")
 
 type Paths = Mapping[str, Path]
 type Wording = tuple[str, str, str | None, int | None, str, str]
@@ -112,8 +112,8 @@ class Part:
     def variations(self, paths: Paths) -> Iterator[tuple[Variation, Table]]:
         """Whose queries are those of the base, at most: ``builder verify`` checks it, and the files are pinned."""
         for base, family, method, replica, file, text in self.wordings:
-            if method in GENERATED:
-                frame, invalid = _of_generator(paths[file], GENERATED[method])
+            if method in _GENERATED:
+                frame, invalid = _of_generator(paths[file], _GENERATED[method])
             else:
                 frame, invalid = read_queries(paths[file]), None
             split = "_".join(filter(None, (base, family, method, str(replica or "")))).replace(".", "_")
@@ -126,25 +126,25 @@ class Part:
 def parts() -> list[Part]:
     """Every part, those that are test sets first."""
     dl_typo = (DL_TYPO_QUERIES, DL_TYPO_QRELS)
-    dl_hard = (DL_HARD_QRELS, DL_HARD_ANNOTATIONS, DL_HARD_FOLDS)
+    dl_hard = (_DL_HARD_QRELS, _DL_HARD_ANNOTATIONS, _DL_HARD_FOLDS)
     reformulations, generations = list(_reformulations()), list(_wordings())
     return [
-        Part("the test set dl_typo", CHARACTERBERT, APACHE, OF_TYPOS, list(_dl_typos()), dl_typo, _dl_typo),
-        Part("the test set dlhard", DL_HARD, NONE_STATED, OF_DL_HARD, [], dl_hard, _dl_hard),
-        Part("the variations typo", CHARACTERBERT, APACHE, OF_TYPOS, list(_typos())),
+        Part("the test set dl_typo", _CHARACTERBERT, _APACHE, OF_TYPOS, list(_dl_typos()), dl_typo, _dl_typo),
+        Part("the test set dlhard", _DL_HARD, NONE_STATED, OF_DL_HARD, [], dl_hard, _dl_hard),
+        Part("the variations typo", _CHARACTERBERT, _APACHE, OF_TYPOS, list(_typos())),
         Part("the variations reformulation", "Narabzad/Chameleons", NONE_STATED, "CIKM 2021 §4.1", reformulations),
-        Part("the variations wording", GENERATORS, NONE_STATED, "Penha et al., ECIR 2022", generations),
+        Part("the variations wording", _GENERATORS, NONE_STATED, "Penha et al., ECIR 2022", generations),
     ]
 
 
 def _typos() -> Iterator[Wording]:
     text = "one word of each query mistyped: a character deleted, inserted, substituted, swapped, or hit beside"
-    for base, replica in product(TYPO_FILES, TYPO_REPLICAS):
-        yield base, "typo", None, replica, f"{CHARACTERBERT}/data/{TYPO_FILES[base].format(replica)}", text
+    for base, replica in product(_TYPO_FILES, _TYPO_REPLICAS):
+        yield base, "typo", None, replica, f"{_CHARACTERBERT}/data/{_TYPO_FILES[base].format(replica)}", text
 
 
 def _dl_typos() -> Iterator[Wording]:
-    for (family, method), (name, text) in DL_TYPO_FILES.items():
+    for (family, method), (name, text) in _DL_TYPO_FILES.items():
         yield "dl_typo", family, method, None, f"{DL_TYPO}/{name}", text
 
 
@@ -155,19 +155,19 @@ def _reformulations() -> Iterator[Wording]:
     methods, which exist for Veiled 50 % only.
     """
     family, text = "reformulation", "the query expanded with related terms"
-    for method, file in ONCE.items():
+    for method, file in _ONCE.items():
         yield "dev", family, method, None, f"{EXPANDED}/{file}", text
     for (method, file), (ranker, name) in product(ONCE_A_RANKER.items(), RANKERS.items()):
         path = f"{EXPANDED}/{file.format(name.lower() if method == 'rm3' else name)}"
         yield "dev", family, f"{method}.{ranker}", None, path, text
-    for method, name in SUPERVISED.items():
+    for method, name in _SUPERVISED.items():
         path = f"{EXPANDED}/supervised methods/Veiled_50_predicted_queries_deep_{name}.tsv"
         yield "chameleons.veiled.50", family, method, None, path, "a trained model's rewriting"
 
 
 def _wordings() -> Iterator[Wording]:
-    for method, generator in GENERATED.items():
-        yield "dl19", "wording", method, None, WORDINGS, f"{generator}, judged by people"
+    for method, generator in _GENERATED.items():
+        yield "dl19", "wording", method, None, _WORDINGS, f"{generator}, judged by people"
 
 
 def _of_generator(path: Path, generator: str) -> tuple[pl.DataFrame, list[str]]:
@@ -185,23 +185,23 @@ def _dl_typo(paths: Paths) -> Iterator[Table]:
 
 
 def _dl_hard(paths: Paths) -> Iterator[Table]:
-    schema = dict.fromkeys(("query_id", "text", *ANNOTATIONS, "source"), pl.String())
+    schema = dict.fromkeys(("query_id", "text", *_ANNOTATIONS, "source"), pl.String())
     annotations = pl.read_csv(
-        paths[DL_HARD_ANNOTATIONS], separator="\t", has_header=False, quote_char=None, schema=schema
+        paths[_DL_HARD_ANNOTATIONS], separator="\t", has_header=False, quote_char=None, schema=schema
     ).drop("source")
-    folds = json.loads(paths[DL_HARD_FOLDS].read_text(encoding="utf-8"))
+    folds = json.loads(paths[_DL_HARD_FOLDS].read_text(encoding="utf-8"))
     fold = pl.DataFrame({"fold": list(folds), "query_id": list(folds.values())}).explode("query_id")
     frame = fold.cast({"query_id": pl.String}).join(annotations, on="query_id", how="left", maintain_order="left")
-    labels = frame.select(pl.col(ANNOTATIONS).str.to_lowercase(), "fold")
+    labels = frame.select(pl.col(_ANNOTATIONS).str.to_lowercase(), "fold")
     frame = frame.select("query_id", "text", *map(_labels, labels.iter_columns()))
     rule = Rule(
         "TREC DL queries that rankers fail on, annotated with intent, answer type and topic; five folds",
         OF_DL_HARD,
-        [DL_HARD_ANNOTATIONS, DL_HARD_FOLDS],
+        [_DL_HARD_ANNOTATIONS, _DL_HARD_FOLDS],
     )
     yield Table("dlhard", "test", frame, rule)
-    rule = Rule("NIST's judgements, and the authors' own where there were none", OF_DL_HARD, [DL_HARD_QRELS])
-    yield Table("qrels", "dlhard", read_trec_qrels(paths[DL_HARD_QRELS]), rule)
+    rule = Rule("NIST's judgements, and the authors' own where there were none", OF_DL_HARD, [_DL_HARD_QRELS])
+    yield Table("qrels", "dlhard", read_trec_qrels(paths[_DL_HARD_QRELS]), rule)
 
 
 def _labels(column: pl.Series) -> pl.Series:

@@ -22,10 +22,10 @@ from eval_kit.console import counting
 from eval_kit.errors import UserError, disk_errors
 from eval_kit.files.cache import cache_folder
 
-CHUNK_BYTES = 1 << 16
-TIMEOUT_SECONDS = 60
-WORKERS = 4
-GIT_BLOB = "git blob"
+_CHUNK_BYTES = 1 << 16
+_TIMEOUT_SECONDS = 60
+_WORKERS = 4
+_GIT_BLOB = "git blob"
 
 type Advance = Callable[[int], object]
 
@@ -55,14 +55,14 @@ def obtain(files: Iterable[SourceFile], upstream: Path | None = None) -> tuple[d
             path = upstream / file.id
             if not path.is_file():
                 lacking[file.id] = f"{file.id} is not in the upstream folder"
-            elif (git_blob := checksum(path, GIT_BLOB)) != file.git_blob:
+            elif (git_blob := checksum(path, _GIT_BLOB)) != file.git_blob:
                 raise UserError(f"{path}: is not the declared file: git blob {git_blob}, expected {file.git_blob}")
             else:
                 have[file.id] = path
         return have, lacking
 
     folder = cache_folder()
-    with counting("authors' files", "bytes") as advance, ThreadPoolExecutor(WORKERS) as pool:
+    with counting("authors' files", "bytes") as advance, ThreadPoolExecutor(_WORKERS) as pool:
         for file, download_of in [(file, pool.submit(download, file, folder, advance)) for file in files]:
             try:
                 have[file.id] = download_of.result()
@@ -74,7 +74,7 @@ def obtain(files: Iterable[SourceFile], upstream: Path | None = None) -> tuple[d
 def download(file: SourceFile, cache: Path, advance: Advance = lambda count: None) -> Path:
     """Download one file into the cache, or find it there; see :func:`download_verified`."""
     target = cache / file.repository / file.commit / file.path
-    return download_verified(file.url, target, GIT_BLOB, file.git_blob, advance)
+    return download_verified(file.url, target, _GIT_BLOB, file.git_blob, advance)
 
 
 def download_verified(url: str, target: Path, kind: str, digest: str, advance: Advance) -> Path:
@@ -111,7 +111,7 @@ def download_verified(url: str, target: Path, kind: str, digest: str, advance: A
 
 def checksum(path: Path, kind: str) -> str:
     """The id that git gives a file's content (``git blob``), or its digest of another kind (``md5``): hexadecimal."""
-    is_blob = kind == GIT_BLOB
+    is_blob = kind == _GIT_BLOB
     digest = hashlib.new("sha1" if is_blob else kind, usedforsecurity=False)
     with path.open("rb") as file:
         digest.update(b"blob %d\0" % path.stat().st_size if is_blob else b"")
@@ -124,11 +124,11 @@ def _download_part(url: str, part: Path, advance: Advance) -> None:
     if size:
         headers["Range"] = f"bytes={size}-"
     try:
-        with urlopen(Request(url, headers=headers), timeout=TIMEOUT_SECONDS) as response:
+        with urlopen(Request(url, headers=headers), timeout=_TIMEOUT_SECONDS) as response:
             resumes = response.status == HTTPStatus.PARTIAL_CONTENT
             rest = int(response.headers.get("Content-Length") or 0)
             with part.open("ab" if resumes else "wb") as out:
-                while chunk := response.read1(CHUNK_BYTES):
+                while chunk := response.read1(_CHUNK_BYTES):
                     out.write(chunk)
                     advance(len(chunk))
                     rest -= len(chunk)

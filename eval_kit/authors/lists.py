@@ -27,10 +27,10 @@ REGIMES = {
 }
 CHAMELEON_FILES = {"veiled": ("Veiled", 4), "pygmy": ("Pygmy", 5), "lesser": ("Lesser", 6)}
 
-DEV_TOPICS = f"{ANSERINI}/topics/topics.msmarco-passage.dev-subset.txt"
-DEV_QRELS = f"{ANSERINI}/qrels/qrels.msmarco-passage.dev-subset.txt"
+_DEV_TOPICS = f"{ANSERINI}/topics/topics.msmarco-passage.dev-subset.txt"
+_DEV_QRELS = f"{ANSERINI}/qrels/qrels.msmarco-passage.dev-subset.txt"
 DL_TOPICS = {"dl19": f"{ANSERINI}/topics/topics.dl19-passage.txt", "dl20": f"{ANSERINI}/topics/topics.dl20.txt"}
-DL_QRELS = {"dl19": f"{ANSERINI}/qrels/qrels.dl19-passage.txt", "dl20": f"{ANSERINI}/qrels/qrels.dl20-passage.txt"}
+_DL_QRELS = {"dl19": f"{ANSERINI}/qrels/qrels.dl19-passage.txt", "dl20": f"{ANSERINI}/qrels/qrels.dl20-passage.txt"}
 RESTTEST_SOURCE = "CIKM 2022 §4.1.3"
 LENGTHS = ("short", "long")
 LONGEST_SHORT = 5
@@ -39,7 +39,7 @@ LENGTH_SOURCE = "ECIR 2023 §3.1; exact on the published EVAL/queries/queries_{s
 WH_RULE = "in a cluster if the lower-cased text contains one of its terms as a substring; may be in several"
 WH_SOURCE = "ECIR 2023 §3.1; exact on the published EVAL/queries/queries_{wha,how,who}.tsv"
 
-ORDER = ("cluster", "bucket", "query_id", "query-id", "corpus-id")
+_ORDER = ("cluster", "bucket", "query_id", "query-id", "corpus-id")
 """Columns by which a table's rows are sorted, so far as it has them."""
 
 
@@ -68,7 +68,7 @@ class TestLists:
         """A release of these tables, each in its order of rows."""
         in_order, inputs = [], []
         for table in tables:
-            order = [column for column in ORDER if column in table.frame.columns]
+            order = [column for column in _ORDER if column in table.frame.columns]
             in_order.append(replace(table, frame=by_id(table.frame, *order)))
         for id in sorted(set(chain.from_iterable(table.rule.inputs for table in in_order)) & set(self.paths)):
             file = self.files[id]
@@ -117,7 +117,7 @@ class TestLists:
 
     def _resttest(self) -> Iterator[Table]:
         """The bucket of each test query."""
-        topics = {"dev": DEV_TOPICS, **DL_TOPICS}
+        topics = {"dev": _DEV_TOPICS, **DL_TOPICS}
         for split, name in {"dev": "dev", "dl19": "trec19", "dl20": "trec20"}.items():
             files = [*buckets(f"extrapolate.{name}-qrel.txt"), topics[split]]
             if self._lack(f"resttest/{split}", files):
@@ -142,9 +142,9 @@ class TestLists:
         for name, level in product(CHAMELEON_SETS, LEVELS):
             title, rankers = CHAMELEON_FILES[name]
             files[name, level] = f"{CHAMELEONS}/{title}(common{rankers})/{title}_common{rankers}_0.{level // 10}"
-        if self._lack("chameleons/dev", [*files.values(), DEV_TOPICS]):
+        if self._lack("chameleons/dev", [*files.values(), _DEV_TOPICS]):
             return
-        frame = read_queries(self.paths[DEV_TOPICS])
+        frame = read_queries(self.paths[_DEV_TOPICS])
         for level in LEVELS:
             label = pl.lit(OBSTINACY[0])
             for name in CHAMELEON_SETS:  # each set contains the next, so the last that holds a query names it
@@ -155,22 +155,22 @@ class TestLists:
             "the strictest set that holds the query: among the bottom X % by average precision of at least 4 "
             "(veiled), 5 (pygmy) or all 6 (lesser) rankers",
             "CIKM 2021 §3, Table 3",
-            [*files.values(), DEV_TOPICS],
+            [*files.values(), _DEV_TOPICS],
         )
         yield Table("chameleons", "dev", frame, rule)
 
     def _trec_dl(self) -> Iterator[Table]:
         for split, file in DL_TOPICS.items():
-            if self._lack(f"trec_dl/{split}", [file, DL_QRELS[split]]):
+            if self._lack(f"trec_dl/{split}", [file, _DL_QRELS[split]]):
                 continue
-            judged_ids = read_trec_qrels(self.paths[DL_QRELS[split]])["query-id"].unique()
+            judged_ids = read_trec_qrels(self.paths[_DL_QRELS[split]])["query-id"].unique()
             label = pl.when(pl.col("query_id").is_in(judged_ids.implode())).then(pl.lit("yes")).otherwise(pl.lit("no"))
             frame = read_queries(self.paths[file]).with_columns(judged=label.cast(pl.Enum(["no", "yes"])))
-            rule = Rule("all topics of the track, and whether NIST judged them", file, [file, DL_QRELS[split]])
+            rule = Rule("all topics of the track, and whether NIST judged them", file, [file, _DL_QRELS[split]])
             yield Table("trec_dl", split, frame, rule)
 
     def _evaluation_qrels(self) -> Iterator[Table]:
-        for split, file in {"dev": DEV_QRELS, **DL_QRELS}.items():
+        for split, file in {"dev": _DEV_QRELS, **_DL_QRELS}.items():
             if not self._lack(f"qrels/{split}", [file]):
                 pairs = self._unique_pairs(f"qrels/{split}", read_trec_qrels(self.paths[file]))
                 yield Table("qrels", split, pairs, Rule("the official judgements", file, [file]))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 UPSTREAM = "MS_MARCO_SHIFT_UPSTREAM"
 """Names a folder with the authors' files at ``owner/name/path``, to take them from in place of the web."""
-WAYS = (
+_WAYS = (
     f"connect to the web, name a copy of the authors' files (score --upstream, or ${UPSTREAM}), or name a release "
     "with --release (python -m builder build published makes one)"
 )
@@ -65,7 +65,7 @@ def _make(folder: Path, wanted: Mapping[str, SourceFile], upstream: str | None) 
     tables = list(lists.test_tables(chameleons=False))
     if lists.missing:
         first = lists.missing[0]
-        raise UserError(f"{first.what} cannot be obtained: {first.because}; {WAYS}")
+        raise UserError(f"{first.what} cannot be obtained: {first.because}; {_WAYS}")
     with atomic.folder(folder) as staging:
         _write(lists.to_draft(tables), staging)
 

@@ -17,14 +17,14 @@ OBSTINACY = ("none", *CHAMELEON_SETS)
 LEVELS = (10, 20, 30, 40, 50)
 SHIFT_MEASURES = ("RR@10", "ASL@100", "R@1000")
 DEV_MEASURES = ("RR@10", "R@100", "R@1000")
-CROSSED_MEASURES = ("RR@10", "R@100")
+_CROSSED_MEASURES = ("RR@10", "R@100")
 DL_MEASURES = ("nDCG@10", "RR(rel=2)@10", "R(rel=2)@100", "AP(rel=2)@100", "R(rel=2)@1000")
 OTHER_MEASURES = ("nDCG@10", "RR@10", "R@100", "R@1000")
 CHAMELEON_MEASURES = ("AP", "nDCG", "RR@10", "R@1000")
 DL_HARD_MEASURES = ("nDCG@10", "RR(rel=2)", "AP(rel=2)", "R(rel=2)@1000")
-OWN_TEST_SETS = {"dl_typo": DL_MEASURES, "dlhard": DL_HARD_MEASURES}
+_OWN_TEST_SETS = {"dl_typo": DL_MEASURES, "dlhard": DL_HARD_MEASURES}
 """Configs that are one test set each, with their own queries and judgements."""
-BY_SPLIT = {"dev": DEV_MEASURES, "dl19": DL_MEASURES, "dl20": DL_MEASURES}
+_BY_SPLIT = {"dev": DEV_MEASURES, "dl19": DL_MEASURES, "dl20": DL_MEASURES}
 
 type Tables = Mapping[tuple[str, str], pl.DataFrame]
 
@@ -71,11 +71,11 @@ def _test_sets(have: Tables) -> Iterator[TestSetEntry]:
     if {("crossed", "train"), ("qrels", "train")} <= have.keys():
         for model in models_in(have["crossed", "train"]):
             where = (model, list(ROLES[1:]))
-            yield new_test_set(f"crossed.{model}", "crossed", "crossed", "train", "train", CROSSED_MEASURES, where)
+            yield new_test_set(f"crossed.{model}", "crossed", "crossed", "train", "train", _CROSSED_MEASURES, where)
     for config, split in have:
         if config == "chameleons" and ("qrels", split) in have:
             yield from _chameleons(split, have["chameleons", split])
-    for name, own_measures in OWN_TEST_SETS.items():
+    for name, own_measures in _OWN_TEST_SETS.items():
         if {(name, "test"), ("qrels", name)} <= have.keys():
             yield new_test_set(name, name, name, "test", name, own_measures)
 
@@ -96,7 +96,7 @@ def _labels(column: pl.Series) -> list[str]:
 def _measures(split: str, have: Tables) -> Sequence[str]:
     """The official measures of a split; a dev split with graded judgements has nDCG first."""
     graded_dev = split == "dev" and _is_graded(have["qrels", split])
-    return OTHER_MEASURES if graded_dev else BY_SPLIT.get(split, OTHER_MEASURES)
+    return OTHER_MEASURES if graded_dev else _BY_SPLIT.get(split, OTHER_MEASURES)
 
 
 def _is_graded(qrels: pl.DataFrame) -> bool:

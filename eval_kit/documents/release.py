@@ -30,7 +30,7 @@ type Kind = Annotated[
     ),
 ]
 
-LABELLED = Meta(
+_LABELLED = Meta(
     extra_json_schema={"if": {"properties": {"type": {"const": "label"}}}, "then": {"required": ["labels"]}}
 )
 
@@ -68,7 +68,7 @@ class TableEntry(Document, frozen=True):
     split: Name
     path: Annotated[str, Meta(pattern=r"^data/[a-z0-9_]+/[a-z0-9_]+-[0-9]{5}-of-[0-9]{5}\.parquet$")]
     rows: Count
-    columns: Annotated[list[Annotated[Column, LABELLED]], Meta(min_length=1)]
+    columns: Annotated[list[Annotated[Column, _LABELLED]], Meta(min_length=1)]
     digest: Annotated[
         Sha256, Meta(description="Content digest: sha256 over the canonical rows, sorted (eval_kit/files/digests.py).")
     ]

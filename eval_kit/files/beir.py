@@ -14,7 +14,7 @@ from eval_kit.files.ids import why_no_id
 from eval_kit.files.strict_json import decode
 from eval_kit.files.text import read_lines, whole_number
 
-HINT = "; a BEIR dataset has this file"
+_HINT = "; a BEIR dataset has this file"
 
 
 def read_corpus(path: Path, separator: str = " ") -> Iterator[tuple[str, str]]:
@@ -38,7 +38,7 @@ def read_fields(path: Path, fields: Sequence[str]) -> Iterator[tuple[str, list[s
     """
     faults = Faults(path)
     ids: set[str] = set()
-    for number, line in read_lines(path, HINT):
+    for number, line in read_lines(path, _HINT):
         entry, why = _object(line)
         passage_id, *values = (entry.get(key, "") for key in ("_id", *fields))
         if not isinstance(passage_id, str) or not passage_id:
@@ -66,7 +66,7 @@ def read_queries(path: Path) -> pl.DataFrame:
     """
     faults = Faults(path)
     texts: dict[str, str] = {}
-    for number, line in read_lines(path, HINT):
+    for number, line in read_lines(path, _HINT):
         entry, why = _object(line)
         name, text = entry.get("_id"), entry.get("text")
         if not isinstance(name, str) or not isinstance(text, str) or not name:
@@ -99,7 +99,7 @@ def read_qrels(path: Path, queries: set[str] | None) -> pl.DataFrame:
         raise UserError(f"{path}: there is no such split; the folder has {', '.join(splits)}")
     faults = Faults(path)
     grades: dict[tuple[str, str], int] = {}
-    lines = read_lines(path, HINT)
+    lines = read_lines(path, _HINT)
     if not is_header(next(lines, (1, ""))[1]):
         faults.add(1, "expected the header query-id, corpus-id, score, separated by tabs")
     for number, line in lines:

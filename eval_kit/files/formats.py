@@ -11,7 +11,7 @@ from eval_kit.files import strict_json
 from eval_kit.files.ids import QUERY_NAMES
 from eval_kit.files.text import read_lines, whole_number
 
-BREAKS = "[\\t\\n\\r\\x0b\\x0c\\x1c-\\x1e\\x{85}\\x{2028}\\x{2029}]"
+_BREAKS = "[\\t\\n\\r\\x0b\\x0c\\x1c-\\x1e\\x{85}\\x{2028}\\x{2029}]"
 """What Python's ``splitlines`` and other readers of lines take for the end of one, and tabs."""
 _NOT_IN_IDS = "[\\s\\x00\\x{feff}]"
 QRELS_SCHEMA = {"query-id": pl.String(), "corpus-id": pl.String(), "score": pl.Int64()}
@@ -94,10 +94,10 @@ def tab_separated(frame: pl.DataFrame) -> Iterator[str]:
     if missing := texts.null_count():
         first = ids.filter(texts.is_null())[0]
         raise UserError(f"{missing:,} of the {len(texts):,} texts are missing, such as that of {first}")
-    count = int(texts.str.contains(BREAKS).sum())
+    count = int(texts.str.contains(_BREAKS).sum())
     if count:
         warnings.warn(f"tabs and line breaks in {count:,} texts were replaced by blanks", stacklevel=2)
-    yield from (ids + "\t" + texts.str.replace_all(BREAKS, " ")).to_list()
+    yield from (ids + "\t" + texts.str.replace_all(_BREAKS, " ")).to_list()
 
 
 def check_ids(ids: pl.Series) -> None:

@@ -1,9 +1,9 @@
 """Why the Hugging Face Hub could not be used, in one clause; all else of it is huggingface_hub's own."""
 
-HIDDEN = "the Hub shows no such repository; check the name, and log in with 'hf auth login' if it is private"
+_HIDDEN = "the Hub shows no such repository; check the name, and log in with 'hf auth login' if it is private"
 UNREADABLE = "the Hub's answer is not readable; try again later"
-BROKEN = "the connection to the Hub broke; check the network and try again"
-REFUSALS = {
+_BROKEN = "the connection to the Hub broke; check the network and try again"
+_REFUSALS = {
     401: "the Hub does not accept the token; log in with 'hf auth login', or set HF_TOKEN to a valid one",
     403: "the token may not do that; get access from the repository's owner, or name one of your own",
     404: "the Hub has no such file or repository; check the name and the token",
@@ -25,7 +25,7 @@ def reason(error: BaseException) -> str | None:
     if isinstance(error, LocalEntryNotFoundError):
         return why or "it is incomplete in the local cache, and the Hub cannot be reached; try again online"
     if isinstance(error, RuntimeError):  # of an upload, or of hf_xet, whose own words hold signed addresses
-        return why or BROKEN
+        return why or _BROKEN
     return _reason(error) or why
 
 
@@ -44,9 +44,9 @@ def _reason(error: BaseException) -> str | None:
     if isinstance(error, HfHubHTTPError):
         code = error.response.status_code
         if isinstance(error, RepositoryNotFoundError) and code in (401, 404):
-            return HIDDEN
+            return _HIDDEN
         failed = f"the Hub failed (HTTP {code}); try again later"
-        return failed if code >= 500 else REFUSALS.get(code, f"the Hub refused with HTTP {code}")
+        return failed if code >= 500 else _REFUSALS.get(code, f"the Hub refused with HTTP {code}")
     if isinstance(error, OfflineModeIsEnabled):
         return "HF_HUB_OFFLINE is set; unset it and try again"
     if isinstance(error, HFValidationError):
@@ -58,5 +58,5 @@ def _reason(error: BaseException) -> str | None:
     if "ConnectError" in kinds:
         return f"the Hub cannot be reached at {ENDPOINT}; check the network (and HF_ENDPOINT) and try again"
     if kinds & {"HTTPError", "RequestException", "ConnectionError"}:
-        return BROKEN
+        return _BROKEN
     return f"{error.filename or 'a file'}: {error.strerror or error}" if isinstance(error, OSError) else None

@@ -19,14 +19,14 @@ from eval_kit.errors import UserError
 _NAME = re.compile(r"(?P<kind>[A-Za-z]+(?:_cap)?)(?:\((?P<parameters>[^()]+)\))?(?:@(?P<cutoff>[1-9][0-9]{0,6}))?")
 _PARAMETERS = {"rel": r"[1-9][0-9]{0,2}", "p": r"0?\.[0-9]{1,6}", "dcg": "'exp-log2'"}
 _ALIAS = re.compile(r"([a-z]+?)(?:cut|at)?(?:[_@.]([1-9][0-9]*))?")
-ALIASES = {
+_ALIASES = {
     "map": "AP", "ap": "AP", "mrr": "RR", "rr": "RR", "reciprank": "RR", "ndcg": "nDCG", "recall": "R", "r": "R",
     "precision": "P", "p": "P", "success": "Success", "judged": "Judged", "rcap": "R_cap", "asl": "ASL",
     "hitrate": "Success", "hit": "Success", "accuracy": "Success", "holes": "hole", "rprec": "Rprec", "bpref": "Bpref",
     "err": "ERR", "rbp": "RBP", "ndcgburges": "nDCG(dcg='exp-log2')",
 }  # fmt: skip
 """Names of trec_eval, BEIR, ranx, sentence-transformers and MTEB, in small letters and without ``_``."""
-FOREIGN = {
+_FOREIGN = {
     r"hits([@._].*)?": "a count in ranx; P@10 is that count divided by 10, and Success@10 says whether there is any",
     r"rbp\.[0-9]+": "RBP with that persistence in ranx; RBP(p=0.95) here",
     r"MAP@.*": "divided by no more than the cutoff in sentence-transformers, but by all relevant passages in AP@10",
@@ -44,7 +44,7 @@ class Unit:
     digits: int
 
 
-FRACTION = Unit("fraction", 4)
+_FRACTION = Unit("fraction", 4)
 PASSAGES = Unit("passages", 2)
 
 
@@ -75,7 +75,7 @@ class Kind:
 
     name: str
     value: Callable[["Measure"], pl.Expr]
-    unit: Unit = FRACTION
+    unit: Unit = _FRACTION
     lowest_grade: int = 1
     parameters: tuple[str, ...] = ("rel",)
     takes_cutoff: bool = True
@@ -116,7 +116,7 @@ class Measure:
 
     def show_as_ecir_2023(self, value: float) -> str:
         """A mean as in ECIR 2023's tables, whose reciprocal ranks are times 100, as are all fractions beside them."""
-        return f"{100 * value if self.kind.unit is FRACTION else value:.1f}"
+        return f"{100 * value if self.kind.unit is _FRACTION else value:.1f}"
 
 
 @cache
@@ -130,10 +130,10 @@ def parse(name: str) -> Measure:
     parameters = _parameters(match["parameters"]) if match and match["parameters"] else {}
     if not match or match["kind"] not in KINDS or parameters is None:
         kind_typed, _, cutoff_typed = name.partition("@")
-        near = difflib.get_close_matches(kind_typed, [*KINDS, *ALIASES], 1)
+        near = difflib.get_close_matches(kind_typed, [*KINDS, *_ALIASES], 1)
         at = f"@{cutoff_typed}" if cutoff_typed.isdecimal() else ""
         has_suggestion = near and len(at) < 9 and not at.startswith("@0")
-        hint = f" (did you mean {ALIASES.get(near[0], near[0])}{at}?)" if has_suggestion else ""
+        hint = f" (did you mean {_ALIASES.get(near[0], near[0])}{at}?)" if has_suggestion else ""
         raise UserError(
             f"unknown measure {name[:40]!r}{hint}; there are {', '.join(KINDS)}, written like RR@10 or R(rel=2)@100, "
             "with grades up to 999 and cutoffs from 1 to 9,999,999"
@@ -142,7 +142,7 @@ def parse(name: str) -> Measure:
     if strange := [parameter for parameter in parameters if parameter not in kind.parameters]:
         why = f": {kind.name} uses every grade" if strange == ["rel"] else ""
         raise UserError(f"the measure {name!r} cannot take ({strange[0]}=){why}")
-    kind = EXPONENTIAL if "dcg" in parameters else kind
+    kind = _EXPONENTIAL if "dcg" in parameters else kind
     cutoff = int(match["cutoff"]) if match["cutoff"] else None
     if cutoff and not kind.takes_cutoff:
         raise UserError(f"the measure {name!r} is of the whole run: {kind.name} has no cutoff")
@@ -161,7 +161,7 @@ def _parameters(text: str) -> dict[str, str] | None:
 
 
 def measure_named(name: object) -> Measure:
-    """The measure that a user names: as :func:`parse`, as other tools do (:data:`ALIASES`), or by ir_measures' object.
+    """The measure that a user names: as :func:`parse`, as other tools do (:data:`_ALIASES`), or by ir_measures' object.
 
     Raises:
         UserError: as :func:`parse`; or what is no name at all.
@@ -169,13 +169,13 @@ def measure_named(name: object) -> Measure:
     text = str(name) if isinstance(name, str) or hasattr(name, "NAME") else ""
     if not text:
         raise UserError(f"measures: expected names such as 'P@5', not {name!r:.40}")
-    for pattern, meaning in FOREIGN.items():
+    for pattern, meaning in _FOREIGN.items():
         if re.fullmatch(pattern, text):
             raise UserError(f"the measure {text[:40]!r} is {meaning}")
     alias = _ALIAS.fullmatch(re.sub("_(?=[a-z])", "", text.lower()))
-    if text.partition("@")[0] in KINDS or not alias or alias[1] not in ALIASES:
+    if text.partition("@")[0] in KINDS or not alias or alias[1] not in _ALIASES:
         return parse(text)
-    return parse(ALIASES[alias[1]] + (f"@{alias[2]}" if alias[2] else ""))
+    return parse(_ALIASES[alias[1]] + (f"@{alias[2]}" if alias[2] else ""))
 
 
 def known_elsewhere(names: Iterable[str]) -> list[str]:
@@ -385,7 +385,7 @@ def _search_length(measure: Measure) -> pl.Expr:
     return above.clip(upper_bound=measure.cutoff).fill_null(measure.cutoff).mean()
 
 
-EXPONENTIAL = Kind("nDCG(dcg='exp-log2')", _exponential_ndcg, parameters=("dcg",), highest_grade=999)
+_EXPONENTIAL = Kind("nDCG(dcg='exp-log2')", _exponential_ndcg, parameters=("dcg",), highest_grade=999)
 KINDS = {
     kind.name: kind
     for kind in (
@@ -396,7 +396,7 @@ KINDS = {
         Kind("Success", _success, needs_cutoff=True),
         Kind("AP", _average_precision),
         Kind("nDCG", _ndcg, parameters=("dcg",)),
-        EXPONENTIAL,
+        _EXPONENTIAL,
         Kind("Rprec", _r_precision, takes_cutoff=False),
         Kind("Bpref", _bpref, takes_cutoff=False, reads_irrelevant=True),
         Kind("ERR", _expected_reciprocal_rank, parameters=(), highest_grade=4),

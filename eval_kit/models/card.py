@@ -28,7 +28,7 @@ from eval_kit.stats.differences import WORSE
 from eval_kit.tables import markdown, terminal
 from eval_kit.tables.table import Table, share
 
-SCATTERED = 600
+_SCATTERED = 600
 """Queries that the scatter shows, with their texts: a page of thousands would be megabytes."""
 
 
@@ -235,7 +235,7 @@ class Card(Result):
         values = comparison.values.filter(test_set=pl.lit(row["test_set"]), measure=pl.lit(row["measure"]))
         both = values.pivot("system", index="query_id", values="value").rename({pivot: "x", self.system: "y"})
         both = both.join(self.release.queries(row["test_set"]).select("query_id", "text"), on="query_id")
-        shown = both.sort("query_id").gather_every(-(-both.height // SCATTERED))
+        shown = both.sort("query_id").gather_every(-(-both.height // _SCATTERED))
         marks = []
         for x, y, text in shown.select("x", "y", "text").iter_rows():
             marks.append(svg.Point(x, y, f"{text}: {pivot} {x:.3f}, {self.system} {y:.3f}"))

@@ -18,7 +18,7 @@ from eval_kit.search import shards
 from eval_kit.search.encoders import Batch, dtype_of, free_memory, is_half, set_lengths, to_precision, weights_digest
 from eval_kit.search.retriever import Hits, Passages
 
-OF_CHECKPOINTS = ("encode_precision", "query_length", "passage_length", "pair_length", "truncate_dim", "pooling")
+_OF_CHECKPOINTS = ("encode_precision", "query_length", "passage_length", "pair_length", "truncate_dim", "pooling")
 """Options that decide how a checkpoint is loaded."""
 
 
@@ -54,7 +54,7 @@ class PretrainedModel(ABC):
         Raises:
             UserError: naming it.
         """
-        for name in OF_CHECKPOINTS if self.loaded is not None else ():
+        for name in _OF_CHECKPOINTS if self.loaded is not None else ():
             if getattr(self, name, None):
                 raise UserError(
                     f"{self.model}: {name} cannot be given with a model that is loaded; set it on the model"

@@ -18,7 +18,7 @@ from eval_kit.search.retriever import Retriever
 _CLASSES = {"dense": "Dense", "sparse": "Sparse", "multivector": "MultiVector", "cross": "Cross", "own": "Own"}
 ARCHITECTURES = tuple(_CLASSES)
 BM25 = "bm25"
-MULTIFIELD = "bm25-multifield"
+_MULTIFIELD = "bm25-multifield"
 """BM25 over title and text as two fields, as in BEIR (Thakur et al. 2021, §4)."""
 _OF_DENSE = {"pooling", "similarity"}
 """Options that show a model to be dense whose files do not say what it is."""
@@ -47,9 +47,9 @@ def open_retriever(
     options = dict(options or {})
     if kind is not None and kind not in KINDS:
         raise UserError(f"there is no kind {kind!r} of models; there are {', '.join(KINDS)}")
-    if loaded is None and name in (BM25, MULTIFIELD):
+    if loaded is None and name in (BM25, _MULTIFIELD):
         _refuse_unfit(options, {one.name: one.type for one in fields(Bm25) if one.name not in ("key", "corpus")}, name)
-        return Bm25(**options | ({"fields": True} if name == MULTIFIELD else {})), []
+        return Bm25(**options | ({"fields": True} if name == _MULTIFIELD else {})), []
     entry = checkpoints.load().get(name) if loaded is None else None
     model, architecture, card = name, None, None
     if entry is not None and not Path(name).exists():
@@ -125,7 +125,7 @@ def _architecture(name: str, options: Mapping[str, Any]) -> str:
     try:
         kind = checkpoint.kind(name)
     except UserError as error:
-        raise UserError(f"{error}{did_you_mean(name, [*checkpoints.load(), BM25, MULTIFIELD])}") from None
+        raise UserError(f"{error}{did_you_mean(name, [*checkpoints.load(), BM25, _MULTIFIELD])}") from None
     if kind not in checkpoint.BARE:
         return kind
     if not _OF_DENSE.isdisjoint(options):

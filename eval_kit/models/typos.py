@@ -22,12 +22,12 @@ from eval_kit.question_words import ENGLISH
 from eval_kit.release import Release, Variation
 from eval_kit.words import WORD
 
-FAMILY = "typo"
+_FAMILY = "typo"
 SOURCE = "builder/typos.py"
 """Where this stood first: releases have it in their digests."""
-PAPERS = "Zhuang and Zuccon, EMNLP 2021; SIGIR 2022"
-LICENCE = "that of the base's queries"
-SHORTEST = 3
+_PAPERS = "Zhuang and Zuccon, EMNLP 2021; SIGIR 2022"
+_LICENCE = "that of the base's queries"
+_SHORTEST = 3
 """Length of the shortest word that is mistyped, in characters."""
 
 _ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
@@ -92,10 +92,10 @@ def plant(base: str, queries: pl.DataFrame, replicas: int = 1, seed: int = 13) -
     of_language = {} if board.language == ENGLISH else {"language": board.language}
     for kind in board.kinds:
         for replica in range(1, replicas + 1):
-            split = f"{base}_{FAMILY}_{kind}_{replica}".replace(".", "_")
+            split = f"{base}_{_FAMILY}_{kind}_{replica}".replace(".", "_")
             parameters = {"seed": seed, "replica": replica} | of_language
-            rule = Rule(f"{KINDS[kind][0]} one word of each query", PAPERS, parameters=parameters)
-            variation = Variation(base, FAMILY, kind, replica, split, None, SOURCE, LICENCE, queries.height)
+            rule = Rule(f"{KINDS[kind][0]} one word of each query", _PAPERS, parameters=parameters)
+            variation = Variation(base, _FAMILY, kind, replica, split, None, SOURCE, _LICENCE, queries.height)
             texts = []
             for query_id, text in queries.select("query_id", "text").iter_rows():
                 draw = random.Random(f"{seed}\t{kind}\t{replica}\t{query_id}")
@@ -110,7 +110,7 @@ def with_typos(release: Release, names: Sequence[str]) -> Release:
     """The release, with typos made for each ``<test set>.typo`` among the names that it has none of."""
     variations, tables = list(release.manifest.variations), {}
     for base, test_set in release.test_sets.items():
-        name = f"{base}.{FAMILY}"
+        name = f"{base}.{_FAMILY}"
         if name in names and not any(f"{each}.".startswith(f"{name}.") for each in release.variations):
             for variation, table in plant(test_set.name, release.queries(base)):
                 variations.append(variation)
@@ -126,7 +126,7 @@ def _mistype(text: str, board: Keyboard, kind: str, draw: random.Random) -> str:
     words = []
     for word in board.word.finditer(text):
         lower = "".join(sign if len(sign.lower()) > 1 else sign.lower() for sign in word[0])  # of the same length
-        if len(word[0]) >= SHORTEST and lower not in board.stop_words and (edits := edits_of(lower, board)):
+        if len(word[0]) >= _SHORTEST and lower not in board.stop_words and (edits := edits_of(lower, board)):
             words.append((word.start(), edits))
     if not words:
         return text

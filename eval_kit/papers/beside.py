@@ -26,7 +26,7 @@ from eval_kit.tables.table import Table, Value, number_columns, text_columns
 
 ALL = "all"
 """In place of a table's id: every table beside which a grid has figures."""
-UNTRAINED = "bm25"
+_UNTRAINED = "bm25"
 """The one system of ours that learns from no training queries."""
 
 
@@ -224,7 +224,7 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
 
 
 def _is_trained(system: str) -> bool:
-    return base(system) != UNTRAINED
+    return base(system) != _UNTRAINED
 
 
 def _protocols(

@@ -8,7 +8,7 @@ from eval_kit.papers import printed_table
 from eval_kit.protocols.grid_results import Protocols
 from eval_kit.shifts import SHIFTS
 
-CIKM_SYSTEMS = {
+_CIKM_SYSTEMS = {
     "bm25": "bm25",
     "biencoder": "dr-base",
     "splade": "splade",
@@ -27,11 +27,11 @@ CIKM_VARIANTS = {
     "biencoder-tct": ("cikm2022-table8", "bert+distill"),
 }
 """CIKM 2022's table and training of its other dense retrieval models: the variants of config cikm2022-tables8-9."""
-CIKM_VARIANT_PARTS = {"dl19+dl20": "45k", "dev": ""}
+_CIKM_VARIANT_PARTS = {"dl19+dl20": "45k", "dev": ""}
 """The contents of these tables: ReSTrain of one size on TREC DL, and ReSTTest."""
 CIKM_VARIANT_SYSTEMS = {"cikm2022-table8": "dr-advance", "cikm2022-table9": "dr-base"}
 """These tables' names of the models of :data:`CIKM_VARIANTS`."""
-CIKM_MEASURES = {"R(rel=2)@100": "R@100"}
+_CIKM_MEASURES = {"R(rel=2)@100": "R@100"}
 """CIKM 2022's names of our measures, where they differ."""
 FIGURES = {"in": "avg_in", "out": "out", "loss": "rel_loss"}
 CIKM_FIGURES = {"in": "inter", "out": "extra", "loss": "delta"}
@@ -114,8 +114,8 @@ def _key(shift: str, part: str, system: str, measure: str, figure: str) -> print
     if SHIFTS[shift].has_clusters:
         return printed_table.Key(system, "", f"{shift}.{part}", measure, figure)
     test_set = "dl19+dl20" if part else "dev"
-    names = (test_set, CIKM_MEASURES.get(measure, measure), CIKM_FIGURES[figure])
-    if system in CIKM_VARIANTS and CIKM_VARIANT_PARTS[test_set] == part:
+    names = (test_set, _CIKM_MEASURES.get(measure, measure), CIKM_FIGURES[figure])
+    if system in CIKM_VARIANTS and _CIKM_VARIANT_PARTS[test_set] == part:
         table, training = CIKM_VARIANTS[system]
         return printed_table.Key(CIKM_VARIANT_SYSTEMS[table], training, *names)
-    return printed_table.Key(CIKM_SYSTEMS.get(system, system), part, *names)
+    return printed_table.Key(_CIKM_SYSTEMS.get(system, system), part, *names)

@@ -18,8 +18,8 @@ class Key(NamedTuple):
     figure: str
 
 
-MOST_COLUMNS = 8
-IMPLIED = ("", "none", "value")
+_MOST_COLUMNS = 8
+_IMPLIED = ("", "none", "value")
 """Not mentioned where all cells share it."""
 
 
@@ -40,11 +40,11 @@ def table(reference: Mapping[str, Any], our_values: Mapping[Key, str]) -> Table:
     for name, values in zip(Key._fields, zip(*cells, strict=True), strict=True):
         if len(set(values)) > 1:
             varying.append(name)
-        elif values[0] not in IMPLIED:
+        elif values[0] not in _IMPLIED:
             common.append(values[0])
     down = [name for name in ("system", "training") if name in varying] or varying[:1]
     across = [name for name in varying if name not in down]
-    if len({_varying_names(at, across) for at in cells}) > MOST_COLUMNS:
+    if len({_varying_names(at, across) for at in cells}) > _MOST_COLUMNS:
         down, across = across, down
     by_position = {(_varying_names(at, down), _varying_names(at, across)): at for at in cells}
     rows, columns = map(dict.fromkeys, zip(*by_position, strict=True))

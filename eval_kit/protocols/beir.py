@@ -26,12 +26,12 @@ from eval_kit.runs.ranks import TIE_RULE
 from eval_kit.tables.table import Column, Row, Table, or_dash
 
 MEASURES = ("nDCG@10", "R@100", "R_cap@100", "hole@10", "Judged@10")
-OVER_ANSWERED = ("nDCG@10", "R@100", "R_cap@100", "hole@10")
+_OVER_ANSWERED = ("nDCG@10", "R@100", "R_cap@100", "hole@10")
 """The measures whose mean BEIR's own evaluator takes over the queries that the run answers."""
-TITLES = {"nDCG@10": "nDCG@10 (Table 2)", "R@100": "R@100 (Table 9)", "hole@10": "hole@10 (Table 4)"}
-CAPPED = "trec-covid"
+_TITLES = {"nDCG@10": "nDCG@10 (Table 2)", "R@100": "R@100 (Table 9)", "hole@10": "hole@10 (Table 4)"}
+_CAPPED = "trec-covid"
 """The dataset for which Table 9 has capped recall."""
-PUBLISHED_AS = {"bm25-multifield": "bm25", "minilm-cross-encoder": "bm25+ce"}
+_PUBLISHED_AS = {"bm25-multifield": "bm25", "minilm-cross-encoder": "bm25+ce"}
 """The paper's names of systems that have others here."""
 BM25 = ("bm25-multifield", "bm25")
 """The first of these among the systems is the one that others are compared with: the paper's BM25 has two fields."""
@@ -70,13 +70,13 @@ class Suite(Result):
         """A row for each system, dataset and measure; CQADupStack's folders have rows besides that of their mean.
 
         ``published`` is the paper's figure, null where it has none; ``missing``, how many of the ``queries`` the run
-        lacks; ``answered``, the mean over the others (:data:`OVER_ANSWERED`).
+        lacks; ``answered``, the mean over the others (:data:`_OVER_ANSWERED`).
         """
         return self.rows
 
     def tables(self) -> list[Table]:
         """A table for each measure that the paper prints: a row for each dataset, the paper's figures beside ours."""
-        return list(map(self._table, TITLES))
+        return list(map(self._table, _TITLES))
 
     def averages(self) -> dict[str, Average]:
         """Each system against BM25, without MS MARCO, which systems were trained on (§4), and the second TREC-COVID.
@@ -100,7 +100,7 @@ class Suite(Result):
                 f"{average.system:.3f} against {average.bm25:.3f}); datasets: {average.datasets}. "
                 "The paper's own row does not follow from its 18 datasets."
             )
-        lacking = self.rows.filter(pl.col("missing") > 0, pl.col("measure").is_in(OVER_ANSWERED))
+        lacking = self.rows.filter(pl.col("missing") > 0, pl.col("measure").is_in(_OVER_ANSWERED))
         for (system, dataset), group in lacking.group_by("system", "dataset", maintain_order=True):
             means = ", ".join(f"{row['measure']} {row['answered']:.4f}" for row in group.iter_rows(named=True))
             notes.append(
@@ -127,7 +127,7 @@ class Suite(Result):
     def _table(self, measure: str) -> Table:
         rows = self._of_datasets()
         datasets = rows["dataset"].unique(maintain_order=True).to_list()
-        measures = ["R_cap@100" if measure == "R@100" and name == CAPPED else measure for name in datasets]
+        measures = ["R_cap@100" if measure == "R@100" and name == _CAPPED else measure for name in datasets]
         averages = self.averages() if measure == "nDCG@10" else {}
         ours = {tuple(names): value for *names, value in rows.select("system", "dataset", "measure", "value").rows()}
         columns = [Column("dataset", wrap="anywhere")]
@@ -149,7 +149,7 @@ class Suite(Result):
                 columns.append(Column("BEIR", "number", group=system, wrap="never"))
                 cells.append([*(or_dash(value, ".3f") for value in paper), *[""] * len(average)])
         lines: list[Row] = list(map(list, zip(*cells, strict=True)))
-        return Table(columns, [lines[: len(datasets)], lines[len(datasets) :]], title=TITLES[measure])
+        return Table(columns, [lines[: len(datasets)], lines[len(datasets) :]], title=_TITLES[measure])
 
 
 def systems(runs: Sequence[Path], folders: Sequence[Path], bm25: Sequence[Path] = ()) -> dict[str, list[Path]]:
@@ -192,7 +192,7 @@ def suite(runs: Mapping[str, Sequence[Path]], folders: Sequence[Path]) -> Suite:
     paper_names = {}
     scores: dict[str, dict[str, Scores]] = {}
     for system in runs:
-        paper_names[system] = PUBLISHED_AS.get(system, system.partition(".")[0])
+        paper_names[system] = _PUBLISHED_AS.get(system, system.partition(".")[0])
         scores[system] = {}
     digests, sources = {}, []
     for number, (name, folder) in enumerate(zip(names, folders, strict=True)):
@@ -258,5 +258,5 @@ def _row(system: str, dataset: str, figure: Mean) -> dict[str, Any]:
         "value": figure.value,
         "queries": figure.queries,
         "missing": figure.missing,
-        "answered": over_answered if figure.measure in OVER_ANSWERED else None,
+        "answered": over_answered if figure.measure in _OVER_ANSWERED else None,
     }

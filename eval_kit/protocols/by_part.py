@@ -18,7 +18,7 @@ from eval_kit.stats.losses import holm
 from eval_kit.stats.parts import FEWEST_PARTS, heterogeneity
 from eval_kit.tables.table import Column, Row, Table, Value, number_columns, or_dash, text_columns
 
-MEANS = dict.fromkeys(("test_set", "by", "part", "run", "measure"), pl.String()) | {
+_MEANS = dict.fromkeys(("test_set", "by", "part", "run", "measure"), pl.String()) | {
     "queries": pl.Int64(), "value": pl.Float64()
 }  # fmt: skip
 RANGE = r"^(quarter )?\d[\d.,:to +-]*$"
@@ -73,9 +73,9 @@ def means(values: pl.DataFrame, of_test_sets: Mapping[str, Sequence[Division]]) 
         of_test_sets: from :func:`divisions`.
 
     Returns:
-        As :data:`MEANS`, in the order of test sets, divisions, parts, runs and measures.
+        As :data:`_MEANS`, in the order of test sets, divisions, parts, runs and measures.
     """
-    frames = [pl.DataFrame(schema=MEANS)]
+    frames = [pl.DataFrame(schema=_MEANS)]
     for test_set, of_test_set in of_test_sets.items():
         rows = values.filter(pl.col("test_set") == test_set)
         for division in of_test_set:
@@ -87,7 +87,7 @@ def means(values: pl.DataFrame, of_test_sets: Mapping[str, Sequence[Division]]) 
             of_parts = grouped.agg(pl.len().cast(pl.Int64).alias("queries"), pl.col("value").mean())
             of_parts = order.join(of_parts, on="part", maintain_order="left")
             named = of_parts.with_columns(test_set=pl.lit(test_set), by=pl.lit(division.name))
-            frames.append(named.select(*MEANS))
+            frames.append(named.select(*_MEANS))
     return pl.concat(frames)
 
 
@@ -96,7 +96,7 @@ class ScoresByPart(Scores):
     """Scores, and the means of each part.
 
     Attributes:
-        parts: as :data:`MEANS`.
+        parts: as :data:`_MEANS`.
         divisions: where each comes from, by name.
         remarks: that, and queries in no part.
     """
@@ -107,7 +107,7 @@ class ScoresByPart(Scores):
 
     def tables(self) -> list[Table]:
         """The means over all queries, then those of each part."""
-        return super().tables() + tables_of_means(self.parts)
+        return super().tables() + _tables_of_means(self.parts)
 
     def notes(self) -> list[str]:
         """As of the scores; and what is small or in no part."""
@@ -155,7 +155,7 @@ def remarks_on(of_test_sets: Mapping[str, Sequence[Division]], release: Release)
                 yield f"{left_out:,} of the {len(queries):,} queries of {test_set} are in no part of {division.name}"
 
 
-def tables_of_means(of_parts: pl.DataFrame) -> list[Table]:
+def _tables_of_means(of_parts: pl.DataFrame) -> list[Table]:
     """A table for each test set and division: rows are parts and runs, columns measures."""
     tables = []
     for (test_set, by), group in of_parts.group_by("test_set", "by", maintain_order=True):

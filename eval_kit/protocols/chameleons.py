@@ -19,10 +19,10 @@ from eval_kit.tables.table import Column, Table, number_columns, text_columns
 
 SETS = ("lesser", "pygmy", "veiled")
 MEASURES = ("AP", "nDCG", "RR@10")
-WHOLE_SET_MEASURES = ("AP", "RR@10")
-REFERENCE = "cikm2021-table4"
-REFERENCE_LEVEL = 50
-SOLVED = "solved"
+_WHOLE_SET_MEASURES = ("AP", "RR@10")
+_REFERENCE = "cikm2021-table4"
+_REFERENCE_LEVEL = 50
+_SOLVED = "solved"
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,7 +52,7 @@ class Chameleons(Result):
         frame = self.performance
         runs = frame["run"].unique(maintain_order=True).to_list()
         paper: dict[tuple[str, str, str], str] = {}
-        for cell in published_cells(REFERENCE) if self.published else ():
+        for cell in published_cells(_REFERENCE) if self.published else ():
             paper[cell["system"], cell["test_set"], cell["measure"]] = as_printed(cell)
         rankers = dict.fromkeys(system for system, _, _ in paper)
         columns = [*text_columns("", "set", "level", wrap="never"), *number_columns("queries", wrap="never")]
@@ -61,10 +61,10 @@ class Chameleons(Result):
         rows = frame.rows_by_key(["run", "set", "level", "measure"], named=True, unique=True)
         lines = []
         levels = frame["level"].unique().sort()
-        for measure, name, level in product((*MEASURES, SOLVED), SETS, levels):
-            ours = [rows[run, name, level, "RR@10" if measure == SOLVED else measure] for run in runs]
+        for measure, name, level in product((*MEASURES, _SOLVED), SETS, levels):
+            ours = [rows[run, name, level, "RR@10" if measure == _SOLVED else measure] for run in runs]
             line = [measure, name, f"{level} %", f"{ours[0]['queries']:,}"]
-            if measure == SOLVED:
+            if measure == _SOLVED:
                 line += [f"{row['solved']:,}" for row in ours]
             else:
                 line += [parse(measure).show(row["value"]) for row in ours]
@@ -110,7 +110,7 @@ def with_average_precision(release: Release) -> dict[str, TestSet]:
     test_sets = dict(release.test_sets)
     for split in set(map(attrgetter("qrels"), _sets(release))) & set(test_sets):
         dev = test_sets[split]
-        test_sets[split] = replace(dev, measures=tuple(dict.fromkeys((*dev.measures, *WHOLE_SET_MEASURES))))
+        test_sets[split] = replace(dev, measures=tuple(dict.fromkeys((*dev.measures, *_WHOLE_SET_MEASURES))))
     return test_sets
 
 
@@ -149,11 +149,11 @@ def standing(results: pl.DataFrame) -> pl.DataFrame:
     Returns:
         ``run``, ``set``, ``measure``, ``value``, ``rank`` (1 is best) and ``of``: the run and the published rankers.
     """
-    cells = pl.DataFrame(published_cells(REFERENCE)).filter(figure="value")
+    cells = pl.DataFrame(published_cells(_REFERENCE)).filter(figure="value")
     rankers = cells.select(
         "measure", set=pl.col("test_set").str.split(".").list.get(1), published=pl.col("value").cast(pl.Float64)
     )
-    runs = results.filter(pl.col("level") == REFERENCE_LEVEL).select("run", "set", "measure", "value")
+    runs = results.filter(pl.col("level") == _REFERENCE_LEVEL).select("run", "set", "measure", "value")
     return (
         runs.join(rankers, on=["set", "measure"])
         .group_by("run", "set", "measure", "value")

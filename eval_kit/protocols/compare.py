@@ -48,11 +48,11 @@ ROWS = (
 )
 BESIDE = 5
 """Systems that a table shows side by side; more stand one below the other."""
-MOST_PICTURES = 12
+_MOST_PICTURES = 12
 """Pictures of a page; what more there is stands in its tables alone."""
 BETTER = "better"
 ALPHA = 0.05
-TRACKS = {"2019": "dl19", "2020": "dl20"}
+_TRACKS = {"2019": "dl19", "2020": "dl20"}
 """The test sets of the TREC DL years that runs may be named after."""
 
 
@@ -230,7 +230,7 @@ class Comparison(Result):
                 effects = [_effect(by_part.label(division, row["part"]), row) for row in group.to_dicts()]
                 title = f"{measure} of {system} minus that of {base} on {test_set} by {division}"
                 figures.append(_forest(effects, measure, title))
-        return figures[:MOST_PICTURES]
+        return figures[:_MOST_PICTURES]
 
     def notes(self) -> list[str]:
         """How the differences were tested, what they rest on, and what is missing or was left out."""
@@ -386,7 +386,7 @@ def _systems(scores: Scores) -> dict[str, str]:
     members: dict[str, list[str]] = {}
     for run, sets_of_run in test_sets.items():
         stem, _, track = run.rpartition(".")
-        members.setdefault(stem if stem and TRACKS.get(track, track) in sets_of_run else run, []).append(run)
+        members.setdefault(stem if stem and _TRACKS.get(track, track) in sets_of_run else run, []).append(run)
     systems: dict[str, str] = {}
     for system, runs in members.items():
         covered = list(chain.from_iterable(test_sets[run] for run in runs))

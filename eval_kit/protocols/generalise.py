@@ -39,7 +39,7 @@ DEGRADES, DOES_NOT = "degrades", "does not"
 DISTANCE = "distance"
 _WORDS: dict[str, Literal["bad", "good", "open"]] = {DEGRADES: "bad", DOES_NOT: "good", CANNOT_TELL: "open"}
 QUERIES_A_PART, MOST_PARTS = 3, 60  # a part has a variance, and fifty parts do (docs/generalise.md)
-LEAST_APART = 0.6
+_LEAST_APART = 0.6
 """Chance that a far query is farther from training than a near one, below which "does not" says nothing of a shift."""
 
 
@@ -396,7 +396,7 @@ def _contrast(
     for name, column in columns.items():
         row |= {f"near_{name}": _mean(column, ~is_far), f"far_{name}": _mean(column, is_far)}
     row |= dict.fromkeys((*_TESTS, "p_holm", "p_does_not_holm", "cost"))
-    row |= {"why": division.why, "is_apart": apart >= LEAST_APART, "verdict": None if division.why else CANNOT_TELL}
+    row |= {"why": division.why, "is_apart": apart >= _LEAST_APART, "verdict": None if division.why else CANNOT_TELL}
     cost = cost_of_far(level, pivot, features, numbers, is_far)
     if cost is None:
         too_few = min(near_parts, far_parts) < parts.FEWEST_PARTS

@@ -22,7 +22,7 @@ from eval_kit.stats.losses import FEW_NOT_ZERO, MARGIN
 from eval_kit.stats.similarity import by_cluster
 from eval_kit.tables.table import Table
 
-SIGNIFICANCE = (
+_SIGNIFICANCE = (
     "° not significant over queries, and over trainings where there are several seeds: two-sided paired t-test, "
     "p ≥ 0.05 after Holm's correction over the systems and parts of a measure; what one training differs by from the "
     "next is not in it",
@@ -91,7 +91,7 @@ class Protocols(Result):
 
     def notes(self) -> list[str]:
         """What the marks mean; which systems were trained on queries that they are scored on, or may have been."""
-        notes = [*SIGNIFICANCE] if self.results.keys() - {crossed.NAME} else []
+        notes = [*_SIGNIFICANCE] if self.results.keys() - {crossed.NAME} else []
         notes += [OVER_PARTS] if self.overall.keys() - {crossed.NAME} else []
         notes += crossed.NOTES if crossed.NAME in self.results else []
         if few := self._on_few():

@@ -7,10 +7,10 @@ import polars as pl
 from eval_kit.errors import UserError
 from eval_kit.release.reference import published_cells
 
-TABLE = "cikm2021-table7"
+_TABLE = "cikm2021-table7"
 TEST_SET = "chameleons.veiled.50"
 MEASURE = "AP"
-ORIGINAL = "original"
+_ORIGINAL = "original"
 
 
 def beside_published(results: pl.DataFrame, rankers: Mapping[str, str]) -> pl.DataFrame:
@@ -28,14 +28,14 @@ def beside_published(results: pl.DataFrame, rankers: Mapping[str, str]) -> pl.Da
     Raises:
         UserError: a system without results, or a ranker that is not in the table.
     """
-    cells = [(*_ranker_and_method(cell["system"]), float(cell["value"])) for cell in published_cells(TABLE)]
+    cells = [(*_ranker_and_method(cell["system"]), float(cell["value"])) for cell in published_cells(_TABLE)]
     table = pl.DataFrame(cells, ["ranker", "method", "published"], orient="row")
     for system, ranker in rankers.items():
         if system not in results["system"]:
             raise UserError(f"--ranker {system}={ranker}: none of the runs is of {system}")
         if ranker not in table["ranker"]:
             names = ", ".join(table["ranker"].unique(maintain_order=True))
-            raise UserError(f"--ranker {system}={ranker}: {TABLE} has no such ranker; it has {names}")
+            raise UserError(f"--ranker {system}={ranker}: {_TABLE} has no such ranker; it has {names}")
     ours = results.filter(
         pl.col("test_set") == TEST_SET,
         pl.col("measure") == MEASURE,
@@ -53,7 +53,7 @@ def beside_published(results: pl.DataFrame, rankers: Mapping[str, str]) -> pl.Da
     whole = ours.filter(pl.col("queries") == pl.col("queries").max()).unique(
         "system", keep="first", maintain_order=True
     )
-    original = whole.select("ranker", "system", "queries", value="clean", method=pl.lit(ORIGINAL))
+    original = whole.select("ranker", "system", "queries", value="clean", method=pl.lit(_ORIGINAL))
     both = pl.concat([of_methods, original.select(of_methods.columns)])
     with_paper = table.join(both, on=["ranker", "method"], maintain_order="left")
     return with_paper.select("method", "ranker", "published", "system", "value", "queries")
@@ -62,4 +62,4 @@ def beside_published(results: pl.DataFrame, rankers: Mapping[str, str]) -> pl.Da
 def _ranker_and_method(system: str) -> tuple[str, str]:
     """``bm25+rm3`` is the ranker bm25 on the queries that rm3 rewrote."""
     ranker, _, method = system.partition("+")
-    return ranker, method or ORIGINAL
+    return ranker, method or _ORIGINAL

@@ -14,7 +14,7 @@ from eval_kit.runs import contamination
 from eval_kit.runs.contamination import TrainedOn
 from eval_kit.tables.table import Column, Row, Table, Value, number_columns
 
-RANKS = "the scores decide, as in trec_eval; without scores the ranks, of one that is there twice the last line's"
+_RANKS = "the scores decide, as in trec_eval; without scores the ranks, of one that is there twice the last line's"
 NOTHING_JUDGED = "{}: not one of its passages is judged; are these the collection's passage ids?"
 _COLUMNS = {
     **dict.fromkeys(("run", "test_set", "measure"), pl.String()),
@@ -204,7 +204,7 @@ def _about(source: Mapping[str, Any], deepest: int) -> Iterator[str]:
         why = "which was left out, as BEIR's evaluator does"
         yield f"{run}: {left_out:,} queries had a passage with the query's own id, {why}"
     if contradictions := source.get("rank_contradictions"):
-        yield f"{run}: the ranks of {contradictions:,} queries contradict their scores or lines; {RANKS}"
+        yield f"{run}: the ranks of {contradictions:,} queries contradict their scores or lines; {_RANKS}"
 
 
 def names_of_files(provenance: Mapping[str, Any]) -> dict[str, str]:

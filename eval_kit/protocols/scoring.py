@@ -158,7 +158,7 @@ class StrangeRun(UserWarning):
     """A run that obeys every rule, and yet is hardly the one that was meant."""
 
 
-def warn_of_copies(sources: Sequence[Mapping[str, Any]]) -> None:
+def _warn_of_copies(sources: Sequence[Mapping[str, Any]]) -> None:
     """Warn of runs that are one file under several names; ``sources`` are those of the provenance.
 
     A system that is declared as trained on nothing does give one run, whatever was held out.
@@ -177,7 +177,7 @@ def warn_of_copies(sources: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _warn_of_strange(means: Sequence[Mean], sources: Sequence[Mapping[str, Any]]) -> None:
-    warn_of_copies(sources)
+    _warn_of_copies(sources)
     for source in sources:
         name = source["run"]
         if not source["judged_passages"]:

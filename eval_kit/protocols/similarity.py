@@ -134,7 +134,7 @@ def similarities(
     query_vectors = None
     if vectors is not None:
         query_vectors = vector_sources.get(vectors, _queries(release, shifts))
-    clusters = whole_clusters(release, shifts, query_vectors)
+    clusters = _whole_clusters(release, shifts, query_vectors)
     if not runs:
         return Similarities(clusters, None, {"kit_version": __version__, "release": release.identity})
     grid = protocols(runs, release, allow_missing=allow_missing)
@@ -157,7 +157,7 @@ def _text(value: Any) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
-def whole_clusters(release: Release, shifts: Sequence[str], vectors: Vectors | None = None) -> pl.DataFrame:
+def _whole_clusters(release: Release, shifts: Sequence[str], vectors: Vectors | None = None) -> pl.DataFrame:
     """Similarity of whole clusters, train and test queries together, as in ECIR 2023 §5.2.
 
     A shift without training queries in the release is compared by its test queries; the column ``queries`` says so.
@@ -190,7 +190,7 @@ def figure_3(grid: Protocols, release: Release) -> Figure3 | None:
         names = ("system", pl.lit(shift).alias("shift"), "cluster")
         rows = grid.results[shift].filter(pl.col("measure") == measure)
         losses.append(rows.select(*names, "rel_loss", low="rel_loss_low", high="rel_loss_high"))
-    jaccard = whole_clusters(release, shifts).select("shift", "cluster", "jaccard", "queries", size="n")
+    jaccard = _whole_clusters(release, shifts).select("shift", "cluster", "jaccard", "queries", size="n")
     points = pl.concat(losses).join(jaccard, on=["shift", "cluster"], maintain_order="left")
     by_system = {}
     for (system,), group in points.drop_nulls("rel_loss").group_by("system", maintain_order=True):

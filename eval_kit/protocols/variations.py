@@ -162,14 +162,14 @@ def variations(
         raise UserError(f"{release.folder}: has no test set {test_set!r}; it has {', '.join(release.test_sets)}")
     if pivot is not None and pivot not in set(map(attrgetter("system"), worded_runs)):
         raise UserError(f"--pivot {pivot}: none of the runs is of that system")
-    values, provenance = score_variations(worded_runs, release, test_set, allow_missing)
+    values, provenance = _score_variations(worded_runs, release, test_set, allow_missing)
     descriptions = list({run.variation.full_name: run.variation for run in worded_runs if run.variation}.values())
     results = changes(values, descriptions, pivot, seed)
     paper = beside_published(results, rankers or {})
     return Variations(values, descriptions, results, paper, pivot, {**provenance, "seed": seed, "pivot": pivot})
 
 
-def score_variations(
+def _score_variations(
     worded_runs: Sequence[WordedRun], release: Release, test_set: str | None = None, allow_missing: bool = False
 ) -> tuple[pl.DataFrame, dict[str, Any]]:
     """Score each run on the queries that it searched, and the originals on the same test sets.

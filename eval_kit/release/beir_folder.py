@@ -18,7 +18,7 @@ from eval_kit.files.formats import read_queries as read_tsv
 from eval_kit.files.text import read_lines
 
 KIND = "beir"
-JUDGEMENTS = "judgements"
+_JUDGEMENTS = "judgements"
 """The kind of a release of judgements alone."""
 QUERIES_FILE = "queries.jsonl"
 QUERIES = "queries"
@@ -68,7 +68,7 @@ def of_judgements(qrels: Path, queries: Path | None = None) -> tuple[Manifest, T
     if texts is None:
         ids = judgements["query-id"].unique(maintain_order=True)
         texts = pl.DataFrame({"query_id": ids, "text": [None] * len(ids)}, QUERIES_SCHEMA)
-    return _release(JUDGEMENTS, qrels.name, texts, {"test": judgements})
+    return _release(_JUDGEMENTS, qrels.name, texts, {"test": judgements})
 
 
 def _release(

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-IN_PERCENT = ("loss", "delta", "share")
+_IN_PERCENT = ("loss", "delta", "share")
 """Figures that are fractions here and printed in percent."""
 
 
@@ -39,7 +39,7 @@ def published_cells(id: str) -> list[dict[str, Any]]:
 
 def as_printed(cell: Mapping[str, Any]) -> str:
     """The figure of a cell with the decimals that the paper prints; losses, deltas and shares in percent, as there."""
-    if cell["figure"] in IN_PERCENT:
+    if cell["figure"] in _IN_PERCENT:
         return f"{cell['value']:.{cell['decimals'] - 2}%}"
     return f"{cell['value']:,.{cell['decimals']}f}"
 

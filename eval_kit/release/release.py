@@ -34,9 +34,9 @@ from eval_kit.release.manifest import (
 DEFAULT = "ms-marco-shift"
 ENVIRONMENT_VARIABLE = "MS_MARCO_SHIFT_RELEASE"
 """What earlier versions changed, in a release of a later one."""
-SPLITS_LISTED = 6
+_SPLITS_LISTED = 6
 """Splits of a config that a notebook lists."""
-FIXED_REVISION = re.compile(r"v\d+\.\d+\.\d+|[0-9a-f]{40}")
+_FIXED_REVISION = re.compile(r"v\d+\.\d+\.\d+|[0-9a-f]{40}")
 
 
 class PartialRelease(UserWarning):
@@ -91,7 +91,7 @@ class Release:
         rows = []
         for config, splits in self.configs.items():
             count = sum(table.rows for table in self.manifest.tables if table.config == config)
-            names = ", ".join(splits[:SPLITS_LISTED]) + ", …" * (len(splits) > SPLITS_LISTED)
+            names = ", ".join(splits[:_SPLITS_LISTED]) + ", …" * (len(splits) > _SPLITS_LISTED)
             rows.append([config, names, f"{count:,}"])
         columns = [Column("Config"), Column("Splits"), Column("Rows", "number")]
         return to_html(Table(columns, [rows], repr(self)))
@@ -278,10 +278,10 @@ def _download(repository: str, revision: str | None) -> Path:
     from eval_kit.files import hub
 
     source = repository if revision is None else f"{repository} at {revision}"
-    pin = revision if revision is not None and FIXED_REVISION.fullmatch(revision) else None
+    pin = revision if revision is not None and _FIXED_REVISION.fullmatch(revision) else None
     try:
         commit = str(HfApi().dataset_info(repository, revision=revision).sha)
-        if not FIXED_REVISION.fullmatch(commit):
+        if not _FIXED_REVISION.fullmatch(commit):
             raise ValueError(hub.UNREADABLE)
         folder = _snapshot(repository, pin or commit)
     except ReleaseError:

@@ -26,8 +26,8 @@ from eval_kit.runs.names import run_name
 from eval_kit.shifts import CONTROL, SHIFTS
 
 MARK = "†"
-TRAINING_QUERIES = "train"
-NAMES_OF_SPLITS = {"dev": r"dev", "dl19": r"dl(20)?19(?!\d)", "dl20": r"dl(20)?20(?!\d)"}
+_TRAINING_QUERIES = "train"
+_NAMES_OF_SPLITS = {"dev": r"dev", "dl19": r"dl(20)?19(?!\d)", "dl20": r"dl(20)?20(?!\d)"}
 """Patterns, without punctuation, of names of sources that mean these queries and not the training queries."""
 _CASES = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 """Where a word begins in names such as mteb's ``NanoNFCorpusRetrieval``."""
@@ -150,13 +150,13 @@ def _trained_on(source: str, test_set: TestSet, release: Release) -> TrainedOn:
     rest = _without(whole.removesuffix("-passage"), words)
     if rest != words:
         letters = re.sub(r"[\W_]", "", rest)
-        splits = {split for split, pattern in NAMES_OF_SPLITS.items() if re.search(pattern, letters)}
+        splits = {split for split, pattern in _NAMES_OF_SPLITS.items() if re.search(pattern, letters)}
         for test_set_of in release.test_sets.values():
             if not _is_held_back(test_set_of) and _without(test_set_of.qrels, rest) != rest:
                 splits.add(test_set_of.qrels)
         if "train" in letters or not splits:
-            splits.add(TRAINING_QUERIES)
-        return TrainedOn.YES if (TRAINING_QUERIES if held_back else test_set.qrels) in splits else TrainedOn.NO
+            splits.add(_TRAINING_QUERIES)
+        return TrainedOn.YES if (_TRAINING_QUERIES if held_back else test_set.qrels) in splits else TrainedOn.NO
     is_known = release.manifest.kind == "published" or is_of_ms_marco(release.manifest)
     return TrainedOn.NO if is_known else TrainedOn.UNKNOWN
 

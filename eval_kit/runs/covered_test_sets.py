@@ -14,9 +14,9 @@ import polars as pl
 from eval_kit.files.faults import RunError
 from eval_kit.release import TestSet
 
-MOST_MISSING = 0.08
+_MOST_MISSING = 0.08
 """The share of a test set's queries that a run may lack: BM25 retrieves nothing for 6.2 % of NFCorpus's dev queries."""
-SELECTIONS = ("dlhard",)
+_SELECTIONS = ("dlhard",)
 """Test sets selected from the topics of others: runs of those may hold some of their queries."""
 
 
@@ -33,7 +33,7 @@ def coverage_of(
 ) -> Coverage:
     """Find the test sets that a run covers.
 
-    These are the ones of which it lacks at most :data:`MOST_MISSING`, and all that are part of a covered one; but not
+    These are the ones of which it lacks at most :data:`_MOST_MISSING`, and all that are part of a covered one; but not
     one that lacks queries while those it has are all in sets that lack fewer, as sets that overlap do by chance. A set
     with more missing is refused if no covered set holds its queries; with ``allow_missing``, such queries bring in the
     sets that explain most of them. The run's queries that are in no test set are counted.
@@ -58,10 +58,10 @@ def coverage_of(
     covered: list[str] = []
     explained: set[str] = set()
     for name in sorted(held, key=missing.__getitem__):
-        if not missing[name] or (missing[name] <= MOST_MISSING and not held[name] <= explained):
+        if not missing[name] or (missing[name] <= _MOST_MISSING and not held[name] <= explained):
             covered.append(name)
             explained |= held[name]
-    rest = set().union(*(held[name] for name in held.keys() - SELECTIONS)) - explained
+    rest = set().union(*(held[name] for name in held.keys() - _SELECTIONS)) - explained
     if not covered and (not rest or (len(rest) < len(ids) / 2 and not allow_missing)):
         few = f"only {len(rest):,}" if rest else "none"
         raise RunError(
@@ -98,7 +98,7 @@ def complete(
     """
     ids = set(queries)
     for test_set in test_sets:
-        if not allow_missing and len(test_set.query_ids - ids) > MOST_MISSING * len(test_set.query_ids):
+        if not allow_missing and len(test_set.query_ids - ids) > _MOST_MISSING * len(test_set.query_ids):
             raise _too_many(run, ids, test_set, others)
     return Coverage(list(test_sets), len(ids.difference(*map(attrgetter("query_ids"), [*test_sets, *others]))))
 
@@ -109,7 +109,7 @@ def _is_part(one: TestSet, other: TestSet) -> bool:
 
 def _too_many(run: Path, ids: set[str], test_set: TestSet, others: Iterable[TestSet] = ()) -> RunError:
     if ids.isdisjoint(test_set.query_ids):
-        covered = [other.name for other in others if len(other.query_ids - ids) <= MOST_MISSING * len(other.query_ids)]
+        covered = [other.name for other in others if len(other.query_ids - ids) <= _MOST_MISSING * len(other.query_ids)]
         instead = f"; it covers {', '.join(covered)}: add --test-set {covered[0]}" if covered else ""
         return RunError(f"{run}: holds no query of {test_set.name}{instead}")
     return RunError(

@@ -12,7 +12,7 @@ from eval_kit.files.endings import run_name as run_name
 from eval_kit.release import Release, Variation
 from eval_kit.shifts import CONTROL, SHIFTS, check_names, main_split
 
-HIGHEST_SEED = 2**32 - 1
+_HIGHEST_SEED = 2**32 - 1
 _NAME = re.compile(
     rf"(?P<system>.+?)\.(?P<shift>{'|'.join(SHIFTS)})\.(?P<held_out>[a-z0-9_]+)(?:\.seed(?P<seed>[0-9]+))?"
 )
@@ -76,8 +76,8 @@ def control_of(run: Path) -> RunName | None:
 
 def _seed(run: Path, digits: str | None) -> int:
     digits = digits or "0"
-    if len(digits) > len(str(HIGHEST_SEED)) or int(digits) > HIGHEST_SEED:
-        raise UserError(f"{run}: its seed is beyond {HIGHEST_SEED:,}; rename it")
+    if len(digits) > len(str(_HIGHEST_SEED)) or int(digits) > _HIGHEST_SEED:
+        raise UserError(f"{run}: its seed is beyond {_HIGHEST_SEED:,}; rename it")
     return int(digits)
 
 

@@ -29,10 +29,10 @@ from eval_kit.files.ids import LONGEST_ID, QUERY_NAMES
 from eval_kit.files.opening import MOST_GROWTH, SMALL_BYTES, open_file
 from eval_kit.files.text import packed_by
 
-PIECE_BYTES = 8 << 20
-PACKED_BYTES = 128 << 10
+_PIECE_BYTES = 8 << 20
+_PACKED_BYTES = 128 << 10
 """Packed bytes to read at once."""
-UNPACKED_TOGETHER = 4 << 10
+_UNPACKED_TOGETHER = 4 << 10
 """Packed bytes to unpack at once: zstd may make 32,000 bytes out of one."""
 LONGEST_LINE = 64 << 10
 HIGHEST_RANK = 10_000_000
@@ -102,7 +102,7 @@ def zstd() -> Any:
     return zstd
 
 
-def read_pieces(path: Path, piece_bytes: int = PIECE_BYTES, feed: Feed | None = None) -> Generator[pl.DataFrame]:
+def read_pieces(path: Path, piece_bytes: int = _PIECE_BYTES, feed: Feed | None = None) -> Generator[pl.DataFrame]:
     """Read a run, piece by piece, in file order.
 
     Comments (``#``) before its first line, as ir_metadata has them, and empty lines after its last one are left out.
@@ -195,7 +195,7 @@ def _is_parquet(path: Path) -> bool:
 def _of_parquet(path: Path, feed: Feed | None) -> pl.DataFrame:
     """The rows of a Parquet file with the columns of a dataframe, as ranx writes them."""
     with _open(path) as file:
-        while feed and (block := file.read(PIECE_BYTES)):
+        while feed and (block := file.read(_PIECE_BYTES)):
             feed(block)
         file.seek(0)
         try:
@@ -473,9 +473,9 @@ def _packed_blocks(raw: _Raw, size: int, new_stream: Callable[[], Any], padding:
     """Unpack a little at a time, one stream after the other; gzip files may be filled up with ``padding``."""
     stream = None
     pieces, ready = [], 0
-    while block := raw.read(PACKED_BYTES):
-        for start in range(0, len(block), UNPACKED_TOGETHER):
-            piece = block[start : start + UNPACKED_TOGETHER]
+    while block := raw.read(_PACKED_BYTES):
+        for start in range(0, len(block), _UNPACKED_TOGETHER):
+            piece = block[start : start + _UNPACKED_TOGETHER]
             while piece := piece if stream else piece.lstrip(padding):
                 stream = stream or new_stream()
                 try:

@@ -38,10 +38,10 @@ OF_FIELDS = "fields"
 """Where an index of fields is kept, below a folder that may hold others."""
 ANALYSER = "language"
 """File in an index that names the language it is analysed by, unless that is English."""
-INDEX_BATCH = 2_000
-SEARCH_BATCH = 500
+_INDEX_BATCH = 2_000
+_SEARCH_BATCH = 500
 """Queries in a call: Java holds a thousand hits of each, so this bounds the memory."""
-MOST_TERMS = 1 << 20
+_MOST_TERMS = 1 << 20
 """Distinct words in a query: Lucene by default refuses more than 1,024; ArguAna's queries are whole passages."""
 THREADS = cores()
 
@@ -88,7 +88,7 @@ def _index(documents: Iterable[dict[str, str]], folder: Path, options: list[str]
     arguments = ["-input", "", "-collection", "JsonCollection", "-index", str(folder), *options]
     indexer = autoclass("io.anserini.index.SimpleIndexer")(arguments)
     count = 0
-    for batch in batched(documents, INDEX_BATCH):
+    for batch in batched(documents, _INDEX_BATCH):
         indexer.addRawDocuments(list(map(json.dumps, batch)))
         count += sum(bool(document["contents"].strip()) for document in batch)  # Anserini leaves out empty ones
     indexer.close()
@@ -250,7 +250,7 @@ def search(
     lucene.start()
     from jnius import autoclass
 
-    autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(MOST_TERMS)
+    autoclass("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(_MOST_TERMS)
     with closing(autoclass("io.anserini.search.SimpleSearcher")(str(folder))) as searcher:
         searcher.set_bm25(float(k1), float(b))
         language = (folder / ANALYSER).read_text(encoding="utf-8") if (folder / ANALYSER).is_file() else ENGLISH
@@ -264,7 +264,7 @@ def search(
         for name, weight in (fields or {}).items():
             weights.put(name, autoclass("java.lang.Float")(weight))
         mapper = _mapper()
-        for batch in batched(queries, SEARCH_BATCH):
+        for batch in batched(queries, _SEARCH_BATCH):
             ids, texts = autoclass("java.util.ArrayList")(), autoclass("java.util.ArrayList")()
             for number, (_, text) in enumerate(batch):
                 ids.add(str(number))  # two queries may have one id
@@ -279,7 +279,7 @@ def search(
                 scores = np.array([hit["score"] for hit in query_hits], np.float32).tolist()
                 yield query_id, [(hit["docid"], score) for hit, score in zip(query_hits, scores, strict=True)]
             del results, hits
-            if len(batch) == SEARCH_BATCH:  # Java would let its heap grow to gigabytes instead
+            if len(batch) == _SEARCH_BATCH:  # Java would let its heap grow to gigabytes instead
                 autoclass("java.lang.System").gc()
 
 

@@ -26,10 +26,10 @@ from eval_kit.search import bm25
 BM25 = "bm25"
 SHARD, FEW = 1_000, 100
 """Queries in a file; and those searched for at once where nothing is kept, so that progress shows."""
-DIGITS = 16
+_DIGITS = 16
 """Of a file's digest, in its name."""
 QUERY = ["query_id", "text"]
-HITS: dict[str, pl.DataType] = {"passage_ids": pl.List(pl.String), "scores": pl.List(pl.Float32)}
+_HITS: dict[str, pl.DataType] = {"passage_ids": pl.List(pl.String), "scores": pl.List(pl.Float32)}
 ID, SCORE = itemgetter(0), itemgetter(1)
 
 
@@ -64,10 +64,10 @@ def find(queries: pl.DataFrame, index: Path, settings: Settings) -> None:
                 advance(pairs.height - rest.height)
                 for number, part in enumerate(rest.iter_slices(SHARD), start=rows["file"].n_unique()):
                     hits = [(list(map(ID, top)), list(map(SCORE, top))) for _, top in islice(rankings, part.height)]
-                    frame = part.hstack(pl.DataFrame(hits, HITS, orient="row"))
+                    frame = part.hstack(pl.DataFrame(hits, _HITS, orient="row"))
                     file = store / f"{number:05d}.parquet"
                     atomic.write_parquet(file, frame)
-                    file.rename(store / f"{number:05d}.{file_sha256(file)[:DIGITS]}.parquet")
+                    file.rename(store / f"{number:05d}.{file_sha256(file)[:_DIGITS]}.parquet")
                     advance(part.height)
     except OSError as error:
         raise UserError(f"{store}: cannot keep candidates there: {error.strerror or error}") from error
@@ -112,12 +112,12 @@ def _stored_queries(store: Path) -> pl.DataFrame:
 
 def _remove_damaged(store: Path) -> None:
     for file in store.glob("*.*.parquet"):
-        if file.name.split(".")[1] != file_sha256(file)[:DIGITS]:
+        if file.name.split(".")[1] != file_sha256(file)[:_DIGITS]:
             warnings.warn(f"{file}: is damaged; these queries are searched again", stacklevel=3)
             file.unlink()
 
 
 def _store(index: Path, settings: Settings) -> Path:
     """The folder, named by the passages, the settings, and what is kept."""
-    parts = json.dumps([bm25.key_of(index), *astuple(settings), *HITS])
+    parts = json.dumps([bm25.key_of(index), *astuple(settings), *_HITS])
     return index.parent / "candidates" / hashlib.sha256(parts.encode()).hexdigest()[:16]

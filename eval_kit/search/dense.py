@@ -93,7 +93,7 @@ def exact(
         for start, arrays in shards.blocks(BLOCK):
             vectors = np.asarray(arrays["vectors"], np.float32)
             for number, group in enumerate(groups):
-                scores, columns = knn(group.numpy(), vectors, depth)
+                scores, columns = _knn(group.numpy(), vectors, depth)
                 top.add(number, torch.from_numpy(scores), torch.from_numpy(columns) + start)
         return top.hits(shards.ids)
     on_device = resident.blocks(
@@ -106,7 +106,7 @@ def exact(
     return top.hits(shards.ids)
 
 
-def knn(queries: Vectors, block: Vectors, depth: int) -> tuple[Vectors, NDArray[np.int64]]:
+def _knn(queries: Vectors, block: Vectors, depth: int) -> tuple[Vectors, NDArray[np.int64]]:
     """``faiss.knn`` with at least ``depth`` columns: enough for every passage that shares the last score."""
     import faiss
 

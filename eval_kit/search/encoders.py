@@ -15,8 +15,8 @@ from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
 
 LOG = logging.getLogger(__name__)
-PRECISIONS = ("float32", "bfloat16", "float16")
-STORES = ("float32", "float16")
+_PRECISIONS = ("float32", "bfloat16", "float16")
+_STORES = ("float32", "float16")
 
 
 @dataclass
@@ -65,7 +65,7 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def precision_of(name: str | None) -> str:
+def _precision_of(name: str | None) -> str:
     """The precision of a model's arithmetic: the one named, else ``float16`` on a GPU and ``float32`` on a CPU.
 
     Raises:
@@ -73,8 +73,8 @@ def precision_of(name: str | None) -> str:
     """
     import torch
 
-    if name not in (None, *PRECISIONS):
-        raise UserError(f"there is no precision {name!r}; there are {', '.join(PRECISIONS)}")
+    if name not in (None, *_PRECISIONS):
+        raise UserError(f"there is no precision {name!r}; there are {', '.join(_PRECISIONS)}")
     return name or ("float16" if torch.cuda.is_available() else "float32")
 
 
@@ -82,7 +82,7 @@ def to_precision(model: Any, precision: str | None) -> Any:
     """The model with its weights in the precision named; without one as stored, but 32 bits as 16 on a GPU."""
     import torch
 
-    dtype = precision_of(precision)
+    dtype = _precision_of(precision)
     return model if precision is None and is_half(model) else model.to(getattr(torch, dtype))
 
 
@@ -94,7 +94,7 @@ def dtype_of(model: Any) -> str:
 
 def is_half(model: Any) -> bool:
     """Whether a model's weights have 16 bits."""
-    return dtype_of(model) in PRECISIONS[1:]
+    return dtype_of(model) in _PRECISIONS[1:]
 
 
 @contextmanager
@@ -136,17 +136,17 @@ def store_of(name: str | None, precision: str | None) -> str:
     """The type of vectors on disk: the one named, else ``float16`` where a GPU's arithmetic has 16 bits too."""
     import torch
 
-    is_half_on_gpu = precision_of(precision) != "float32" and torch.cuda.is_available()
+    is_half_on_gpu = _precision_of(precision) != "float32" and torch.cuda.is_available()
     return name or ("float16" if is_half_on_gpu else "float32")
 
 
 def check_store(name: str | None) -> None:
-    """Refuse a type that is not in ``STORES``."""
-    if name not in (None, *STORES):
-        raise UserError(f"vectors cannot be stored as {name!r}; there are {', '.join(STORES)}")
+    """Refuse a type that is not in ``_STORES``."""
+    if name not in (None, *_STORES):
+        raise UserError(f"vectors cannot be stored as {name!r}; there are {', '.join(_STORES)}")
 
 
-def longest_first(lengths: Sequence[int], size: int) -> Iterator[NDArray[np.int64]]:
+def _longest_first(lengths: Sequence[int], size: int) -> Iterator[NDArray[np.int64]]:
     """Positions of inputs of these lengths, ``size`` at a time."""
     order = np.argsort(-np.array(lengths, np.int64), kind="stable")
     for start in range(0, len(order), size):
@@ -172,7 +172,7 @@ def batches(
     """
     lengths = [len(one) if isinstance(one, str) else sum(map(len, one)) for one in inputs]
     options |= {"batch_size": size, "show_progress_bar": False, "pool": pool, "chunk_size": size}
-    for rows in longest_first(lengths, size * (len(pool["processes"]) if pool else 1)):
+    for rows in _longest_first(lengths, size * (len(pool["processes"]) if pool else 1)):
         yield rows, encode([inputs[row] for row in rows], **options)
 
 

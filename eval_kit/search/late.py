@@ -25,7 +25,7 @@ GROUP = 32
 """Queries scored at once."""
 BLOCK, BLOCK_ON_CPU = 20_000, 1_500
 """Tokens of passages, padded, that a group of queries meets at once; those of a processor stay in its cache."""
-PLAID_BITS = 4
+_PLAID_BITS = 4
 SEED = 13
 
 type Tokens = Sequence[NDArray[np.float32]]
@@ -148,7 +148,7 @@ def _plaid(shards: Shards, folder: Path) -> None:
     with atomic.folder(folder / "plaid") as staging:
         index = FastPlaid(str(staging), device=str(device_of(None)))
         try:
-            index.create(list(passages), nbits=PLAID_BITS, seed=SEED)
+            index.create(list(passages), nbits=_PLAID_BITS, seed=SEED)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # a panic in its Rust code is not an Exception

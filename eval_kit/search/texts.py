@@ -17,7 +17,7 @@ from eval_kit.search import shards
 from eval_kit.search.arrays import write_array
 from eval_kit.search.retriever import Passages
 
-IDENTITY = "texts"
+_IDENTITY = "texts"
 
 
 def write(passages: Passages, folder: Path) -> "PassageTexts":
@@ -26,7 +26,7 @@ def write(passages: Passages, folder: Path) -> "PassageTexts":
     Raises:
         UserError: no passages; the disk is full.
     """
-    index = shards.write(passages, folder, _bytes, IDENTITY, "reading passages")
+    index = shards.write(passages, folder, _bytes, _IDENTITY, "reading passages")
     with shards.building(folder, "order", index.key, ["order.npy", "sorted.npy"]) as missing:
         if missing:
             order = np.argsort(index.ids, kind="stable")

@@ -18,9 +18,9 @@ import numpy as np
 
 from eval_kit.stats.parts import LEVEL, Contrast, Flags, Floats, Parts, between, contrast, within
 
-LEAST_R = 0.38
+_LEAST_R = 0.38
 """Correlation of a model's values with what the pivot predicts of them, below which the pivot says too little."""
-FARTHEST = 2.0
+_FARTHEST = 2.0
 """Standard deviations of near parts, beyond which far is not like anything near."""
 _SLOPES = np.linspace(-2.0, 6.0, 401)
 _SLOPE, _DOUBT, _TAILS = 1.25, 0.8, 3
@@ -93,9 +93,9 @@ def cost_of_far(values: Floats, pivot: Floats, covariates: Floats, parts: Parts,
     adjusted = replace(adjusted, error=float(np.sqrt(own + extra)), degrees=degrees)
     r = float(np.corrcoef(values[near], prediction[near])[0, 1])
     refusal = ""
-    if r < LEAST_R:
+    if r < _LEAST_R:
         refusal = f"the pivot's results hardly predict this model's (r = {r:.2f}), so what is hard cannot be taken out"
-    elif abs(apart.difference) > FARTHEST * apart.spread[0] and apart.p < 1 - LEVEL:
+    elif abs(apart.difference) > _FARTHEST * apart.spread[0] and apart.p < 1 - LEVEL:
         harder = "harder" if apart.difference < 0 else "easier"
         refusal = f"far queries are {harder} than near parts differ by, so that near ones do not show what to expect"
     return FarCost(plain, adjusted, slope, doubt, r, refusal)

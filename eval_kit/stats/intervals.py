@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from eval_kit.stats.losses import relative_loss
 from eval_kit.stats.parts import Floats
 
-BINS = 10
+_BINS = 10
 
 
 def edges(r: ArrayLike) -> Floats:
@@ -19,7 +19,7 @@ def edges(r: ArrayLike) -> Floats:
     Returns:
         Ascending edges, one more than there are intervals; the first and last are the least and greatest value.
     """
-    distinct = np.unique(np.quantile(np.asarray(r, np.float64), np.linspace(0, 1, BINS + 1)))
+    distinct = np.unique(np.quantile(np.asarray(r, np.float64), np.linspace(0, 1, _BINS + 1)))
     return distinct if len(distinct) > 1 else np.repeat(distinct, 2)
 
 

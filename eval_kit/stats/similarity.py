@@ -33,17 +33,17 @@ def weighted_jaccard(source: pl.Series, target: pl.Series) -> float:
     Raises:
         ValueError: a side without any word.
     """
-    return _jaccard(word_counts(source), word_counts(target))
+    return _jaccard(_word_counts(source), _word_counts(target))
 
 
-def word_counts(texts: pl.Series) -> pl.DataFrame:
+def _word_counts(texts: pl.Series) -> pl.DataFrame:
     """``word`` and ``count`` (Int64) of the words of some texts, in no order."""
     words = all_spaced(texts).str.to_lowercase().str.extract_all(_WORD).explode().drop_nulls()
     return words.alias("word").value_counts().cast({"count": pl.Int64})
 
 
 def _jaccard(source: pl.DataFrame, target: pl.DataFrame) -> float:
-    """:func:`weighted_jaccard` of counted words, as from :func:`word_counts`."""
+    """:func:`weighted_jaccard` of counted words, as from :func:`_word_counts`."""
     source_total, target_total = int(source["count"].sum()), int(target["count"].sum())
     if not (source_total and target_total):
         raise ValueError("texts without any word have no similarity")
@@ -92,7 +92,7 @@ def by_cluster(
         raise UserError(f"{shift}: has only the cluster {next(iter(clusters))}, and nothing to compare it with")
     words, sums = {}, {}
     for cluster, queries in clusters.items():
-        words[cluster] = word_counts(queries["text"])
+        words[cluster] = _word_counts(queries["text"])
         if vectors is not None:
             sums[cluster] = _sum(vectors.of(queries["query_id"]), unit=True)
     all_words = pl.concat(words.values()).group_by("word").agg(pl.col("count").sum())

@@ -23,8 +23,8 @@ from builder.sources.mini.queries import write_queries
 from eval_kit.errors import UserError
 from eval_kit.release import NAME
 
-MIN_QUERIES = 500
-MOST_QUERIES = 200_000
+_MIN_QUERIES = 500
+_MOST_QUERIES = 200_000
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class MiniParameters:
 
     def __post_init__(self) -> None:
         """Raise a UserError when a value is out of range."""
-        if self.queries < MIN_QUERIES:
-            raise UserError(f"queries must be at least {MIN_QUERIES}, not {self.queries}")
-        if self.queries > MOST_QUERIES:
-            raise UserError(f"queries must be at most {MOST_QUERIES:,}, not {self.queries:,}")
+        if self.queries < _MIN_QUERIES:
+            raise UserError(f"queries must be at least {_MIN_QUERIES}, not {self.queries}")
+        if self.queries > _MOST_QUERIES:
+            raise UserError(f"queries must be at most {_MOST_QUERIES:,}, not {self.queries:,}")
         if not 0 <= self.strength <= 1:
             raise UserError(f"strength must be in 0..1, not {self.strength}")
 

@@ -7,7 +7,7 @@ import numpy as np
 from builder.sources.mini.lexicon import ENTITIES_PER_TAIL, Ints, Lexicon, draw_words
 from builder.sources.mini.planted import TOPIC_SHARES
 
-QUERIES_PER_ENTITY = 4
+_QUERIES_PER_ENTITY = 4
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Entities:
 def name_entities(rng: np.random.Generator, queries: int) -> tuple[Lexicon, Entities]:
     """Draw all words, and name as many entities as that number of queries needs."""
     shares = np.array(TOPIC_SHARES)
-    blocks = np.maximum(2, np.round(queries * shares / QUERIES_PER_ENTITY / ENTITIES_PER_TAIL)).astype(np.int64)
+    blocks = np.maximum(2, np.round(queries * shares / _QUERIES_PER_ENTITY / ENTITIES_PER_TAIL)).astype(np.int64)
     ends = np.cumsum(blocks * ENTITIES_PER_TAIL)
     count = int(ends[-1])
     lexicon = draw_words(rng, count)

@@ -19,9 +19,9 @@ from builder.sources.mini.planted import (
     WH_SHARES,
 )
 
-SYNONYM_RATE = 0.25  # of the queries that use no reserved synonym
-TYPO_RATE = 0.12  # of the queries for entities of two words
-POPULARITY = 1.2  # 1 = every entity is asked for equally often
+_SYNONYM_RATE = 0.25  # of the queries that use no reserved synonym
+_TYPO_RATE = 0.12  # of the queries for entities of two words
+_POPULARITY = 1.2  # 1 = every entity is asked for equally often
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ def draw_intents(
     topic, wh_form, length_class = (rng.choice(len(share), count, p=share) for share in shares)
     train = population == "train"
     test = train & (spread(rng, train, topic, wh_form) < TEST_SHARE)
-    entity = entities.draw(rng, topic, POPULARITY)
+    entity = entities.draw(rng, topic, _POPULARITY)
     aspect = rng.integers(ASPECTS, size=count)
-    misspells = rng.random(count) < TYPO_RATE
+    misspells = rng.random(count) < _TYPO_RATE
     kind = np.unique(population, return_inverse=True)[1]
     u = spread(rng, kind, test, topic, wh_form, length_class)
     word = _aspect_words(rng, lexicon, aspect, (topic, wh_form, length_class), strengths, u)
@@ -109,7 +109,7 @@ def _aspect_words(
 ) -> Ints:
     """Choose the word number by which each query asks for its aspect; `u` decides which shift reserves it."""
     synonym = lexicon.common + aspect * COMMON_SYNONYMS + rng.integers(COMMON_SYNONYMS, size=len(aspect))
-    word = np.where(rng.random(len(aspect)) < SYNONYM_RATE, synonym, lexicon.aspect + aspect)
+    word = np.where(rng.random(len(aspect)) < _SYNONYM_RATE, synonym, lexicon.aspect + aspect)
     low = np.zeros(len(aspect))
     first = lexicon.reserved
     for cluster, strength in zip(clusters, strengths.values(), strict=True):

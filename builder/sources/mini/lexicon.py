@@ -13,13 +13,13 @@ type Ints = NDArray[np.int64]
 type Floats = NDArray[np.float64]
 COMMON_SYNONYMS = 2
 ENTITIES_PER_TAIL = 8  # entities that may share the second word of their names
-CONSONANTS = "bcdfgjklmnprstvz"  # neither h nor w: no word can contain a wh term
-SYLLABLES = np.array(list(map("".join, product(CONSONANTS, "aeiou"))), dtype=object)
+_CONSONANTS = "bcdfgjklmnprstvz"  # neither h nor w: no word can contain a wh term
+_SYLLABLES = np.array(list(map("".join, product(_CONSONANTS, "aeiou"))), dtype=object)
 """As objects they add in every version of numpy."""
-FUNCTION_WORDS = ("the", "of", "is", "and", "in", "to", "a", "for")
-FILLER_WORDS = 2_000
-TOPIC_WORDS = 300
-TOPIC_WORD_RATE = 0.3
+_FUNCTION_WORDS = ("the", "of", "is", "and", "in", "to", "a", "for")
+_FILLER_WORDS = 2_000
+_TOPIC_WORDS = 300
+_TOPIC_WORD_RATE = 0.3
 
 
 @dataclass(frozen=True)
@@ -40,26 +40,26 @@ def draw_words(rng: np.random.Generator, entities: int) -> Lexicon:
     """Draw all words; words of different blocks differ."""
     count = sum(map(len, CLUSTERS.values()))
     sizes = {
-        "topical": len(TOPIC_SHARES) * TOPIC_WORDS,
+        "topical": len(TOPIC_SHARES) * _TOPIC_WORDS,
         "aspect": ASPECTS,
         "common": ASPECTS * COMMON_SYNONYMS,
         "reserved": ASPECTS * count,
         "tail": entities // ENTITIES_PER_TAIL,
     }
-    filler = _words(rng, FILLER_WORDS - len(FUNCTION_WORDS), 2)
+    filler = _words(rng, _FILLER_WORDS - len(_FUNCTION_WORDS), 2)
     middle = _words(rng, sum(sizes.values()), 3)
-    words = [None, *FUNCTION_WORDS, *filler, *middle, *_words(rng, entities, 4)]
-    first = np.cumsum([1 + FILLER_WORDS, *sizes.values()]).tolist()
+    words = [None, *_FUNCTION_WORDS, *filler, *middle, *_words(rng, entities, 4)]
+    first = np.cumsum([1 + _FILLER_WORDS, *sizes.values()]).tolist()
     return Lexicon(pl.Series(words, dtype=pl.String), 1, *first)
 
 
 def _words(rng: np.random.Generator, count: int, syllables: int) -> list[str]:
     """Draw `count` different pseudo-words with the given number of syllables."""
-    codes = rng.choice(len(SYLLABLES) ** syllables, count, replace=False)
-    words = SYLLABLES[codes % len(SYLLABLES)]
+    codes = rng.choice(len(_SYLLABLES) ** syllables, count, replace=False)
+    words = _SYLLABLES[codes % len(_SYLLABLES)]
     for _ in range(syllables - 1):
-        codes = codes // len(SYLLABLES)
-        words = words + SYLLABLES[codes % len(SYLLABLES)]
+        codes = codes // len(_SYLLABLES)
+        words = words + _SYLLABLES[codes % len(_SYLLABLES)]
     return list(map(str, words))
 
 
@@ -67,9 +67,9 @@ def prose(rng: np.random.Generator, lexicon: Lexicon, topic: Ints, width: int) -
     """Draw (n, width) word numbers, Zipf-distributed, some general and some from the row's topic."""
     shape = (len(topic), width)
     u = rng.random(shape)
-    general = lexicon.filler + (FILLER_WORDS**u).astype(np.int64) - 1
-    topical = lexicon.topical + topic[:, None] * TOPIC_WORDS + (TOPIC_WORDS**u).astype(np.int64) - 1
-    return np.where(rng.random(shape) < TOPIC_WORD_RATE, topical, general)
+    general = lexicon.filler + (_FILLER_WORDS**u).astype(np.int64) - 1
+    topical = lexicon.topical + topic[:, None] * _TOPIC_WORDS + (_TOPIC_WORDS**u).astype(np.int64) - 1
+    return np.where(rng.random(shape) < _TOPIC_WORD_RATE, topical, general)
 
 
 def join(lexicon: Lexicon, words: Ints) -> pl.Series:

@@ -10,12 +10,12 @@ from builder.sources.mini.intents import Intents
 from builder.sources.mini.lexicon import Ints, Lexicon, join, prose
 from builder.sources.mini.planted import ASPECTS
 
-PASSAGES_PER_QUERY = 2
-MENTION_RATE = 0.2  # of the passages that also name another entity
-PASSAGE_WORDS = (33, 60)  # including up to three places for second names that may stay empty
+_PASSAGES_PER_QUERY = 2
+_MENTION_RATE = 0.2  # of the passages that also name another entity
+_PASSAGE_WORDS = (33, 60)  # including up to three places for second names that may stay empty
 THE, OF, IS = 1, 2, 3
-CONTEXT_COLUMNS = slice(26, 30)  # passage columns that hold only filler; long queries quote them
-CHUNK = 100_000  # texts are drawn by chunks, so another number gives another release
+_CONTEXT_COLUMNS = slice(26, 30)  # passage columns that hold only filler; long queries quote them
+_CHUNK = 100_000  # texts are drawn by chunks, so another number gives another release
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def write_passages(rng: np.random.Generator, lexicon: Lexicon, entities: Entitie
     """Write a passage for each pair that is queried, two more for TREC DL's, and others; in random order."""
     pairs, pair_of = np.unique(intents.pair, return_inverse=True)
     pairs_twice = np.repeat(pairs[pair_of[intents.is_graded]], 2)
-    extra_count = len(intents.pair) * PASSAGES_PER_QUERY - len(pairs) - len(pairs_twice)
+    extra_count = len(intents.pair) * _PASSAGES_PER_QUERY - len(pairs) - len(pairs_twice)
     extra = rng.integers(len(entities.head) * ASPECTS, size=extra_count)
     in_order = np.concatenate([pairs, pairs_twice, extra])
     row_of = rng.permutation(len(in_order))
@@ -52,7 +52,7 @@ def write_passages(rng: np.random.Generator, lexicon: Lexicon, entities: Entitie
     entity, aspect = pair // ASPECTS, pair % ASPECTS
     topic = np.searchsorted(entities.ends, entity, side="right")
     companion = entities.draw(rng, topic)
-    mentions = np.where(rng.random(len(pair)) < MENTION_RATE, companion, -1)
+    mentions = np.where(rng.random(len(pair)) < _MENTION_RATE, companion, -1)
     texts, context = _passage_texts(rng, lexicon, topic, aspect, entities.names(entity), entities.names(mentions))
     ids = pl.Series("passage_id", np.arange(len(pair))).cast(pl.String)
     return Passages(pair, topic, mentions, row_of[pair_of], ids, texts, context)
@@ -63,9 +63,9 @@ def _passage_texts(
 ) -> tuple[pl.Series, Ints]:
     """Write the passages; `name` and `mentioned` are (n, 2). Returns texts and quotable word numbers (n, 4)."""
     texts, context = [], []
-    low, high = PASSAGE_WORDS
-    for start in range(0, len(topic), CHUNK):
-        part = slice(start, start + CHUNK)
+    low, high = _PASSAGE_WORDS
+    for start in range(0, len(topic), _CHUNK):
+        part = slice(start, start + _CHUNK)
         size = len(topic[part])
         row = np.arange(size)
         words = prose(rng, lexicon, topic[part], high)
@@ -81,5 +81,5 @@ def _passage_texts(
         mentions = np.flatnonzero(companions[part, 0])
         words[mentions[:, None], [18, 19]] = companions[part][mentions]
         texts.append(join(lexicon, words))
-        context.append(words[:, CONTEXT_COLUMNS])
+        context.append(words[:, _CONTEXT_COLUMNS])
     return pl.concat(texts), np.concatenate(context)

@@ -10,8 +10,8 @@ from builder.sources.mini.lexicon import Floats, Ints, Lexicon, join, prose
 from builder.sources.mini.passages import Passages
 from builder.sources.mini.planted import ASPECTS, CLUSTERS, LENGTH_SHARES
 
-QUOTE_RATE = 0.3  # of the context words of long queries
-HARDNESS = {"synonym": 0.35, "typo": 0.45, "crowd": 0.20}
+_QUOTE_RATE = 0.3  # of the context words of long queries
+_HARDNESS = {"synonym": 0.35, "typo": 0.45, "crowd": 0.20}
 TEMPLATES = (  # by wh-form (the last without), short then long; {x} the aspect, {e} the entity, {c} context
     "what is {e} {x} | what {x} {e} | {e} {x} definition",
     "what is the {x} of {e} in {c} | what are {x} {e} types for {c} | definition of the {x} of {e} in {c}",
@@ -22,7 +22,7 @@ TEMPLATES = (  # by wh-form (the last without), short then long; {x} the aspect,
     "{x} {e} | {e} {x} | is {e} {x}",
     "the {x} of {e} for {c} | is there a {x} on {e} with {c} | can you {x} the {e} in {c}",
 )
-TEMPLATES_PER_FORM = 3
+_TEMPLATES_PER_FORM = 3
 
 
 def write_queries(
@@ -32,7 +32,7 @@ def write_queries(
     count = len(intents.entity)
     nearness = _nearness(intents) + rng.random(count) / 2
     identifiers = np.sort(rng.choice(count * 10, count, replace=False))
-    quotes = rng.random((count, 4)) < QUOTE_RATE
+    quotes = rng.random((count, 4)) < _QUOTE_RATE
     context = np.where(quotes, passages.context[passages.answer], prose(rng, lexicon, intents.topic, 4))
     text = _query_texts(rng, lexicon, entities, intents, context)
     return pl.DataFrame(
@@ -56,7 +56,7 @@ def _query_texts(
     count = len(context)
     templates = pl.Series(" | ".join(TEMPLATES).split(" | "))
     form = intents.wh * len(LENGTH_SHARES) + intents.length
-    number = form * TEMPLATES_PER_FORM + rng.integers(TEMPLATES_PER_FORM, size=count)
+    number = form * _TEMPLATES_PER_FORM + rng.integers(_TEMPLATES_PER_FORM, size=count)
     contexts = np.where(np.arange(4) < rng.integers(1, 5, size=count)[:, None], context, 0)
     drops = pl.Series(rng.integers(1, 7, size=count))
     head = lexicon.words.gather(entities.head[intents.entity])
@@ -86,9 +86,9 @@ def _hardness(intents: Intents, passages: Passages) -> Floats:
     """Hardness from 0 to 1: a synonym, a typo and many passages about the entity make a query hard."""
     crowd = np.bincount(passages.entity, minlength=int(intents.entity.max()) + 1)[intents.entity]
     return np.asarray(
-        HARDNESS["synonym"] * ~intents.literal
-        + HARDNESS["typo"] * intents.typo
-        + HARDNESS["crowd"] * crowd / (crowd + 10)
+        _HARDNESS["synonym"] * ~intents.literal
+        + _HARDNESS["typo"] * intents.typo
+        + _HARDNESS["crowd"] * crowd / (crowd + 10)
     )
 
 
