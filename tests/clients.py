@@ -31,7 +31,7 @@ LIGHT = (
     *("builder.cli", "builder.publish", "builder.card", "builder.verify", "builder.reports"),
 )
 NEURAL = (*LIGHT, "baselines.cli", "sentence_transformers", "sentence_transformers.sparse_encoder")
-NEURAL_COMMANDS = (("baselines", "grid"), ("baselines", "search"), ("eval_kit", "run"))
+NEURAL_COMMANDS = (("baselines", "grid"), ("eval_kit", "run"))
 READS_ITS_ENVIRONMENT = ("huggingface_hub", "hf_xet", "tqdm", "datasets")
 TIMEOUT = 580
 IDLE = 120
