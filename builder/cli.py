@@ -2,8 +2,9 @@
 
 import sys
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -19,8 +20,14 @@ app = commands("Build, verify, describe, export and publish releases.")
 app.add_typer(build_cli.app, name="build")
 
 
-Format = Literal["beir", "trec", "tevatron", "sentence-transformers", "tevatron-train"]
-"""Formats that a release can be exported to: test sets first, then the examples that trainers read."""
+class Format(StrEnum):  # the oldest typer that is allowed knows no literals
+    """Formats that a release can be exported to: test sets first, then the examples that trainers read."""
+
+    beir = "beir"
+    trec = "trec"
+    tevatron = "tevatron"
+    sentence_transformers = "sentence-transformers"
+    tevatron_train = "tevatron-train"
 
 
 @app.command()
@@ -101,7 +108,7 @@ def export(
     out: Annotated[Path, option("Folder to write the sets to.")] = Path("export"),
     format: Annotated[
         Format, option("Form to write: for evaluation tools, or for a trainer.", None, "--format")
-    ] = "beir",
+    ] = Format.beir,
     test_set: Annotated[list[str] | None, option("Export only this test set or variation. Repeatable.", "NAME")] = None,
     training_set: Annotated[
         list[str] | None, option("Export these training queries, such as topic.not-c0. Repeatable.", "NAME")
