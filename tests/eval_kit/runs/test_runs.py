@@ -391,6 +391,7 @@ def scratch(tmp_path_factory) -> Path:
 @example(text=ZSTD_MAGIC + b" p 1\nq p\n", piece_bytes=1)
 @example(text=b"q p 1\r\nq p2 2\r\nq p3 3", piece_bytes=1)
 @example(text=b"q p 1\r\nq p2 2\r\nq p3 3\r", piece_bytes=1)
+@example(text=b"q p 1\r\n ", piece_bytes=1)
 def test_a_run_is_accepted_if_and_only_if_no_line_is_faulty(scratch, text, piece_bytes):
     scratch.write_bytes(text)
     text = text.removeprefix(UTF8_MARK)
@@ -401,7 +402,7 @@ def test_a_run_is_accepted_if_and_only_if_no_line_is_faulty(scratch, text, piece
         all_lines.pop()
     width = min(len(split(first.decode("latin-1"))), 6)
     if re.match(rb"[^\n]*\r\n", text):  # lines that all end so are plain lines; any other has a fault of its own
-        ended = all_lines if text.endswith(b"\n") else all_lines[:-1]
+        ended = all_lines if text.rstrip(b" \t\r").endswith(b"\n") else all_lines[:-1]
         whole = [line[:-1] if line.endswith(b"\r") else b"" for line in ended]
         all_lines = [*whole, *all_lines[len(ended) :]]
     columns = split(first.decode("latin-1"))
