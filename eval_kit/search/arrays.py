@@ -26,15 +26,20 @@ def write_array(path: Path, array: NDArray[Any]) -> None:
         file.write(whole)
 
 
-def append_rows(path: Path, before: int, rows: NDArray[Any]) -> None:
+def append_rows(path: Path, before: int, rows: NDArray[Any]) -> str:
     """Write rows after the first ``before`` rows of an array, or as a new file, and flush them to the disk.
 
     The header keeps its size, as numpy leaves room in it for the number of rows to grow.
+
+    Returns:
+        The :func:`rows_digest` of these rows.
     """
     if before:
         with path.open("rb") as file:
             rows = rows.astype(_header(file)[1], copy=False)
+    rows = np.ascontiguousarray(rows)
     _write_rows(path, "r+b" if before else "wb", before, rows)
+    return _digest(rows.dtype, rows.shape, rows)
 
 
 def _write_rows(path: Path, mode: str, before: int, rows: NDArray[Any]) -> None:
@@ -69,8 +74,13 @@ def rows_digest(path: Path, start: int, end: int) -> str:
         size = math.prod(shape[1:]) * dtype.itemsize
         file.seek(start * size, os.SEEK_CUR)
         rows = file.read((end - start) * size)
-    about = f"{dtype.str} {shape[1:]} ".encode()
-    return hashlib.sha256(about + rows).hexdigest() if len(rows) == (end - start) * size else ""
+    return _digest(dtype, shape, rows) if len(rows) == (end - start) * size else ""
+
+
+def _digest(dtype: np.dtype[Any], shape: tuple[int, ...], rows: Any) -> str:
+    sha256 = hashlib.sha256(f"{dtype.str} {shape[1:]} ".encode())
+    sha256.update(rows)
+    return sha256.hexdigest()
 
 
 def _header(file: BinaryIO) -> tuple[tuple[int, ...], np.dtype[Any]]:

@@ -186,8 +186,7 @@ class _Log:
         for name, array in arrays.items():
             before = self._done[-1]["rows"][name] if number else 0
             rows[name] = before + len(array)
-            append_rows(self._folder / f"{name}.npy", before, array)
-            digests[name] = rows_digest(self._folder / f"{name}.npy", before, rows[name])
+            digests[name] = append_rows(self._folder / f"{name}.npy", before, array)
         self._done.append({"key": key, "passages": passages, "seconds": seconds, "rows": rows, "digests": digests})
         self._save()
 
