@@ -36,13 +36,13 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Point links to files of the root at their pages, link words to the glossary, draw figures."""
-    glossary = (ROOT / "docs" / glossary_links.PAGE).read_text(encoding="utf-8")
     for source, target in OUTSIDE.items():
         markdown = markdown.replace(f"](../{source}", f"]({target}")
     path = page.file.src_uri
     if path == glossary_links.PAGE:
         markdown = glossary_links.anchored(markdown)
     elif not path.startswith("reference/"):
+        glossary = (ROOT / "docs" / glossary_links.PAGE).read_text(encoding="utf-8")
         markdown = glossary_links.linked(markdown, path, glossary)
     return FIGURE.sub(lambda match: losses_on_squad(match[1]), markdown)
 

@@ -110,6 +110,15 @@ class Measure:
         """The value of a query without any passage."""
         return float(self.cutoff or 0) if self.kind.bounded_by_cutoff else 0.0
 
+    @property
+    def sign(self) -> int:
+        """1 where higher is better, -1 where lower is: a difference times it is a gain."""
+        return -1 if self.kind.lower_is_better else 1
+
+    def best(self, values: Iterable[float]) -> float:
+        """The best of some values."""
+        return (min if self.kind.lower_is_better else max)(values)
+
     def show(self, value: float, with_sign: bool = False) -> str:
         """A value, or with ``with_sign`` a difference, with the digits of the kit's own tables."""
         return f"{value:{'+' if with_sign else ''}.{self.kind.unit.digits}f}"

@@ -15,7 +15,7 @@ from eval_kit.measures.definitions import parse
 from eval_kit.models.opening import BM25
 from eval_kit.protocols.by_part import label
 from eval_kit.protocols.clean import Clean
-from eval_kit.protocols.compare import BETTER, Comparison, counts, difference_shown, gain, word
+from eval_kit.protocols.compare import BETTER, FIRST_MEASURE, Comparison, counts, difference_shown, gain, word
 from eval_kit.protocols.generalise import DISTANCE, Generalisation
 from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.variations import ALL, Variations
@@ -178,8 +178,7 @@ class Card(Result):
             row = min(rows, key=gain)
             yield self._least(row, "test set", row["test_set"])
         parts = comparison.parts.filter(pl.col("system") == self.system, pl.col("queries") >= FEW)
-        first = pl.col("measure") == pl.col("measure").first().over("test_set")
-        for (test_set, by), group in parts.filter(first).group_by("test_set", "by", maintain_order=True):
+        for (test_set, by), group in parts.filter(FIRST_MEASURE).group_by("test_set", "by", maintain_order=True):
             if group.height > 1:
                 row = min(group.to_dicts(), key=gain)
                 where = f"by {by}" + f", {test_set}" * (len(comparison.rows["test_set"].unique()) > 1)
@@ -192,8 +191,7 @@ class Card(Result):
 
     def _wordings(self, variations: Variations) -> Iterator[Fact]:
         """What each family of other wordings, such as typos, costs the model and each pivot, and which costs most."""
-        main = pl.col("measure") == pl.col("measure").first().over("test_set")
-        rows = variations.results.filter(main, pl.col("rel_loss").is_not_null(), queries_are=ALL)
+        rows = variations.results.filter(FIRST_MEASURE, pl.col("rel_loss").is_not_null(), queries_are=ALL)
         family = pl.col("method").str.split(".").list.first().alias("family")
         for (test_set, name), group in rows.group_by("test_set", family, maintain_order=True):
             losses = dict(group.group_by("system", maintain_order=True).agg(pl.col("rel_loss").mean()).iter_rows())

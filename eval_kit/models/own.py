@@ -11,8 +11,8 @@
 ``encode_query`` and ``encode_document`` beside it or instead, as in sentence-transformers; ``encode_queries`` and
 ``encode_corpus``, as in BEIR; or ``embed_query`` and ``embed_documents``, as in LangChain. Vectors are compared by
 inner product, or by what the object declares as its ``similarity_fn_name``, or by its own ``similarity`` of queries'
-and passages' vectors; rows of uint8 are packed bits, compared by
-Hamming distance. A model of sentence-transformers itself is searched as one that is named by its folder.
+and passages' vectors; rows of uint8 are packed bits, compared by Hamming distance. A model of sentence-transformers
+itself is searched as one that is named by its folder.
 
 Passages are encoded ``AT_ONCE`` at a time. What is encoded is kept until the code beside the module, the weights that
 torch has in it, or the vectors of a few fixed texts change.
@@ -95,11 +95,10 @@ class Own:
         return self._similarity
 
     def _method(self, model: Any, role: str) -> Callable[[Sequence[Any]], Any]:
-        first, *others = _METHODS[role]
-        named = (getattr(model, name, None) for name in (first, *others))
+        named = (getattr(model, name, None) for name in _METHODS[role])
         method: Callable[[Any], Any] | None = next(filter(callable, named), None)
         if method is None:
-            raise UserError(f"{self.name}: has no method encode, or {first}")
+            raise UserError(f"{self.name}: has no method encode, or {_METHODS[role][0]}")
         if getattr(method, "__name__", "") == "embed_query":  # of one text
             return lambda texts: [method(text) for text in texts]
         return method

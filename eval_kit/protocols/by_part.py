@@ -207,7 +207,7 @@ def compared(
     over: list[dict[str, Any]] = []
     base, *others = systems
     for (test_set, measure), group in values.group_by("test_set", "measure", maintain_order=True):
-        worse = -1 if parse(str(measure)).kind.lower_is_better else 1
+        sign = parse(str(measure)).sign
         columns = {str(name): each for (name,), each in group.group_by("system", maintain_order=True)}
         for division, system in ((d, s) for d in of_test_sets.get(str(test_set), ()) for s in others):
             if base not in columns or system not in columns:
@@ -218,7 +218,7 @@ def compared(
                 .join(columns[system].select("query_id", "value"), on="query_id")
             )
             keys = {"test_set": test_set, "measure": measure, "system": system, "by": division.name}
-            of_parts, of_all = _in_parts(division.parts.join(both, on="query_id", maintain_order="left"), worse, margin)
+            of_parts, of_all = _in_parts(division.parts.join(both, on="query_id", maintain_order="left"), sign, margin)
             rows += [keys | row for row in of_parts]
             over += [keys | row for row in of_all]
     frame = pl.DataFrame(rows, DIFFERENCES, infer_schema_length=None)
@@ -272,7 +272,7 @@ def _corrected(rows: pl.DataFrame, margin: float | None) -> pl.DataFrame:
         for name in ("p", "p_rest", "p_loses"):
             group = group.with_columns(pl.Series(f"{name}_holm", holm(group[name].to_list()), pl.Float64))
         if margin is not None:
-            sign = -1 if parse(group["measure"][0]).kind.lower_is_better else 1
+            sign = parse(group["measure"][0]).sign
             words = [verdict(row["p_holm"], row["p_loses_holm"], sign * row["difference"]) for row in group.to_dicts()]
             group = group.with_columns(pl.Series("verdict", words))
         frames.append(group)

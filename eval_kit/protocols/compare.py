@@ -26,7 +26,7 @@ from eval_kit.protocols.scoring import mean, named, score, with_measures
 from eval_kit.release import Release
 from eval_kit.results import Picture, Result, origin
 from eval_kit.runs import contamination
-from eval_kit.stats.differences import CANNOT_TELL, NOT_WORSE, WORSE
+from eval_kit.stats.differences import ALPHA, CANNOT_TELL, NOT_WORSE, WORSE
 from eval_kit.stats.losses import (
     FEW,
     FEW_NOT_ZERO,
@@ -51,7 +51,8 @@ BESIDE = 5
 _MOST_PICTURES = 12
 """Pictures of a page; what more there is stands in its tables alone."""
 BETTER = "better"
-ALPHA = 0.05
+FIRST_MEASURE = pl.col("measure") == pl.col("measure").first().over("test_set")
+"""Of the rows of each test set, those by its first measure."""
 _TRACKS = {"2019": "dl19", "2020": "dl20"}
 """The test sets of the TREC DL years that runs may be named after."""
 
@@ -202,8 +203,7 @@ class Comparison(Result):
 
     def first_measures(self) -> pl.DataFrame:
         """The differences by each test set's first measure."""
-        first = pl.col("measure") == pl.col("measure").first().over("test_set")
-        return self.rows.filter(first & pl.col("difference").is_not_null())
+        return self.rows.filter(FIRST_MEASURE & pl.col("difference").is_not_null())
 
     def figures(self) -> list[Picture]:
         """The differences by the first measure of each test set; then in the parts of each division.
@@ -221,7 +221,7 @@ class Comparison(Result):
                 effects = [_effect(row[each], row) for row in ranked]
                 figures.append(_forest(effects, str(measure), f"{measure} {of} {name} minus that of {base}"))
         # drawn towards each other, parts of few queries do not lead by chance; ranges of numbers have an order
-        parts = self.parts.filter(pl.col("measure") == pl.col("measure").first().over("test_set"))
+        parts = self.parts.filter(FIRST_MEASURE)
         for key, group in parts.group_by("test_set", "measure", "system", "by", maintain_order=True):
             if group.height > 1:
                 test_set, measure, system, division = map(str, key)
@@ -338,11 +338,9 @@ def compare(
     scores = score(runs, release, allow_missing, test_sets)
     systems = _systems(scores)
     names = list(dict.fromkeys(systems.values()))
-    if baseline is not None and baseline not in names:
-        raise UserError(f"there is no system {baseline} to compare with; there are {', '.join(names)}")
+    base = baseline_of(names, baseline)
     if len(names) < 2:
         raise UserError("give at least two systems to compare")
-    base = baseline or names[0]
     names = [base, *(name for name in names if name != base)]
     of_run = pl.col("run").replace_strict(systems).alias("system")
     values = scores.per_query_in_full().select(of_run, pl.exclude("run"))
@@ -376,6 +374,17 @@ def compare(
         return comparison
     remarks = list(by_part.remarks_on(divisions, release))
     return replace(comparison, divisions=by_part.sources(divisions), remarks=remarks)
+
+
+def baseline_of(systems: Sequence[str], named: str | None) -> str:
+    """The system that the others are compared with: the one that was named, or else the first.
+
+    Raises:
+        UserError: none of the systems has that name.
+    """
+    if named is not None and named not in systems:
+        raise UserError(f"there is no system {named} to compare with; there are {', '.join(systems)}")
+    return named or systems[0]
 
 
 def _systems(scores: Scores) -> dict[str, str]:
@@ -430,7 +439,7 @@ def _rows(
 
 def gain(row: dict[str, Any]) -> float:
     """The difference, greater where the system is better."""
-    return float(row["difference"]) * (-1 if parse(row["measure"]).kind.lower_is_better else 1)
+    return float(row["difference"]) * parse(row["measure"]).sign
 
 
 def word(row: dict[str, Any]) -> str:
@@ -474,8 +483,7 @@ def _forest(effects: Sequence[plots.Effect], measure: str, title: str) -> Pictur
 
 def _best(rows: pl.DataFrame, measure: Measure) -> str:
     """The best value of a measure, as it is shown."""
-    values = rows.filter(pl.col("measure") == measure.name)["value"].to_list()
-    return measure.show(min(values) if measure.kind.lower_is_better else max(values))
+    return measure.show(measure.best(rows.filter(pl.col("measure") == measure.name)["value"]))
 
 
 def _value_and_difference(row: dict[str, Any] | None, measure: Measure, best: str) -> tuple[str | Value, str | Value]:

@@ -32,7 +32,7 @@ from eval_kit.shifts import MAIN_SPLITS, SHIFTS, main_split
 from eval_kit.stats import distance, parts
 from eval_kit.stats.differences import ALPHA, CANNOT_TELL
 from eval_kit.stats.far import cost_of_far
-from eval_kit.stats.losses import MARGIN, holm
+from eval_kit.stats.losses import MARGIN, correct
 from eval_kit.tables.table import Column, Table, Value, number_columns, or_dash
 
 DEGRADES, DOES_NOT = "degrades", "does not"
@@ -429,8 +429,7 @@ def _with_verdicts(rows: list[dict[str, Any]]) -> pl.DataFrame:
     """The rows that can be tested corrected together, with ``detectable`` and the ``verdict`` of each."""
     tested = [row for row in rows if row["cost"]]
     for name in ("p", "p_does_not"):
-        for row, p in zip(tested, holm([row[name] for row in tested]), strict=True):
-            row[f"{name}_holm"] = p
+        correct(tested, name)
     for row in rows:
         cost, is_apart = row.pop("cost"), row.pop("is_apart")
         row["detectable"] = cost and cost.detectable(len(tested))

@@ -168,7 +168,7 @@ def _rel_loss(row: Mapping[str, Any], measure: Measure, best: Mapping[tuple[str,
         mark=_mark(row),
         bold=value is not None and loss(best.get((row["cluster"], "rel_loss"))) == loss(value),
         tooltip=interval(low, high, row["queries"]),
-        bar=LossBar(value, low, high, harm=-1 if measure.kind.lower_is_better else 1),
+        bar=LossBar(value, low, high, harm=measure.sign),
     )
 
 

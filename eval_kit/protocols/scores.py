@@ -169,9 +169,8 @@ def _value(mean: Mean, of_runs: Collection[list[Mean]]) -> Value:
     """The mean as it is shown, bold if no run of several on the same test set has a better one."""
     measure = parse(mean.measure)
     values = [other.value for each in of_runs for other in each if other.measure == mean.measure]
-    best = measure.show(min(values) if measure.kind.lower_is_better else max(values))
     shown = measure.show(mean.value)
-    return Value(shown, bold=len(values) > 1 and shown == best)
+    return Value(shown, bold=len(values) > 1 and shown == measure.show(measure.best(values)))
 
 
 def cut_short(source: Mapping[str, Any], deepest: int) -> list[str]:

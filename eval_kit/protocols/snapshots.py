@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import Measure, parse
+from eval_kit.protocols.compare import baseline_of
 from eval_kit.protocols.scores import Mean, Scores
 from eval_kit.protocols.scoring import named, score, with_measures
 from eval_kit.release import Release
 from eval_kit.results import Result, origin
 from eval_kit.runs.names import names_of
 from eval_kit.stats.differences import ALPHA, CANNOT_TELL
-from eval_kit.stats.losses import holm
+from eval_kit.stats.losses import correct
 from eval_kit.stats.snapshots import delta_ri, effect_ratio, relative_change
 from eval_kit.tables.table import Table, Value, number_columns, share, significance, text_columns, with_interval
 
@@ -137,9 +138,7 @@ def snapshots(
     if len(runs) != len(runs_after):
         raise UserError(f"--against-run: give one run for each of the {len(runs)} systems, not {len(runs_after)}")
     names = [list(names_of(each).values()) for each in (runs, runs_after)]
-    if pivot is not None and pivot not in names[0]:
-        raise UserError(f"there is no system {pivot} to compare with; there are {', '.join(names[0])}")
-    base = pivot or names[0][0]
+    base = baseline_of(names[0], pivot)
     scores = []
     for files, snapshot in ((runs, release), (runs_after, after)):
         chosen = only if set(only) <= set(snapshot.test_sets) or snapshot is release else ()
@@ -161,9 +160,8 @@ def snapshots(
     for measure in dict.fromkeys(row["measure"] for row in rows):
         family = [row for row in rows if row["measure"] == measure]
         beside = [row for row in family if row["system"] != base]
-        for name, tested in (("p", family), ("p_pivot", beside)):
-            for row, p in zip(tested, holm([row[name] for row in tested]), strict=True):
-                row[f"{name}_holm"] = p
+        correct(family, "p")
+        correct(beside, "p_pivot")
         for row in beside:
             row["verdict"] = _verdict(row)
     provenance = {**scores[0].provenance, "pivot": base, "against": scores[1].provenance}
@@ -238,8 +236,7 @@ def _verdict(row: dict[str, Any]) -> str:
     """Whether a system loses another share than the pivot does."""
     if row["p_pivot_holm"] is None or row["p_pivot_holm"] >= ALPHA:
         return CANNOT_TELL
-    sign = -1 if parse(row["measure"]).kind.lower_is_better else 1
-    return MORE if sign * row["delta_ri"] > 0 else LESS
+    return MORE if parse(row["measure"]).sign * row["delta_ri"] > 0 else LESS
 
 
 def _line(row: dict[str, Any], measure: Measure, with_pivot: bool) -> list[Value | str]:

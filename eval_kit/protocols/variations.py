@@ -103,7 +103,7 @@ class Variations(Result):
         first = self.results.row(0, named=True)
         here = self.results.filter(test_set=pl.lit(first["test_set"]), measure=pl.lit(first["measure"]))
         sentences = []
-        sign = -1 if parse(first["measure"]).kind.lower_is_better else 1
+        sign = parse(first["measure"]).sign
         for (system,), rows in list(here.drop_nulls("rel_loss").group_by("system", maintain_order=True))[:5]:
             row = max(rows.iter_rows(named=True), key=lambda row: sign * row["rel_loss"])
             cost = f"{row['method']}: {share(row['rel_loss'])} of {row['measure']}"

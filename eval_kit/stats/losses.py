@@ -11,6 +11,7 @@ seeds, both are (seeds, queries) arrays whose rows belong together.
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -194,6 +195,12 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
         highest = max(highest, min(1.0, (len(p_values) - step) * p))
         results[index] = highest
     return results
+
+
+def correct(family: Sequence[dict[str, Any]], name: str) -> None:
+    """Give each row of a family of tests ``<name>_holm``: its p of that name after :func:`holm`'s correction."""
+    for row, p in zip(family, holm([row[name] for row in family]), strict=True):
+        row[f"{name}_holm"] = p
 
 
 def holm_corrected(table: pl.DataFrame, family: list[str]) -> pl.DataFrame:
