@@ -75,7 +75,7 @@ def run_grid(
 
     first, step = _part(part)
     shifts, seeds = list(dict.fromkeys(shift or ())), list(dict.fromkeys(seed or (0,)))
-    check_names(shifts)
+    check_names(shifts, "--shift")
     of_card = None
     if runner == "local":
         of_card = None if precision else instead_of_bfloat16()

@@ -13,24 +13,50 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from eval_kit.api import (
-        UserError,
-        clean,
-        compare,
-        generalise,
-        open_release,
-        protocol,
-        report,
-        score,
-        similarity,
-        snapshots,
-        variations,
-        write_run,
-    )
+    from eval_kit.authors.opening import open_release
+    from eval_kit.errors import UserError
     from eval_kit.models.run import run
+    from eval_kit.pages.page import write_page
+    from eval_kit.pages.report import report
+    from eval_kit.protocols.align import align
+    from eval_kit.protocols.beir import beir
+    from eval_kit.protocols.chameleons import chameleons
+    from eval_kit.protocols.clean import clean
+    from eval_kit.protocols.compare import compare
+    from eval_kit.protocols.generalise import generalise
+    from eval_kit.protocols.grid_results import protocol
+    from eval_kit.protocols.scoring import score
+    from eval_kit.protocols.similarity import similarity
+    from eval_kit.protocols.snapshots import snapshots
+    from eval_kit.protocols.variations import variations
+    from eval_kit.runs.saving import write_run
+
+_MODULES = {
+    "UserError": "errors",
+    "align": "protocols.align",
+    "beir": "protocols.beir",
+    "chameleons": "protocols.chameleons",
+    "clean": "protocols.clean",
+    "compare": "protocols.compare",
+    "generalise": "protocols.generalise",
+    "open_release": "authors.opening",
+    "protocol": "protocols.grid_results",
+    "report": "pages.report",
+    "run": "models.run",
+    "score": "protocols.scoring",
+    "similarity": "protocols.similarity",
+    "snapshots": "protocols.snapshots",
+    "variations": "protocols.variations",
+    "write_page": "pages.page",
+    "write_run": "runs.saving",
+}
+"""Where each name of the package is."""
 
 __all__ = [
     "UserError",
+    "align",
+    "beir",
+    "chameleons",
     "clean",
     "compare",
     "generalise",
@@ -42,14 +68,15 @@ __all__ = [
     "similarity",
     "snapshots",
     "variations",
+    "write_page",
     "write_run",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _MODULES:
         raise AttributeError(f"module 'eval_kit' has no attribute {name!r}")
-    return getattr(import_module("eval_kit.models.run" if name == "run" else "eval_kit.api"), name)
+    return getattr(import_module(f"eval_kit.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,24 +1,22 @@
-"""``eval_kit``: score runs on ms-marco-shift releases. Every command only calls the library."""
+"""``eval_kit``: score runs on ms-marco-shift releases. A command says what the shell shows and calls the library."""
 
 import dataclasses
 import gc
+import inspect
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from eval_kit import __version__, options
-from eval_kit.errors import UserError, reporting
+from eval_kit.errors import UserError, parameter, reporting
 from eval_kit.options import argument, emitting, option
 from eval_kit.program import commands
 
 if TYPE_CHECKING:
-    from polars import DataFrame
-
-    from eval_kit.release import Release
+    from eval_kit.authors.opening import ReleaseSource
     from eval_kit.results import Result
 
 app = commands("Score runs on ms-marco-shift releases.")
@@ -44,60 +42,54 @@ def _computing(compute: "Callable[..., Result]") -> Callable[..., None]:
     return app.command()(emitting(compute))
 
 
-def _release_of(
-    source: str | None,
-    revision: str | None = None,
-    qrels: Path | None = None,
-    queries: Path | None = None,
-    upstream: Path | None = None,
-) -> "Release":
-    """The release of these options, once a command needs it: opening one imports much."""
-    from eval_kit.authors.opening import open_judgements, open_release
+def _call[R](function: Callable[..., R], values: dict[str, Any], why: str = "") -> R:
+    """The result of a function for the values that were given; one that it does not take is refused.
 
+    Args:
+        function: of the library.
+        values: of the command's options, by the names of the function's parameters.
+        why: it takes no more than it does.
+    """
+    given = _given(values)
+    takes = inspect.signature(function).parameters
+    for name in given:
+        if name not in takes:
+            raise UserError(f"{parameter(name)}: {why}; leave it out")
+    return function(**given)
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    """The options that were given; the function's own defaults stand for the others."""
+    return {name: value for name, value in values.items() if value is not None and value is not False and value != []}
+
+
+def _release(
+    release: str | None, revision: str | None = None, upstream: Path | None = None, qrels: Path | None = None
+) -> "ReleaseSource":
+    """The release of these options: open, where they say more than its name. Judgements take the place of all three."""
+    if revision is None and upstream is None:
+        return release
     if qrels is not None:
-        others = {"--release": source, "--revision": revision, "--upstream": upstream}
-        _refuse(others, "--qrels takes its place")
-        return open_judgements(qrels, queries)
-    _refuse({"--queries": queries}, "it holds the texts of --qrels")
-    if upstream is not None:
-        _refuse({"--release": source, "--revision": revision}, "--upstream takes its place")
-    return open_release(source, revision, upstream)
+        other = "revision" if upstream is None else "upstream"
+        raise UserError(f"{parameter(other)}: {parameter('qrels')} takes its place; leave it out")
+    from eval_kit.authors.opening import open_release
+
+    return open_release(release, revision, upstream)
 
 
-def _runs(runs: list[Path] | None, example: bool, others: Mapping[str, Any]) -> tuple[list[Path], str | None]:
-    """The runs of these options, those in folders too, and the release of --release; --example is both."""
-    from eval_kit.runs import folders
-
-    if example:
-        _refuse({"RUN": runs, **others}, "--example has runs and queries of its own")
-        folder = next(
-            filter(Path.is_dir, (Path(__file__).with_name("example"), Path(__file__).parents[1] / "examples"))
-        )
-        typer.echo(f"eval_kit: synthetic runs and queries, from {folder}", err=True)
-        return [folder / "bm25.trec", folder / "noisy.trec"], str(folder)
-    if not runs:
-        raise UserError("give RUNs, or --example for two that come with the kit")
-    return folders.run_files(runs), others["--release"]
-
-
-def _training(source: Path | None) -> "DataFrame | None":
-    """The training queries of --trained-on."""
-    from eval_kit.runs.training import read
-
-    return None if source is None else read(source).queries
-
-
-def _reading() -> AbstractContextManager[None]:
-    """Show on a terminal that runs are being read."""
-    from eval_kit.console import status
-
-    return status("reading runs")
-
-
-def _refuse(options: Mapping[str, Any], why: str) -> None:
-    """Refuse options that another one makes useless."""
-    if misfit := next((name for name, value in options.items() if value), None):
-        raise UserError(f"{misfit}: {why}; leave it out")
+def _runs(runs: list[Path] | None, example: bool, release: str | None, **others: Any) -> tuple[list[Path], str | None]:
+    """The runs, and the release of --release; --example is both."""
+    if not example:
+        if not runs:
+            raise UserError("give RUNs, or --example for two that come with the kit")
+        return runs, release
+    for name, value in {"runs": runs, "release": release, **others}.items():
+        if value:
+            raise UserError(f"{parameter(name)}: --example has runs and queries of its own; leave it out")
+    places = (Path(__file__).with_name("example"), Path(__file__).parents[1] / "examples")
+    folder = next(filter(Path.is_dir, places))
+    typer.echo(f"eval_kit: synthetic runs and queries, from {folder}", err=True)
+    return [folder / "bm25.trec", folder / "noisy.trec"], str(folder)
 
 
 @_computing
@@ -111,9 +103,6 @@ def score(
     queries: options.Queries = None,
     measure: options.Measures = None,
     test_set: options.TestSets = None,
-    clean: Annotated[
-        Path | None, option("Also score leaked and clean queries apart, by the file that clean --json wrote.", "FILE")
-    ] = None,
     per_query: Annotated[
         Path | None, option("Write the values of each query to this file, tab-separated.", "FILE")
     ] = None,
@@ -134,39 +123,30 @@ def score(
     Example: eval_kit score runs/*.trec --measure nDCG@10 --page scores.html
     """
     from eval_kit.files import atomic
-    from eval_kit.protocols.scoring import score as score_runs
-    from eval_kit.protocols.scoring import with_measures
+    from eval_kit.protocols import beir, chameleons, scoring
 
-    runs, release = _runs(runs, example, {"--release": release, "--qrels": qrels, "--dataset": dataset})
+    others: dict[str, Any] = {"revision": revision, "upstream": upstream, "qrels": qrels}
+    runs, release = _runs(runs, example, release, datasets=dataset, **others)
+    values: dict[str, Any] = {
+        "runs": runs,
+        "qrels": qrels,
+        "queries": queries,
+        "measures": measure,
+        "test_sets": test_set,
+        "by": by,
+        "trained_on": trained_on,
+        "allow_missing": allow_missing,
+    }
     if dataset or bm25:
-        from eval_kit.protocols.beir import suite, systems
-
-        others = {"--release": release, "--measure": measure, "--test-set": test_set, "--clean": clean}
-        why = "datasets of BEIR are scored by its own measures and split"
-        _refuse(others | {"--per-query": per_query}, why)
-        with _reading():
-            return suite(systems(runs, dataset or [], bm25 or []), dataset or [])
-    opened_release = _release_of(release, revision, qrels, queries, upstream)
-    all_test_sets = opened_release.test_sets
-    if clean is not None:
-        from eval_kit.protocols.clean import twins, with_effects
-
-        all_test_sets = twins(clean, opened_release)
-    test_sets = with_measures(all_test_sets, measure or [])
-    with _reading():
-        if by == ["chameleons"]:
-            from eval_kit.protocols import chameleons
-
-            return chameleons.results(runs, opened_release, allow_missing)
-        scores = score_runs(runs, opened_release, allow_missing, test_sets, only=test_set or ())
-    if clean is not None:
-        scores = with_effects(scores, opened_release, test_sets, allow_missing)
+        values |= others | {"release": release, "per_query": per_query, "datasets": tuple(dataset or ()), "bm25": bm25}
+        return _call(beir.beir, values, "datasets of BEIR are scored by its own measures and split")
+    values["release"] = _release(release, **others)
+    if by == ["chameleons"]:
+        values |= {"by": None, "per_query": per_query}
+        return _call(chameleons.chameleons, values, "the Chameleons are scored as in Table 4 of CIKM 2021")
+    scores = _call(scoring.score, values)
     if per_query is not None:
         atomic.write_text(per_query, scores.per_query().write_csv(separator="\t"))
-    if by:
-        from eval_kit.protocols.by_part import scores_by_part
-
-        return scores_by_part(scores, by, opened_release, _training(trained_on))
     return scores
 
 
@@ -211,7 +191,7 @@ def run(
     ] = None,
     replace: Annotated[bool, option("Replace a run of this name by another model.", None, "--replace")] = False,
     by: options.By = None,
-    seed: options.Seed = 0,
+    seed: options.Seed = None,
     *,
     context: typer.Context,
 ) -> "Result":
@@ -221,30 +201,28 @@ def run(
     """
     from eval_kit.models.opening import parse_options
     from eval_kit.models.run import run as run_model
-    from eval_kit.runs.training import read
 
-    opened_release = _release_of(release, revision)
-    outputs = [context.params["json_file"], context.params["page"]]
     if no_pivot and pivot:
-        raise UserError("--no-pivot: a --pivot is named too; leave one out")
-    card = run_model(
-        model,
-        opened_release,
-        out,
-        [] if no_pivot else pivot,
-        test_set or [],
-        variation or [],
-        name,
-        seed,
-        outputs,
-        parse_options(option or []),
-        depth,
-        passages,
-        by or [],
-        read(trained_on) if trained_on else None,
-        kind,
-        replace,
-    )
+        raise UserError(f"--no-pivot: a {parameter('pivots')} is named too; leave one out")
+    values: dict[str, Any] = {
+        "model": model,
+        "release": _release(release, revision),
+        "out": out,
+        "pivots": () if no_pivot else pivot,
+        "test_sets": test_set,
+        "variations": variation,
+        "by": by,
+        "trained_on": trained_on,
+        "options": parse_options(option or []),
+        "kind": kind,
+        "passages": passages,
+        "depth": depth,
+        "name": name,
+        "replace": replace,
+        "seed": seed,
+        "outputs": [context.params["json_file"], context.params["page"]],
+    }
+    card = run_model(**_given(values))
     return dataclasses.replace(card, again=["eval_kit", *sys.argv[1:]])
 
 
@@ -278,7 +256,7 @@ def protocol(
             "Vectors for the page's figures of similarity R (CIKM 2022), as for similarity. Default: those beside RUN."
         ),
     ] = None,
-    seed: options.Seed = 0,
+    seed: options.Seed = None,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
     """Print the papers' tables (Avg In, Out, Rel Loss; Inter., Extra., delta) from the runs of a grid.
@@ -287,24 +265,27 @@ def protocol(
 
     Example: eval_kit protocol mine.topic.*.trec --untrained bm25.trec --page report.html
     """
-    from eval_kit.pages.report import report
-    from eval_kit.runs.names import cell_of, cells_of
-
+    values: dict[str, Any] = {
+        "runs": runs,
+        "release": _release(release, revision),
+        "untrained": untrained,
+        "systems": system,
+        "shifts": shift,
+        "held_outs": held_out,
+        "vectors": vectors,
+        "seed": seed,
+        "allow_missing": allow_missing,
+    }
     if paper is not None:
         from eval_kit.papers.beside import of_paper
 
-        others = {"--untrained": untrained, "--vectors": vectors, "--system": system, "--shift": shift}
-        _refuse(others | {"--held-out": held_out}, "a published table is set beside a grid whose names say all")
-        opened_release = _release_of(release, revision) if runs else None
-        with _reading():
-            return of_paper(paper, runs or [], opened_release, seed, allow_missing)
+        why = "a published table is set beside a grid whose names say all"
+        return _call(of_paper, values | {"paper": paper}, why)
+    from eval_kit.pages.report import report
+
     if not runs:
-        raise UserError("give the RUNs of a grid, or with --paper the ID of a published table")
-    cells_from_options = system or shift or held_out or not any(map(cell_of, runs))
-    cells = cells_of(runs, system or [], shift or [], held_out or []) if cells_from_options else runs
-    opened_release = _release_of(release, revision)
-    with _reading():
-        return report(cells, opened_release, untrained or [], seed, allow_missing, vectors)
+        raise UserError(f"give the RUNs of a grid, or with {parameter('paper')} the ID of a published table")
+    return _call(report, values)
 
 
 @_computing
@@ -322,9 +303,9 @@ def similarity(
 
     Example: eval_kit similarity mine.topic.*.trec --release mini
     """
-    from eval_kit.protocols.similarity import similarities
+    from eval_kit.protocols.similarity import similarity as similarities
 
-    return similarities(_release_of(release), vectors, runs or [], allow_missing)
+    return _call(similarities, {"release": release, "runs": runs, "vectors": vectors, "allow_missing": allow_missing})
 
 
 @_computing
@@ -359,7 +340,9 @@ def generalise(
         str | None, option("Measure distance by these vectors, as for similarity. Default: character trigrams.")
     ] = None,
     release: options.Release = None,
-    seed: options.Seed = 0,
+    qrels: options.Qrels = None,
+    queries: options.Queries = None,
+    seed: options.Seed = None,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
     """Say what a shift costs models that are trained already. Each verdict is: degrades, does not, or cannot tell.
@@ -368,12 +351,23 @@ def generalise(
     """
     from eval_kit.protocols.generalise import generalise as compare_gains
 
-    training = _training(trained_on)
-    opened_release = _release_of(release)
-    with _reading():
-        return compare_gains(
-            runs, opened_release, pivot, test_set, training, by or [], far or [], seed, allow_missing, vectors
-        )
+    return _call(
+        compare_gains,
+        {
+            "runs": runs,
+            "pivots": pivot,
+            "release": release,
+            "test_set": test_set,
+            "trained_on": trained_on,
+            "by": by,
+            "far": far,
+            "vectors": vectors,
+            "qrels": qrels,
+            "queries": queries,
+            "seed": seed,
+            "allow_missing": allow_missing,
+        },
+    )
 
 
 @_computing
@@ -389,16 +383,16 @@ def clean(
         bool, option("Also count queries that share a relevant passage with a training query.", None, "--passages")
     ] = False,
 ) -> "Result":
-    """Find test queries with a duplicate in training; score --clean takes the JSON and scores them apart.
+    """Find test queries with a duplicate in training; score --by leaked scores them apart.
 
-    Example: eval_kit clean --train train.tsv --json clean.json
+    Example: eval_kit clean --train train.tsv
     """
     from eval_kit.protocols.clean import clean as find_leaks
-    from eval_kit.runs import training
-    from eval_kit.stats.leaks import NEAR
 
-    opened_release, trained_on = _release_of(release), training.read(train)
-    return find_leaks(opened_release, trained_on, test_set or [], NEAR if near is None else near, passages)
+    return _call(
+        find_leaks,
+        {"train": train, "release": release, "test_sets": test_set, "near": near, "shared_passages": passages},
+    )
 
 
 @_computing
@@ -416,26 +410,22 @@ def variations(
     ranker: options.Rankers = None,
     release: options.Release = None,
     revision: options.Revision = None,
-    seed: options.Seed = 0,
+    seed: options.Seed = None,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
     """Measure what other wordings of the queries cost. Each query is paired with its original wording.
 
     Example: eval_kit variations runs/bm25*.trec --release mini
     """
+    from eval_kit.authors.opening import open_release
     from eval_kit.pages.report import Report
-    from eval_kit.protocols.variations import variations as variations_of
-    from eval_kit.runs.folders import run_files
+    from eval_kit.protocols.variations import variations as changes
 
-    opened_release = _release_of(release, revision)
-    with _reading():
-        pairs = (pair.partition("=") for pair in ranker or [])
-        rankers = {system: published_name for system, _, published_name in pairs}
-        return Report(
-            None,
-            variations_of(run_files(runs), opened_release, test_set, pivot, rankers, seed, allow_missing),
-            opened_release,
-        )
+    opened = open_release(release, revision)
+    pairs = (pair.partition("=") for pair in ranker or [])
+    of_paper = {system: published_name for system, _, published_name in pairs}
+    values = {"test_set": test_set, "pivot": pivot, "rankers": of_paper, "seed": seed, "allow_missing": allow_missing}
+    return Report(None, changes(runs, opened, **_given(values)), opened)
 
 
 @_computing
@@ -474,43 +464,35 @@ def compare(
             "RUN",
         ),
     ] = None,
-    seed: options.Seed = 0,
+    seed: options.Seed = None,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
     """Compare the runs of several systems on the same test sets, with paired tests.
 
     Example: eval_kit compare bm25.trec mine.trec --test-set dl19
     """
-    from eval_kit.protocols.compare import compare as compare_systems
-    from eval_kit.runs import folders
+    from eval_kit.protocols import compare as comparisons
+    from eval_kit.protocols import snapshots
 
-    runs, release = _runs(runs, example, {"--release": release, "--qrels": qrels, "--against": against})
-    opened_release = _release_of(release, None, qrels, queries, upstream)
-    if against is not None:
-        from eval_kit.protocols.snapshots import snapshots
-
-        _refuse({"--by": by, "--no-worse-than": no_worse_than}, "--against compares two snapshots as a whole")
-        other = Path(against)
-        after = _release_of(None, None, other) if other.is_file() else _release_of(against)
-        runs_after = folders.run_files(against_run or runs)
-        with _reading():
-            return snapshots(
-                runs, opened_release, runs_after, after, baseline, measure or [], test_set or [], allow_missing
-            )
-    _refuse({"--against-run": against_run}, "its snapshot is that of --against")
-    with _reading():
-        return compare_systems(
-            runs,
-            opened_release,
-            baseline,
-            measure or [],
-            test_set or [],
-            seed=seed,
-            allow_missing=allow_missing,
-            by=by or [],
-            training=_training(trained_on),
-            margin=no_worse_than,
-        )
+    runs, release = _runs(runs, example, release, upstream=upstream, qrels=qrels, against=against)
+    values: dict[str, Any] = {
+        "runs": runs,
+        "queries": queries,
+        "baseline": baseline,
+        "measures": measure,
+        "test_sets": test_set,
+        "by": by,
+        "trained_on": trained_on,
+        "no_worse_than": no_worse_than,
+        "against": against,
+        "against_runs": against_run,
+        "seed": seed,
+        "allow_missing": allow_missing,
+    }
+    values |= {"release": _release(release, None, upstream, qrels), "qrels": qrels}
+    if against is None:
+        return _call(comparisons.compare, values, f"its snapshot is that of {parameter('against')}")
+    return _call(snapshots.snapshots, values, f"{parameter('against')} compares two snapshots as a whole")
 
 
 @_computing
@@ -518,15 +500,15 @@ def align(
     scores: Annotated[
         Path, argument("CSV of models' scores, with columns system, training, score, and one for each dataset.", "FILE")
     ],
-    seed: options.Seed = 0,
+    seed: options.Seed = None,
 ) -> "Result":
     """Correlate interpolation and extrapolation with BEIR scores, by Spearman's rank correlation (CIKM 2022, Table 5).
 
     Example: eval_kit align scores.csv
     """
-    from eval_kit.protocols.align import align_file
+    from eval_kit.protocols.align import align as correlate
 
-    return align_file(scores, seed)
+    return _call(correlate, {"scores": scores, "seed": seed})
 
 
 def main() -> None:
@@ -536,7 +518,7 @@ def main() -> None:
     """
     gc.set_threshold(100_000)
     try:
-        with reporting("eval_kit"):
+        with reporting("eval_kit", options.OF_PARAMETERS):
             app()
     finally:
         gc.freeze()  # the collection at exit has nothing to walk

@@ -67,10 +67,10 @@ def status(what: str) -> Iterator[None]:
             _statuses.remove(line)
 
 
-def reading(run: Path) -> None:
-    """Say that a run is being read, where a command shows what it does; silent everywhere else."""
+def reading(run: str) -> None:
+    """Say that the run of this name is being read, where that is shown (:func:`status`); silent everywhere else."""
     for line in _statuses[-1:]:
-        line.update(Text(f"reading {printable(run.name)}"))
+        line.update(Text(f"reading {printable(run)}"))
 
 
 @contextmanager

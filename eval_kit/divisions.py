@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from eval_kit.errors import UserError, did_you_mean
+from eval_kit.errors import UserError, did_you_mean, parameter
 from eval_kit.files.parts import SCHEMA, field_of_queries, read_parts, scalar_fields
 from eval_kit.question_words import ENGLISH, TERMS
 from eval_kit.release import Release
@@ -88,8 +88,8 @@ def divide(by: str | Parts, release: Release, queries: pl.DataFrame, training: p
         name = next((each.name for each in release.test_sets.values() if each.queries.equals(ids)), "the test set")
         other = f" (its ids are like {division.parts['query_id'][0]!r})" if division.parts.height else ""
         raise UserError(
-            f"--by {division.name}: not one of the {queries.height:,} queries of {name}, such as {ids[0]!r}, is in a "
-            f"part{other}; give parts to the ids of these queries"
+            f"{parameter('by')} {division.name}: not one of the {queries.height:,} queries of {name}, such as "
+            f"{ids[0]!r}, is in a part{other}; give parts to the ids of these queries"
         )
     order = sorted(inside["part"].unique(), key=_natural)
     ranked = inside.with_columns(rank=pl.col("part").replace_strict(order, range(len(order)), return_dtype=pl.Int64))
@@ -133,14 +133,17 @@ def _named(by: str, release: Release, queries: pl.DataFrame, training: pl.DataFr
         sides = [_named(side.strip(), release, queries, training) for side in (first, second)]
         return _crossed(*sides)
     if by in (WORDS, QUESTION_WORD, DISTANCE, LEAKED) and queries["text"].count() == 0:
-        raise UserError(f"--by {by}: the texts of the queries are not known; --queries names a file of them")
+        raise UserError(
+            f"{parameter('by')} {by}: the texts of the queries are not known; {parameter('queries')} names a file of "
+            "them"
+        )
     if by == WORDS:
         return Division(by, _words(queries), "the number of words between blanks")
     if by == QUESTION_WORD:
         return Division(by, _question_words(queries), "the first question word of the text")
     if by in (DISTANCE, LEAKED):
         if training is None:
-            raise UserError(f"--by {by}: say what the model was trained on: --trained-on")
+            raise UserError(f"{parameter('by')} {by}: say what the model was trained on: {parameter('trained_on')}")
         parts = _distances(queries, training) if by == DISTANCE else _leaks(queries, training)
         return Division(by, parts, f"{training.height:,} training queries")
     labels = _labels(release)
@@ -161,9 +164,11 @@ def _named(by: str, release: Release, queries: pl.DataFrame, training: pl.DataFr
     fields = scalar_fields(of_queries) if release.in_beir_format else list(labels)
     names = [*fields, WORDS, QUESTION_WORD, DISTANCE, LEAKED]
     if Path(by).suffix in (".tsv", ".csv", ".txt") or "/" in by:
-        raise UserError(f"--by {by}: there is no such file")
+        raise UserError(f"{parameter('by')} {by}: there is no such file")
     hint = did_you_mean(by, names)
-    raise UserError(f"--by {by}: is no file and no division of these queries{hint}; there are {', '.join(names)}")
+    raise UserError(
+        f"{parameter('by')} {by}: is no file and no division of these queries{hint}; there are {', '.join(names)}"
+    )
 
 
 def _labels(release: Release) -> dict[str, list[tuple[str, str, str]]]:
@@ -228,7 +233,9 @@ def _of_python(by: Parts) -> pl.DataFrame:
         return pl.DataFrame(rows, SCHEMA, orient="row")
     frame = by if isinstance(by, pl.DataFrame) else pl.DataFrame(by.to_dict("list") if hasattr(by, "to_dict") else by)
     if len(frame.columns) != 2:
-        raise UserError(f"by: expected a table of query id and part, not the columns {', '.join(frame.columns)}")
+        raise UserError(
+            f"{parameter('by')}: expected a table of query id and part, not the columns {', '.join(frame.columns)}"
+        )
     return frame.select(pl.all().cast(pl.String)).rename(dict(zip(frame.columns, SCHEMA, strict=True))).drop_nulls()
 
 

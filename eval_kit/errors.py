@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
@@ -22,8 +22,36 @@ MOST_SHOWN = 2_000
 """Characters shown of a message; the text that it quotes may be a megabyte long."""
 
 
+_MARK = "\x1f"
+"""Around the name of a parameter within a message; no text for readers holds this control character."""
+
+
+def parameter(name: str) -> str:
+    """A parameter of a public function within the message of a :class:`UserError`, which knows it by this."""
+    return f"{_MARK}{name}{_MARK}"
+
+
 class UserError(Exception):
     """Something that the user can fix, stated in one clear sentence (with file and line where known)."""
+
+    def __str__(self) -> str:
+        """The sentence; parameters as Python's callers write them."""
+        return "".join(self._pieces())
+
+    def in_shell(self, options: Mapping[str, str]) -> str:
+        """The sentence; parameters as the shell's callers write them: by these names, else by the one rule."""
+        pieces = self._pieces()
+        pieces[1::2] = (options.get(name) or option_of(name) for name in pieces[1::2])
+        return "".join(pieces)
+
+    def _pieces(self) -> list[str]:
+        """Texts, and the parameters between them."""
+        return super().__str__().split(_MARK)
+
+
+def option_of(parameter: str) -> str:
+    """The shell's option for a parameter, where it has no name of its own."""
+    return f"--{parameter.replace('_', '-')}"
 
 
 def printable(text: str) -> str:
@@ -71,8 +99,10 @@ def environment(program: str) -> Iterator[None]:
 
 
 @contextmanager
-def reporting(program: str) -> Iterator[None]:
+def reporting(program: str, options: Mapping[str, str] | None = None) -> Iterator[None]:
     """Turn a :class:`UserError` into its sentence on standard error and exit status 2, without a traceback.
+
+    ``options`` are those of parameters whose names differ from theirs.
 
     So do errors of the system: a full disk, a file without read permission. Warnings have the same plain form, and end
     the command too where Python treats them as errors. Characters that the output's encoding lacks are escaped. A
@@ -89,7 +119,7 @@ def reporting(program: str) -> Iterator[None]:
         yield
         sys.stdout.flush()
     except (UserError, Warning) as error:
-        _say(program, str(error))
+        _say(program, error.in_shell(options or {}) if isinstance(error, UserError) else str(error))
         sys.exit(_EXIT_USER_ERROR)
     except ModuleNotFoundError as error:
         package = str(error.name).partition(".")[0]

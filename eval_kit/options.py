@@ -14,6 +14,25 @@ if TYPE_CHECKING:
     from eval_kit.results import Result
 
 
+OF_PARAMETERS = {
+    "against_runs": "--against-run",
+    "datasets": "--dataset",
+    "held_outs": "--held-out",
+    "measures": "--measure",
+    "options": "--option",
+    "pivots": "--pivot",
+    "rankers": "--ranker",
+    "runs": "RUN",
+    "shared_passages": "--passages",
+    "shifts": "--shift",
+    "systems": "--system",
+    "test_sets": "--test-set",
+    "variations": "--variation",
+}
+"""What the shell calls parameters of the library where it does not follow :func:`eval_kit.errors.option_of`: options
+that are given once for each of several."""
+
+
 def option(help: str, metavar: str | None = None, *names: str, **limits: Any) -> Any:
     """An option of a command, as typer takes it; ``limits`` are its bounds and whatever else typer knows."""
     return typer.Option(*names, metavar=metavar, help=help, **limits)
@@ -64,7 +83,7 @@ Passages = Annotated[
         "Search these passages (id, tab, text), or all of the release's ir_datasets collection, by its id.", "TSV|ID"
     ),
 ]
-Seed = Annotated[int, option("Random seed of the bootstrap.", min=0, max=2**32 - 1)]
+Seed = Annotated[int | None, option("Random seed of the bootstrap. Default: 0.", min=0, max=2**32 - 1)]
 Datasets = Annotated[
     list[Path] | None,
     option(

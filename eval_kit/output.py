@@ -37,12 +37,11 @@ def emit(
         UserError: a file that cannot be written.
     """
     from eval_kit.console import screen, write_json
-    from eval_kit.files import atomic
 
     if page is not None:
-        from eval_kit.pages.page import result_page
+        from eval_kit.pages.page import write_page
 
-        atomic.write_text(page, result_page(result))
+        write_page(result, page)
     if json is not None and write_json(result.as_json(), json):
         return
     if format is Format.table:

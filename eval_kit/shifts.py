@@ -14,7 +14,7 @@ from typing import ClassVar, override
 import polars as pl
 
 from eval_kit.documents import Column
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, parameter
 from eval_kit.files.formats import QUERIES_SCHEMA
 from eval_kit.question_words import ENGLISH, TERMS, contains, parse
 from eval_kit.release import Release
@@ -431,7 +431,7 @@ CLUSTERED = tuple(shift.name for shift in _ALL if shift.has_clusters)
 """Names of the shifts of clusters: MS-Shift's."""
 
 
-def check_names(names: Iterable[str], origin: str = "--shift") -> None:
+def check_names(names: Iterable[str], origin: str = parameter("shifts")) -> None:
     """Check names of shifts from a user; ``origin`` says where they stand.
 
     Raises:

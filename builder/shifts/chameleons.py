@@ -17,6 +17,7 @@ from eval_kit.authors.test_sets import CHAMELEON_SETS, LEVELS, OBSTINACY
 from eval_kit.errors import UserError
 from eval_kit.files.formats import SCORED_AS
 from eval_kit.measures.definitions import parse, per_query
+from eval_kit.runs.given import take
 from eval_kit.runs.ranks import rank_judged
 from eval_kit.shifts import main_split
 
@@ -60,11 +61,12 @@ def _average_precision(runs: Mapping[str, Path], qrels: pl.DataFrame, queries: p
     """
     pairs = qrels.filter(pl.col("query_id").is_in(queries.implode()))
     values = {"query_id": queries}
-    for ranker, path in runs.items():
-        run_ranks = rank_judged(path, pairs)
+    [files] = take(runs=list(runs.values()))
+    for ranker, run in zip(runs, files, strict=True):
+        run_ranks = rank_judged(run, pairs)
         absent = queries.filter(~queries.is_in(run_ranks.queries["query_id"].implode()))
         if len(absent):
-            raise UserError(f"{path}: lacks {len(absent):,} of {len(queries):,} queries, {absent[0]!r} for one")
+            raise UserError(f"{run}: lacks {len(absent):,} of {len(queries):,} queries, {absent[0]!r} for one")
         with_ranks = pairs.join(run_ranks.judged, on=["query_id", "passage_id"], how="left")
         values[ranker] = per_query(parse(MEASURE), with_ranks, queries)
     return pl.DataFrame(values)

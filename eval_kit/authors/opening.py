@@ -5,15 +5,34 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
+from eval_kit.errors import UserError, parameter
 from eval_kit.release import NoReleaseError, Release, ReleaseError, beir_folder, has_default
 from eval_kit.release import open_release as open_given
 
 PUBLISHED = "the published test sets"
 
 
-def open_release(
-    source: Release | str | os.PathLike[str] | None = None, revision: str | None = None, upstream: Path | None = None
-) -> Release:
+type ReleaseSource = Release | str | os.PathLike[str] | None
+"""An open release, a folder or Hub id; None: ``$MS_MARCO_SHIFT_RELEASE``, else ``./ms-marco-shift``, else the published
+test sets."""
+
+
+def release_of(release: ReleaseSource = None, qrels: Path | None = None, queries: Path | None = None) -> Release:
+    """The release, or the judgements in its place.
+
+    Raises:
+        UserError: both are given, or texts of queries without judgements; what cannot be opened.
+    """
+    if qrels is None:
+        if queries is not None:
+            raise UserError(f"{parameter('queries')}: it holds the texts of {parameter('qrels')}; leave it out")
+        return open_release(release)
+    if release is not None:
+        raise UserError(f"{parameter('release')}: {parameter('qrels')} takes its place; leave it out")
+    return open_judgements(Path(qrels), None if queries is None else Path(queries))
+
+
+def open_release(source: ReleaseSource = None, revision: str | None = None, upstream: Path | None = None) -> Release:
     """As :func:`eval_kit.release.open_release`; where no release is named and none is there, the published test sets.
 
     ``upstream`` is a copy of the authors' files, to make those test sets from.
@@ -22,6 +41,9 @@ def open_release(
         ReleaseError: as there.
         UserError: the authors' files cannot be obtained.
     """
+    if upstream is not None and (source is not None or revision is not None):
+        other = "revision" if source is None else "release"
+        raise UserError(f"{parameter(other)}: {parameter('upstream')} takes its place; leave it out")
     if upstream is not None or (source is None and revision is None and not has_default()):
         from eval_kit.authors.release import published_test_sets
 
@@ -34,7 +56,7 @@ def open_release(
     try:
         return open_given(source, revision)
     except NoReleaseError as error:
-        more = "a BEIR folder will do too, and without --release the published test sets are taken"
+        more = f"a BEIR folder will do too, and without {parameter('release')} the published test sets are taken"
         raise ReleaseError(f"{error}; {more}") from None
 
 

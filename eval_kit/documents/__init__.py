@@ -7,7 +7,6 @@ knows how its keys are spelt.
 from typing import Any
 
 from eval_kit.documents.cell import FinishedCell
-from eval_kit.documents.clean import CleanDocument
 from eval_kit.documents.document import MS_MARCO, NAME, Count, Document, Text, schema_of
 from eval_kit.documents.release import (
     VERSION,
@@ -27,7 +26,6 @@ from eval_kit.documents.training import Training
 
 DOCUMENTS: dict[str, type[Document]] = {
     "cell": FinishedCell,
-    "clean": CleanDocument,
     "release": Manifest,
     "scores": ScoresDocument,
     "training": Training,

@@ -1,7 +1,5 @@
 """What is wrong with a file, line by line."""
 
-from pathlib import Path
-
 from eval_kit.errors import UserError
 
 SHOWN_FAULTS = 5
@@ -19,15 +17,16 @@ class Faults:
     On reaching :data:`MOST_FAULTS` they are raised at once.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, source: object) -> None:
+        """``source`` is what messages call the file: its path, or a run."""
+        self.source = source
         self.shown: list[str] = []
         self.count = 0
 
     def add(self, line: int, what: str) -> None:
         """Note that ``what`` is wrong on ``line`` (from 1)."""
         if self.count < SHOWN_FAULTS:
-            self.shown.append(f"{self.path}:{line}: {what}")
+            self.shown.append(f"{self.source}:{line}: {what}")
         self.count += 1
         if self.count == MOST_FAULTS:
             raise RunError(f"{'; '.join(self.shown)}; and at least {self.count - SHOWN_FAULTS:,} more")

@@ -27,11 +27,10 @@ except ImportError as error:
         raise
     raise type(error)(f"{error}; run: pip install 'mteb>=2.26'", name=error.name) from None
 
-from eval_kit import api
-from eval_kit.api import ReleaseSource
+from eval_kit.authors.opening import ReleaseSource, open_release
 from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
-from eval_kit.release import open_release
+from eval_kit.protocols.scoring import score
 from eval_kit.release.manifest import is_of_ms_marco, is_synthetic, language
 from eval_kit.release.pool import Pool, pool
 
@@ -105,7 +104,7 @@ class ShiftTask(AbsTaskRetrieval):
     ) -> dict[str, float]:
         """The kit's figures of every test set, in its own measures."""
         names = {test_set.name for test_set in self._pool.test_sets}
-        result = api.score(results, self._pool.release, allow_missing=True)
+        result = score(results, self._pool.release, allow_missing=True)
         return {
             f"{figure.test_set} {figure.measure}": figure.value for figure in result.means if figure.test_set in names
         }

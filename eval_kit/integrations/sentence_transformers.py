@@ -25,15 +25,14 @@ except ImportError as error:
     raise type(error)(f"{error}; run: pip install 'sentence-transformers>=6.2'", name=error.name) from None
 
 from eval_kit import __version__
-from eval_kit.api import ReleaseSource
+from eval_kit.authors.opening import ReleaseSource
 from eval_kit.console import with_count
 from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
 from eval_kit.measures.definitions import parse, per_query
 from eval_kit.release import open_release
 from eval_kit.release.pool import pool
-from eval_kit.runs.in_memory import Run, as_files
-from eval_kit.runs.reader import read_pieces
+from eval_kit.runs.given import GivenRun, take
 from eval_kit.search.dense import numbers
 from eval_kit.search.encoders import exact_head
 from eval_kit.stats.losses import mean_estimate
@@ -158,7 +157,9 @@ class ShiftEvaluator(PoolEvaluator):
     Its figures are of *test* queries: watch them, but choose models by a validation set, and say so if you did not.
     """
 
-    def __init__(self, release: ReleaseSource, shift: str, candidates: Run | None = None, batch_size: int = 32) -> None:
+    def __init__(
+        self, release: ReleaseSource, shift: str, candidates: GivenRun | None = None, batch_size: int = 32
+    ) -> None:
         """Read the release.
 
         Args:
@@ -210,11 +211,10 @@ def _widened(vectors: Any) -> Any:
     return batch.float() if batch.is_floating_point() else torch.from_numpy(numbers(batch.cpu().numpy(), "the model"))
 
 
-def _best(run: Run, passages: pl.DataFrame) -> dict[str, list[str]]:
+def _best(run: GivenRun, passages: pl.DataFrame) -> dict[str, list[str]]:
     """Each query's best passages in a run, among those that the release embeds."""
-    with as_files(run) as files:
-        [file] = files
-        lines = pl.concat(read_pieces(file)).join(passages, on="passage_id", how="semi")
+    [[taken]] = take(run=run)
+    lines = pl.concat(taken.pieces()).join(passages, on="passage_id", how="semi")
     if lines.is_empty():
         raise UserError("the run of candidates holds none of the release's passages; is it of another release?")
     by_score = lines.sort("score", "passage_id", descending=True)

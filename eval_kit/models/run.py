@@ -3,14 +3,15 @@
 import re
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from eval_kit.api import ReleaseSource
+from eval_kit.authors.opening import ReleaseSource, open_release
 from eval_kit.divisions import WORDS, Parts
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, parameter
 from eval_kit.files import atomic, checkpoint
 from eval_kit.models.bm25 import Bm25
 from eval_kit.models.card import Card
@@ -22,14 +23,14 @@ from eval_kit.models.typos import with_typos
 from eval_kit.program import check_outputs
 from eval_kit.protocols.by_part import scores_by_part
 from eval_kit.protocols.clean import clean
-from eval_kit.protocols.compare import Comparison, compare
-from eval_kit.protocols.generalise import generalise
+from eval_kit.protocols.compare import Comparison, compared
+from eval_kit.protocols.generalise import far_test_set, generalised
 from eval_kit.protocols.scores import Scores
-from eval_kit.protocols.scoring import score
-from eval_kit.protocols.variations import variations as varied
-from eval_kit.release import open_release
+from eval_kit.protocols.scoring import named, scores_of
+from eval_kit.protocols.variations import varied_beside
 from eval_kit.runs import contamination
-from eval_kit.runs.training import TrainingQueries
+from eval_kit.runs.given import take
+from eval_kit.runs.training import TrainingQueries, queries_of, read
 from eval_kit.search.encoders import weights_digest
 from eval_kit.search.passages import Collection, collection_of, with_titles
 from eval_kit.search.retriever import Retriever
@@ -40,21 +41,22 @@ _OF_ALL = re.compile(r"checkpoint-\d+|final|best|last|model|output|snapshots|[0-
 
 def run(
     model: Any,
-    release: ReleaseSource,
+    release: ReleaseSource = None,
     out: Path = Path("runs"),
+    *,
     pivots: Sequence[Path] | None = None,
     test_sets: Sequence[str] = (),
     variations: Sequence[str] = (),
+    by: Sequence[str | Parts] = (),
+    trained_on: TrainingQueries | str | PathLike[str] | None = None,
+    options: Mapping[str, Any] | None = None,
+    kind: str | None = None,
+    passages: str | None = None,
+    depth: int = DEPTH,
     name: str | None = None,
+    replace: bool = False,
     seed: int = 0,
     outputs: Sequence[Path | None] = (),
-    options: Mapping[str, Any] | None = None,
-    depth: int = DEPTH,
-    collection: str | None = None,
-    by: Sequence[str | Parts] = (),
-    training: TrainingQueries | None = None,
-    kind: str | None = None,
-    replace: bool = False,
 ) -> Card:
     """Search a release with a model, score the runs, and set them beside the pivots'.
 
@@ -64,23 +66,23 @@ def run(
     Args:
         model: a name, as :func:`eval_kit.models.opening.open_retriever` takes it; or a model in memory: one of
             sentence-transformers, or any object that encodes (:mod:`eval_kit.models.own`).
-        release: an open one, a folder or Hub id; with passages, unless a ``collection`` is named.
+        release: an open one, a folder or Hub id; with passages, unless others are named.
         out: folder for the runs and the index.
         pivots: runs to compare with, or none; by default BM25's, which is searched too.
         test_sets: names of those to search and score; by default all.
         variations: names of variations to search as well, as
             :func:`eval_kit.models.runs.variation_queries` takes them; ``<test set>.typo`` is made where there is none.
-        name: of the run; by default :func:`name_of` the model, or the name of its class.
-        seed: of the bootstrap.
-        outputs: other files that the caller will write; no run may be one of them.
-        options: of the model's architecture, by name, such as ``query_prompt``.
-        depth: passages per query.
-        collection: what is searched, as :func:`collection_of` takes it.
-        training: what the model was trained on, to tell leaks and whether far queries cost it more.
         by: divisions of the queries, to show each part as well (:func:`eval_kit.divisions.divide`); by default of a
             folder in BEIR's format, by the number of words.
+        trained_on: what the model was trained on, to tell leaks and whether far queries cost it more.
+        options: of the model's architecture, by name, such as ``query_prompt``.
         kind: ``dense``, ``sparse``, ``late`` or ``cross``, where the model's files do not tell.
+        passages: what is searched, as :func:`collection_of` takes it.
+        depth: passages per query.
+        name: of the run; by default :func:`name_of` the model, or the name of its class.
         replace: whether the run may replace one of that name by another model.
+        seed: of the bootstrap.
+        outputs: other files that the caller will write; no run may be one of them.
 
     Raises:
         UserError: a model that cannot be used, a release without passages, an unknown test set or variation; a run that
@@ -88,58 +90,62 @@ def run(
     """
     release, out = with_typos(open_release(release), variations), Path(out)
     loaded, model = (None, str(model)) if isinstance(model, str | Path) else (model, name or type(model).__name__)
-    texts = collection_of(release, collection)
+    texts = collection_of(release, passages)
     run_name = name or name_of(model)
     if Path(run_name).name != run_name or run_name.startswith("."):
-        raise UserError(f"--name: {run_name!r:.60} is no name of a file in {out}; choose another")
+        raise UserError(f"{parameter('name')}: {run_name!r:.60} is no name of a file in {out}; choose another")
     if run_name == BM25 != model and pivots is None:
-        raise UserError(f"{BM25} is the name of what the model is compared with; give another --name")
+        raise UserError(f"{BM25} is the name of what the model is compared with; give another {parameter('name')}")
     if loaded is None and Path(model).is_dir() and out.resolve().is_relative_to(Path(model).resolve()):
-        raise UserError(f"{out}: lies in the model's folder, whose files say whether it changed; name another --out")
+        raise UserError(
+            f"{out}: lies in the model's folder, whose files say whether it changed; name another {parameter('out')}"
+        )
     queries = {"": only(release, test_sets)} | variation_queries(release, variations, test_sets)
     runs: dict[str, dict[Path, pl.DataFrame]] = {}
     for system in [run_name] if pivots is not None or model == BM25 else [BM25, run_name]:
         names = {f"{system}.{variation}".rstrip("."): wording for variation, wording in queries.items()}
         runs[system] = {out / f"{file}.trec": wording for file, wording in names.items()}
     run_files = list(chain.from_iterable(runs.values()))
-    check_outputs({"pivots": list(pivots or ()), "collection": collection, "out": [*run_files, *outputs]})
+    check_outputs({"pivots": list(pivots or ()), "collection": passages, "out": [*run_files, *outputs]})
     maker, source = out / f"{run_name}.index" / "model.txt", _source(model, loaded)
     if not replace and any(file.exists() for file in runs[run_name]) and run_name != BM25:
         before = maker.read_text(encoding="utf-8", errors="replace") if maker.exists() else "another model"
         if before != source:
-            raise UserError(f"{next(iter(runs[run_name]))}: is a run of {before}; give another --name, or --replace")
+            instead = f"give another {parameter('name')}, or {parameter('replace')}"
+            raise UserError(f"{next(iter(runs[run_name]))}: is a run of {before}; {instead}")
     opened = open_retriever(model, options, kind, loaded)
     if run_name != BM25:
         maker.parent.mkdir(parents=True, exist_ok=True)
         atomic.write_text(maker, source)
-    trained_on = _search(opened, texts, runs[run_name], out / run_name, depth)
+    declared = _search(opened, texts, runs[run_name], out / run_name, depth)
     if len(runs) > 1:  # the model first: if it cannot be used, that is said at once
         _search(open_retriever(BM25), texts, runs[BM25], out / BM25, depth)
-    systems = [*(pivots or ()), *(out / f"{system}.trec" for system in runs)]
-    train = training.queries if training else None
+    pivot_files = [*(pivots or ()), *(out / f"{system}.trec" for system in [*runs][:-1])]
+    untrained, systems, worded = take(pivots=pivot_files, runs=[out / f"{run_name}.trec"], variations=run_files)
+    scored_on = named(release.test_sets, test_sets)
+    scores = scores_of([*untrained, *systems], release, True, scored_on)
+    training = read(Path(trained_on)) if isinstance(trained_on, str | PathLike) else trained_on
+    train = queries_of(training)
     by = by or ([WORDS] if release.in_beir_format else [])  # no shift of its own says where it is worst
-    figures_of: Comparison | Scores
-    if len(systems) > 1:
-        figures_of = compare(systems, release, only=test_sets, seed=seed, allow_missing=True, by=by, training=train)
-    else:
-        figures_of = score(systems, release, allow_missing=True, only=test_sets)
-        if by:
-            figures_of = scores_by_part(figures_of, by, release, train)
-    changes = varied(run_files, release, seed=seed, allow_missing=True) if variations else None
-    leaks = clean(release, training, test_sets) if training else None
+    figures_of: Comparison | Scores = scores
+    if untrained:
+        figures_of = compared(scores, release, test_sets=scored_on, by=by, training=train, seed=seed)
+    elif by:
+        figures_of = scores_by_part(scores, by, release, train)
+    changes = varied_beside(scores, worded, release, seed) if variations else None
+    leaks = clean(training, release, test_sets=test_sets) if training else None
     generalises = None
-    if training and len(systems) > 1:
-        untrained = [path for path in systems[:-1] if contamination.declared_beside(path) == []]
-        far_on = next(iter(test_sets), None)
-        if untrained:
-            generalises = generalise(
-                systems[-1:], release, untrained, far_on, training.queries, seed=seed, allow_missing=True
-            )
+    never_trained = [each for each in untrained if contamination.training_beside(each.path).training_data == []]
+    if training and never_trained:
+        far_on = far_test_set(release, next(iter(test_sets), None))
+        generalises = generalised(
+            scores, release, systems, pivots=never_trained, test_set=far_on, training=train, seed=seed
+        )
     # a folder is often called "model" or after a step: the one above it says more
     shown = "/".join(Path(model).resolve().parts[-2:]) if Path(model).is_dir() else model
     provenance = figures_of.provenance
     precision = getattr(opened[0], "precision", None)
-    return Card(figures_of, changes, trained_on, provenance, shown, run_name, release, leaks, generalises, precision)
+    return Card(figures_of, changes, declared, provenance, shown, run_name, release, leaks, generalises, precision)
 
 
 def name_of(model: str) -> str:

@@ -10,11 +10,14 @@ from collections.abc import Sequence
 from datetime import date
 from functools import partial, singledispatch
 from importlib.resources import files
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from eval_kit import __version__
+from eval_kit.files import atomic
 from eval_kit.measures.definitions import parse
 from eval_kit.results import SIGNS, Result, is_synthetic, origin
 from eval_kit.svg import loss_bar, swatch
@@ -100,3 +103,12 @@ def about(result: Result) -> dict[str, Any]:
 def result_page(result: Result) -> str:
     """The page of one result: its figures, tables and notes; other kinds of page are registered for their results."""
     return render("result.html.j2", ["tables.js"], result=result, about=about(result))
+
+
+def write_page(result: Result, path: str | PathLike[str]) -> None:
+    """Write the page of a result: one HTML file that needs no other.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    atomic.write_text(Path(path), result_page(result))

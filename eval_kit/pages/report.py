@@ -9,20 +9,23 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
+from eval_kit.authors.opening import ReleaseSource, open_release
 from eval_kit.console import status
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, parameter
 from eval_kit.pages.explorer import explorer, of_variations
 from eval_kit.pages.figures import figures
 from eval_kit.pages.page import about as about_page
 from eval_kit.pages.page import render, result_page
 from eval_kit.protocols import papers
-from eval_kit.protocols.grid_results import Protocols, protocols
+from eval_kit.protocols.grid_results import Protocols, of_cells
 from eval_kit.protocols.in_out import in_and_out_by_query, main_measure
 from eval_kit.protocols.similarity import nearness, queries_to_encode, vectors_beside
 from eval_kit.protocols.variations import Variations, variations
 from eval_kit.release import Release
 from eval_kit.results import Picture, Result
-from eval_kit.runs.names import RunName, grid_and_worded
+from eval_kit.runs.given import GivenRuns, Run, take
+from eval_kit.runs.grids import in_cells
+from eval_kit.runs.wordings import grid_and_worded
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats.typical import about
 from eval_kit.stats.vectors import Vectors, get
@@ -69,9 +72,8 @@ class Report(Result):
         """
         if isinstance(self.vectors, str):
             if self.grid is None:
-                raise UserError(
-                    f"--vectors {self.vectors}: none of the runs is of a grid, and only a grid's figures need vectors"
-                )
+                why = "none of the runs is of a grid, and only a grid's figures need vectors"
+                raise UserError(f"{parameter('vectors')} {self.vectors}: {why}")
             return get(self.vectors, queries_to_encode(self.grid, self.release))
         if self.vectors is None and self.grid is not None:
             return vectors_beside(self.grid, self.release)
@@ -101,35 +103,50 @@ class Report(Result):
 
 
 def report(
-    runs: Sequence[Path] | Mapping[Path, RunName],
-    release: Release,
-    untrained: Sequence[Path] = (),
+    runs: GivenRuns,
+    release: ReleaseSource = None,
+    untrained: GivenRuns = (),
+    *,
+    systems: Sequence[str] = (),
+    shifts: Sequence[str] = (),
+    held_outs: Sequence[str] = (),
+    vectors: str | None = None,
     seed: int = 0,
     allow_missing: bool = False,
-    vectors: str | None = None,
 ) -> Report:
-    """Score the runs that a report is about.
+    """A grid, query variations, or both, with a page of figures and of every query besides the tables.
 
     Args:
-        runs: of a grid, of query variations, or both, told apart by name; with cells, all are of a grid.
+        runs: as for :func:`eval_kit.protocols.grid_results.protocol`, like the rest; or of variations, recognised by
+            name: ``<system>.<base>.<variation>`` and ``<system>`` for the original queries.
         release: the one whose test sets are scored.
         untrained: runs of systems that nothing was held out from.
+        systems: of each run, with which all are of a grid; likewise the next two.
+        shifts: of each run.
+        held_outs: of each run.
+        vectors: model or file for the figures about R, as for similarity; by default those beside the runs.
         seed: for the bootstrap.
-        allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
-        vectors: as for :class:`Report`.
+        allow_missing: score test sets that a run covers only in part.
 
     Raises:
-        UserError: as :func:`eval_kit.protocols.grid_results.protocols` and
+        UserError: as :func:`eval_kit.protocols.grid_results.protocol` and
             :func:`eval_kit.protocols.variations.variations`.
     """
-    of_grid: Sequence[Path] | Mapping[Path, RunName] = runs
-    worded_runs: list[Path] = []
-    if not isinstance(runs, Mapping):
-        grid_runs, worded_runs = grid_and_worded([*runs, *untrained], release)
-        of_grid = [run for run in grid_runs if run not in untrained]
-    grid = protocols(of_grid, release, untrained, seed, allow_missing) if of_grid else None
-    changes = variations(worded_runs, release, seed=seed, allow_missing=allow_missing) if worded_runs else None
-    return Report(grid, changes, release, vectors)
+    opened_release = open_release(release)
+    taken, without_cells = take(runs=runs, untrained=untrained)
+    if not taken:
+        raise UserError("give the RUNs of a grid")
+    of_grid, worded = taken, list[Run]()
+    if not (systems or shifts or held_outs):
+        of_grid, worded = grid_and_worded([*taken, *without_cells], opened_release)
+        of_grid = [run for run in of_grid if run not in without_cells]
+    grid = changes = None
+    if of_grid:
+        cells = in_cells(of_grid, systems, shifts, held_outs)
+        grid = of_cells(cells, opened_release, without_cells, seed, allow_missing)
+    if worded:
+        changes = variations(worded, opened_release, seed=seed, allow_missing=allow_missing)
+    return Report(grid, changes, opened_release, vectors)
 
 
 @result_page.register

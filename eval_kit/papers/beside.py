@@ -10,17 +10,19 @@ from typing import Any
 import polars as pl
 
 from eval_kit import __version__
-from eval_kit.errors import UserError
+from eval_kit.authors.opening import ReleaseSource, open_release
+from eval_kit.errors import UserError, parameter
 from eval_kit.pages.page import result_page
 from eval_kit.pages.report import Report
 from eval_kit.papers import printed_table
 from eval_kit.papers.figures import CIKM_VARIANT_SYSTEMS, BesidePaper, own_figures
-from eval_kit.protocols.grid_results import Protocols, protocols
-from eval_kit.protocols.scores import names_of_files
+from eval_kit.protocols.grid_results import Protocols, of_cells
 from eval_kit.release import Release
 from eval_kit.release.reference import as_printed, ids, load, published_cells
 from eval_kit.results import Result
-from eval_kit.runs.names import base, cell_of, cells_of, grid
+from eval_kit.runs.given import Run, take
+from eval_kit.runs.grids import in_cells
+from eval_kit.runs.names import base, cell_of, grid, run_name
 from eval_kit.shifts import SHIFTS
 from eval_kit.tables.table import Table, Value, number_columns, text_columns
 
@@ -136,7 +138,7 @@ class PublishedBeside(Result):
             UserError: naming those that there are.
         """
         if self.id not in ids():
-            raise UserError(f"--paper {self.id}: there is no such table; there are {', '.join(ids())}")
+            raise UserError(f"{parameter('paper')} {self.id}: there is no such table; there are {', '.join(ids())}")
 
     @property
     def provenance(self) -> dict[str, Any]:  # type: ignore[override]
@@ -170,13 +172,13 @@ class PublishedBeside(Result):
 
 
 def of_paper(
-    paper: str, runs: Sequence[Path], release: Release | None, seed: int = 0, allow_missing: bool = False
+    paper: str, runs: Sequence[Path] = (), release: ReleaseSource = None, *, seed: int = 0, allow_missing: bool = False
 ) -> Results | PublishedBeside:
     """A published table with a grid's figures in it, or for ``all`` the grid's figures beside every paper's.
 
     Args:
         paper: id of the table, or ``all``.
-        runs: the folder of the grid's runs; without runs and ``release``, the published table alone.
+        runs: the folder of the grid's runs; without it, the published table alone.
         release: as for :func:`results`, like the rest.
 
     Raises:
@@ -184,11 +186,11 @@ def of_paper(
     """
     if paper != ALL:
         PublishedBeside(paper)  # an unknown table is refused before anything is scored
-        if release is None:
+        if not runs:
             return PublishedBeside(paper)
-    if len(runs) != 1 or release is None:
-        raise UserError(f"--paper {paper}: give the folder of a grid's runs, not {len(runs)} RUNs")
-    ours = results(runs[0], release, seed, allow_missing)
+    if len(runs) != 1:
+        raise UserError(f"{parameter('paper')} {paper}: give the folder of a grid's runs, not {len(runs)} RUNs")
+    ours = results(runs[0], open_release(release), seed, allow_missing)
     return ours if paper == ALL else PublishedBeside(paper, ours)
 
 
@@ -204,16 +206,17 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
     Raises:
         UserError: there are no runs, no grid is complete, or a run cannot be used.
     """
-    runs = sorted(filter(cell_of, folder.glob("*.trec*")))
+    [runs] = take(runs=[file for file in sorted(folder.glob("*.trec*")) if cell_of(run_name(file))])
     if not runs:
         raise UserError(f"{folder}: holds no run named <system>.<shift>.<held-out>.trec")
-    groups: dict[tuple[str, str], list[Path]] = {}
-    for run, cell in cells_of(runs).items():
-        groups.setdefault((cell.shift, cell.system), []).append(run)
+    groups: dict[tuple[str, str], list[Run]] = {}
+    for run in in_cells(runs):
+        if run.cell:
+            groups.setdefault((run.cell.shift, run.cell.system), []).append(run)
     incomplete = []
     for key, members in list(groups.items()):
         try:
-            grid(cells_of(members).values(), release)
+            grid((run.cell for run in members if run.cell), release)
         except UserError as error:
             incomplete.append(str(error))
             del groups[key]
@@ -227,23 +230,20 @@ def _is_trained(system: str) -> bool:
     return base(system) != _UNTRAINED
 
 
-def _protocols(
-    groups: dict[tuple[str, str], list[Path]], release: Release, seed: int, allow_missing: bool
-) -> Protocols:
+def _protocols(groups: dict[tuple[str, str], list[Run]], release: Release, seed: int, allow_missing: bool) -> Protocols:
     """The protocols; as in ECIR 2023, an untrained system (BM25) has its own row among trained ones."""
     with_trained = {shift for shift, system in groups if _is_trained(system)}
-    trained_runs: list[Path] = []
-    untrained: dict[Path, str] = {}
+    trained_runs: list[Run] = []
+    untrained: dict[Run, str] = {}
     for (shift, system), runs in groups.items():
         if _is_trained(system) or not SHIFTS[shift].has_clusters or shift not in with_trained:
             trained_runs += runs
         else:
             untrained[runs[0]] = system
-    figures = protocols(trained_runs, release, list(untrained), seed, allow_missing)
+    figures = of_cells(trained_runs, release, list(untrained), seed, allow_missing)
     rows: dict[str, dict[str, Any]] = {}
-    called = names_of_files(figures.provenance)
     for run, system in untrained.items():
-        rows.setdefault(system, {}).update(figures.untrained[called[str(run)]])
+        rows.setdefault(system, {}).update(figures.untrained[run.name])
     return dataclasses.replace(figures, untrained=rows)
 
 

@@ -9,6 +9,7 @@ ReSTTest, has two rows that differ in ``training`` and ``score`` alone.
 import csv
 import math
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -81,23 +82,24 @@ class Alignment(Result):
         return figures
 
 
-def align_file(path: Path, seed: int = 0) -> Alignment:
+def align(scores: str | PathLike[str], seed: int = 0) -> Alignment:
     """Correlate models' scores.
 
     Args:
-        path: a file as :func:`read` takes it.
+        scores: a file as :func:`read` takes it.
         seed: for the bootstrap.
 
     Raises:
         UserError: what :func:`read` refuses.
     """
+    path = Path(scores)
     models = read(path)
     file = {"file": str(path), "sha256": file_sha256(path)}
     provenance = {"kit_version": __version__, "files": [file], "resamples": RESAMPLES, "seed": seed}
-    return Alignment(models, align(models, seed=seed), provenance)
+    return Alignment(models, correlations(models, seed=seed), provenance)
 
 
-def align(models: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
+def correlations(models: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
     """Spearman's correlation of the models' scores with each dataset's.
 
     Args:
@@ -126,7 +128,7 @@ def read(path: Path) -> pl.DataFrame:
     """Read models' scores: the header ``system,training,score`` and then one column for each dataset.
 
     Returns:
-        As :func:`align` takes it.
+        As :func:`correlations` takes it.
 
     Raises:
         UserError: ``file:line`` of the first fault.

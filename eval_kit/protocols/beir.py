@@ -2,11 +2,11 @@
 
 nDCG@10 (§4, Table 2), R@100 (Table 9), R_cap@100 (Appendix G), hole@10 (§6, Table 4) and Judged@10 over the queries
 that a split judges, the mean of CQADupStack's twelve folders, and the average against BM25. Each run is scored by
-:func:`eval_kit.protocols.scoring.score` on its dataset's folder.
+:func:`eval_kit.protocols.scoring.scores_of` on its dataset's folder.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -15,15 +15,15 @@ from typing import Any
 import polars as pl
 
 from eval_kit import __version__
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, parameter
 from eval_kit.protocols.scores import Mean, Scores
-from eval_kit.protocols.scoring import score
+from eval_kit.protocols.scoring import scores_of
 from eval_kit.release import Release, beir_folder
 from eval_kit.release.beir_suite import ANNOTATED, CQADUPSTACK, MS_MARCO, dataset_name, published_values, split_of
 from eval_kit.results import Result
-from eval_kit.runs.names import run_name
+from eval_kit.runs.given import GivenRuns, take
 from eval_kit.runs.ranks import TIE_RULE
-from eval_kit.tables.table import Column, Row, Table, or_dash
+from eval_kit.tables.table import Table, number_columns, or_dash, text_columns
 
 MEASURES = ("nDCG@10", "R@100", "R_cap@100", "hole@10", "Judged@10")
 _OVER_ANSWERED = ("nDCG@10", "R@100", "R_cap@100", "hole@10")
@@ -57,14 +57,12 @@ class Suite(Result):
     Attributes:
         rows: see :meth:`to_polars`.
         provenance: of every run on every dataset.
-        published_as: the paper's name of each system that it may have.
     """
 
     title = "BEIR"
 
     rows: pl.DataFrame
     provenance: dict[str, Any]
-    published_as: Mapping[str, str]
 
     def to_polars(self) -> pl.DataFrame:
         """A row for each system, dataset and measure; CQADupStack's folders have rows besides that of their mean.
@@ -75,8 +73,25 @@ class Suite(Result):
         return self.rows
 
     def tables(self) -> list[Table]:
-        """A table for each measure that the paper prints: a row for each dataset, the paper's figures beside ours."""
-        return list(map(self._table, _TITLES))
+        """A row for each dataset and system; beside each measure that the paper prints, the paper's figure."""
+        rows = self._of_datasets()
+        columns = [*text_columns("dataset", "system", wrap="anywhere"), *number_columns("n")]
+        titles = pl.DataFrame({"title": list(_TITLES)})
+        shown = rows.join(titles, how="cross").filter(pl.col("measure") == _as_printed())
+        groups = []
+        for name in _TITLES:
+            columns += number_columns("ours", "BEIR", group=_TITLES[name], wrap="never")
+        for _, of_dataset in shown.group_by("dataset", maintain_order=True):
+            group: list[list[str]] = []
+            for (system,), figures in of_dataset.group_by("system", maintain_order=True):
+                by_title = figures.rows_by_key("title", named=True, unique=True)
+                first = figures.row(0, named=True)
+                row = ["" if group else first["dataset"], str(system), f"{first['queries']:,}"]
+                for name in _TITLES:
+                    row += [or_dash(by_title[name][which], ".3f") for which in ("value", "published")]
+                group.append(row)
+            groups.append(group)
+        return [Table(columns, groups)]
 
     def averages(self) -> dict[str, Average]:
         """Each system against BM25, without MS MARCO, which systems were trained on (§4), and the second TREC-COVID.
@@ -124,90 +139,57 @@ class Suite(Result):
         """The rows without those of CQADupStack's folders."""
         return self.rows.filter(~pl.col("dataset").str.starts_with(f"{CQADUPSTACK}."))
 
-    def _table(self, measure: str) -> Table:
-        rows = self._of_datasets()
-        datasets = rows["dataset"].unique(maintain_order=True).to_list()
-        measures = ["R_cap@100" if measure == "R@100" and name == _CAPPED else measure for name in datasets]
-        averages = self.averages() if measure == "nDCG@10" else {}
-        ours = {tuple(names): value for *names, value in rows.select("system", "dataset", "measure", "value").rows()}
-        columns = [Column("dataset", wrap="anywhere")]
-        places = list(zip(datasets, measures, strict=True))
-        cells = [[f"{name} ({of})" if of != measure else name for name, of in places]]
-        if averages:
-            cells[0].append(f"Avg. vs. {self._bm25}")
-        systems = dict(self.published_as)
-        if "bm25" not in systems.values():
-            systems["bm25"] = "bm25"  # the paper's, beside any system
-        for system, paper_name in systems.items():
-            values = [ours.get((system, *place)) for place in places]
-            paper = _published_values(paper_name, places)
-            average = [or_dash(averages[system].relative, "+z.1%") if system in averages else ""] if averages else []
-            if system in self.published_as:
-                columns.append(Column("ours", "number", group=system, wrap="never"))
-                cells.append([*(or_dash(value, ".3f") for value in values), *average])
-            if set(paper) - {None}:
-                columns.append(Column("BEIR", "number", group=system, wrap="never"))
-                cells.append([*(or_dash(value, ".3f") for value in paper), *[""] * len(average)])
-        lines: list[Row] = list(map(list, zip(*cells, strict=True)))
-        return Table(columns, [lines[: len(datasets)], lines[len(datasets) :]], title=_TITLES[measure])
 
-
-def systems(runs: Sequence[Path], folders: Sequence[Path], bm25: Sequence[Path] = ()) -> dict[str, list[Path]]:
-    """A system's runs, and BM25's, as :func:`suite` takes them; the first run's name is the system's.
-
-    Args:
-        runs: the system's, ``<system>.<dataset>.trec`` or under any other name.
-        folders: the datasets', in the order of the runs.
-        bm25: BM25's runs in that order, or none.
-
-    Raises:
-        UserError: not as many runs as datasets.
-    """
-    for name, values in (("--dataset", folders), ("--bm25", bm25)):
-        if len(values) != len(runs) and (values or name == "--dataset"):
-            raise UserError(f"give {name} once for each run: {len(runs)} runs, but {len(values)} of {name}")
-    system = run_name(runs[0]).removesuffix(f".{dataset_name(folders[0])}")
-    if bm25 and system == "bm25":
-        raise UserError("--bm25: the runs to compare with it are called bm25 too")
-    return {system: list(runs)} | ({"bm25": list(bm25)} if bm25 else {})
-
-
-def suite(runs: Mapping[str, Sequence[Path]], folders: Sequence[Path]) -> Suite:
-    """Score systems on the same datasets.
+def beir(runs: GivenRuns, datasets: Sequence[Path], bm25: GivenRuns = ()) -> Suite:
+    """Score a system on datasets of BEIR, beside the paper's figures.
 
     A query that a run lacks, such as one for which BM25 finds nothing, has the value 0 and is counted.
 
     Args:
-        runs: of each system, one per dataset, in the order of ``folders``.
-        folders: in BEIR's format; CQADupStack's twelve (``cqadupstack/android`` …) count as one dataset, their mean.
+        runs: the system's, one a dataset: ``<system>.<dataset>.trec`` or any other name; the first names the system.
+        datasets: folders in BEIR's format, in the order of the runs; CQADupStack's twelve (``cqadupstack/android`` …)
+            count as one dataset, their mean.
+        bm25: BM25's runs in that order, or none; with them, the average gain over BM25.
 
     Raises:
-        UserError: a dataset given twice, or without the split that the paper reports; a folder that is not in BEIR's
-            format; a run that cannot be used.
+        UserError: not as many runs as datasets, a dataset given twice, or without the split that the paper reports; a
+            folder that is not in BEIR's format; a run that cannot be used.
     """
-    names = list(map(dataset_name, folders))
-    for name, times in Counter(names).items():
-        if times > 1:
-            raise UserError(f"two datasets are called {name}")
-    paper_names = {}
-    scores: dict[str, dict[str, Scores]] = {}
-    for system in runs:
-        paper_names[system] = _PUBLISHED_AS.get(system, system.partition(".")[0])
-        scores[system] = {}
+    own, of_bm25 = take(runs=runs, bm25=bm25)
+    for name, values in (("datasets", datasets), ("bm25", of_bm25)):
+        if len(values) != len(own) and (values or name == "datasets"):
+            raise UserError(
+                f"give {parameter(name)} once for each run: {len(own)} runs, but {len(values)} of {parameter(name)}"
+            )
+    folders = {dataset_name(Path(folder)): Path(folder) for folder in datasets}
+    if len(folders) < len(datasets):
+        raise UserError(
+            f"{parameter('datasets')}: two are called {Counter(map(dataset_name, datasets)).most_common()[0][0]}"
+        )
+    system = own[0].own_name.removesuffix(f".{next(iter(folders))}")
+    if of_bm25 and system == "bm25":
+        raise UserError(f"{parameter('bm25')}: the runs to compare with it are called bm25 too")
+    scores: dict[str, dict[str, Scores]] = {name: {} for name in (system, *["bm25"] * bool(of_bm25))}
     digests, sources = {}, []
-    for number, (name, folder) in enumerate(zip(names, folders, strict=True)):
+    for number, (name, folder) in enumerate(folders.items()):
         release = Release(folder, *beir_folder.read(folder))
         split = split_of(folder)
         if split not in release.test_sets:
             has = ", ".join(release.test_sets)
             raise UserError(f"{folder / 'qrels' / split}.tsv: there is no such split; the folder has {has}")
         test_sets = {split: replace(release.test_sets[split], measures=MEASURES)}
-        for system, files in runs.items():
-            scores[system][name] = score([files[number]], release, True, test_sets)
-            sources += scores[system][name].provenance["runs"]
+        for of_system, each in zip(scores.values(), (own, of_bm25), strict=False):
+            of_system[name] = scores_of([each[number]], release, True, test_sets)
+            sources += of_system[name].provenance["runs"]
         digests[name] = release.digest
     provenance = {"kit_version": __version__, "tie_rule": TIE_RULE, "datasets": digests, "runs": sources}
-    return Suite(pl.concat(map(_rows, scores, paper_names.values(), scores.values())), provenance, paper_names)
+    return Suite(pl.concat(_rows(*each) for each in scores.items()), provenance)
+
+
+def _as_printed() -> pl.Expr:
+    """The measure, of those with a title, that the paper prints of a dataset: Table 9's is capped for TREC-COVID."""
+    is_capped = (pl.col("dataset") == _CAPPED) & (pl.col("title") == "R@100")
+    return pl.when(is_capped).then(pl.lit("R_cap@100")).otherwise("title")
 
 
 def against_bm25(system: Mapping[str, float], bm25: Mapping[str, float]) -> Average:
@@ -224,7 +206,7 @@ def against_bm25(system: Mapping[str, float], bm25: Mapping[str, float]) -> Aver
     return Average(system_mean, bm25_mean, system_mean / bm25_mean - 1 if bm25_mean else None, len(system))
 
 
-def _rows(system: str, paper_name: str, scores: Mapping[str, Scores]) -> pl.DataFrame:
+def _rows(system: str, scores: Mapping[str, Scores]) -> pl.DataFrame:
     """A system's rows: each folder's, with CQADupStack's mean behind the last of its folders."""
     by_dataset: dict[str, list[pl.DataFrame]] = {}
     for name, of_folder in scores.items():
@@ -238,13 +220,10 @@ def _rows(system: str, paper_name: str, scores: Mapping[str, Scores]) -> pl.Data
         mean = together.agg(means, pl.col("queries", "missing").sum(), **keys)
         members.append(mean.select(members[0].columns))
     rows = pl.concat(chain.from_iterable(by_dataset.values()))
-    paper = _published_values(paper_name, rows.select("dataset", "measure").iter_rows())
+    paper_name = _PUBLISHED_AS.get(system, system.partition(".")[0])
+    names = rows.select("dataset", "measure").iter_rows()
+    paper = [published_values().get((paper_name, dataset), {}).get(measure) for dataset, measure in names]
     return rows.with_columns(published=pl.Series(paper, dtype=pl.Float64))
-
-
-def _published_values(paper_name: str, names: Iterable[tuple[str, str]]) -> list[float | None]:
-    """The paper's value for each dataset and measure."""
-    return [published_values().get((paper_name, dataset), {}).get(measure) for dataset, measure in names]
 
 
 def _row(system: str, dataset: str, figure: Mean) -> dict[str, Any]:

@@ -1,20 +1,21 @@
 """MS MARCO Chameleons: how runs do on the queries that other rankers fail on (CIKM 2021, Table 4)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from eval_kit.authors.opening import ReleaseSource, open_release
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
-from eval_kit.protocols.scoring import score
+from eval_kit.protocols.scoring import scores_of
 from eval_kit.release import Release, TestSet
 from eval_kit.release.reference import as_printed, published_cells
 from eval_kit.results import Result
+from eval_kit.runs.given import GivenRuns, take
 from eval_kit.tables.table import Column, Table, number_columns, text_columns
 
 SETS = ("lesser", "pygmy", "veiled")
@@ -30,7 +31,7 @@ class Chameleons(Result):
     """Results of the runs.
 
     Attributes:
-        performance: Table 4 at every level, from :func:`chameleons`.
+        performance: Table 4 at every level, from :func:`performance_of`.
         standing: from :func:`standing`; empty where the release is not the papers'.
         published: whether the sets are the published ones, so that the paper's figures can stand beside these.
         provenance: of the scores.
@@ -84,21 +85,23 @@ class Chameleons(Result):
         return {**rows, "provenance": self.provenance}
 
 
-def results(runs: Sequence[Path], release: Release, allow_missing: bool = False) -> Chameleons:
+def chameleons(runs: GivenRuns, release: ReleaseSource = None, *, allow_missing: bool = False) -> Chameleons:
     """Table 4 of the paper from runs of dev-small.
 
     Args:
-        runs: run files of the dev queries, or of the Chameleons sets alone.
+        runs: of the dev queries, or of the Chameleons sets alone.
         release: the one that holds the Chameleons.
         allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
 
     Raises:
         UserError: a release without Chameleons, or runs that do not cover them.
     """
+    release = open_release(release)
+    [taken] = take(runs=runs)
     if not _sets(release):
         raise UserError(f"{release.folder}: holds no Chameleons")
-    scores = score(runs, release, allow_missing)
-    performance = chameleons(scores.per_query())
+    scores = scores_of(taken, release, allow_missing)
+    performance = performance_of(scores.per_query())
     comparable = release.manifest.kind == "published"
     return Chameleons(
         performance, standing(performance) if comparable else pl.DataFrame(), comparable, scores.provenance
@@ -118,7 +121,7 @@ def _sets(release: Release) -> list[TestSet]:
     return [test_set for test_set in release.test_sets.values() if test_set.shift == "chameleons"]
 
 
-def chameleons(values: pl.DataFrame) -> pl.DataFrame:
+def performance_of(values: pl.DataFrame) -> pl.DataFrame:
     """Table 4 at every level: a run's figures on the Chameleons sets.
 
     A query is *solved* by a run that has a relevant passage among its first ten.

@@ -1,32 +1,28 @@
 """Test queries that a model may have been trained on, and what they do to its figures.
 
 A test query *leaks* if a training query is equal to it, equal but for case, punctuation and spaces, or a near-duplicate
-(:mod:`eval_kit.stats.leaks`). The others are *clean*. Each test set gets two twins, ``<name>.leaked`` and
-``<name>.clean``, which are scored like it. Leaked queries may simply be easier, so that a system's figures on the two
-say nothing by themselves: its gain over an untrained pivot is compared, as :mod:`eval_kit.protocols.generalise` does.
+(:mod:`eval_kit.stats.leaks`). The others are *clean*. The division ``leaked`` scores the two apart. Leaked queries may
+simply be easier, so that a system's figures on the two say nothing by themselves: its gain over an untrained pivot is
+compared by :mod:`eval_kit.protocols.generalise`.
 """
 
 import hashlib
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
-from operator import attrgetter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from eval_kit import __version__, plots
-from eval_kit.documents import CleanDocument
+from eval_kit.authors.opening import ReleaseSource, open_release
 from eval_kit.errors import UserError
-from eval_kit.files import strict_json
-from eval_kit.protocols.generalise import DEGRADES, Generalisation, contrasts, small_division
-from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.scoring import named
-from eval_kit.release import Release, TestSet
+from eval_kit.release import Release
 from eval_kit.results import Picture, Result, origin
-from eval_kit.runs.training import TrainingQueries
+from eval_kit.runs.training import TrainingQueries, read
 from eval_kit.search.passages import has_passages, passages
 from eval_kit.stats import leaks
 from eval_kit.tables.table import Column, Table, number_columns, share
@@ -110,38 +106,45 @@ class Clean(Result):
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """The counts, the twins that ``score --clean`` reads, and their digest."""
-        twins = []
+        """The counts, and the ids of each test set's leaked and clean queries."""
+        sides = []
         for (name, is_leaked), group in self.queries.group_by("test_set", LEAKED, maintain_order=True):
-            twin = f"{name}.{LEAKED if is_leaked else CLEAN}"
-            twins.append({"name": twin, "of": name, "queries": group["query_id"].to_list()})
-        twins.sort(key=lambda twin: twin["name"])
-        digest = _digest(self.provenance["release"]["digest"], twins)
-        rows = {"rows": self.counts().to_dicts(), "test_sets": twins, "digest": digest}
+            side = f"{name}.{LEAKED if is_leaked else CLEAN}"
+            sides.append({"name": side, "of": name, "queries": group["query_id"].to_list()})
+        sides.sort(key=itemgetter("name"))
+        rows = {"rows": self.counts().to_dicts(), "test_sets": sides}
         return {**rows, "notes": self.notes(), "provenance": self.provenance}
 
 
 def clean(
-    release: Release,
-    training: TrainingQueries,
+    train: TrainingQueries | str | PathLike[str],
+    release: ReleaseSource = None,
+    *,
     test_sets: Sequence[str] = (),
     near: float = leaks.NEAR,
     shared_passages: bool = False,
 ) -> Clean:
-    """Find the test queries of a release that training queries give away.
+    """Find the test queries that a model's training gives away.
 
-    The arguments are those of :func:`eval_kit.api.clean`, the release open and ``training`` read.
+    Args:
+        train: queries, triplets, a release or a BEIR folder (:func:`eval_kit.runs.training.read`).
+        release: whose queries are tested.
+        test_sets: names; by default all.
+        near: the cosine of trigrams from which two queries are near-duplicates.
+        shared_passages: whether a query leaks whose relevant passage was relevant in training.
 
     Raises:
-        UserError: no such test set, or a threshold that is not in 0 to 1.
+        UserError: no such test set, training data that cannot be read, or a threshold that is not in 0 to 1.
     """
+    release = open_release(release)
+    training = train if isinstance(train, TrainingQueries) else read(Path(train))
     if not 0 < near <= 1:
         raise UserError(f"the threshold of near-duplicates must be above 0 and at most 1, not {near}")
     selection = named(release.test_sets, test_sets)
     texts = pl.concat(map(release.queries, selection))
     texts = leaks.with_normal(texts.drop_nulls().unique("query_id", keep="first", maintain_order=True))
-    train = leaks.with_normal(training.queries)
-    flags = leaks.with_near(leaks.with_same(texts, train), train, near, "comparing queries").drop("text", "normal")
+    known = leaks.with_normal(training.queries)
+    flags = leaks.with_near(leaks.with_same(texts, known), known, near, "comparing queries").drop("text", "normal")
     given_away = _passages(release, training)
     frames = []
     for test_set in selection.values():
@@ -154,8 +157,8 @@ def clean(
         frame = frame.with_columns(test_set=pl.lit(test_set.name), passages=shares)
         kinds = KINDS if shared_passages else KINDS[:3]
         frames.append(frame.with_columns(pl.any_horizontal(pl.col(kinds).fill_null(False)).alias(LEAKED)))
-    texts_digest = hashlib.sha256("\n".join(sorted(train["text"])).encode()).hexdigest()
-    source = {"source": training.source.name, "queries": train.height, "sha256": texts_digest}
+    texts_digest = hashlib.sha256("\n".join(sorted(known["text"])).encode()).hexdigest()
+    source = {"source": training.source.name, "queries": known.height, "sha256": texts_digest}
     provenance = {
         "kit_version": __version__,
         "release": release.identity,
@@ -167,126 +170,6 @@ def clean(
     return Clean(pl.concat(frames).select(columns), provenance)
 
 
-def twins(path: Path, release: Release) -> dict[str, TestSet]:
-    """The release's test sets, each followed by its leaked and its clean twin.
-
-    Args:
-        path: what ``eval_kit clean --json`` wrote.
-        release: the one that it was written for.
-
-    Raises:
-        UserError: another file, one that was edited, or one of another release; a twin of no test set of the release,
-            or that has not its name; queries that are not the test set's, or twice.
-    """
-    document = strict_json.load(CleanDocument, path)
-    entries = [twin.as_json() for twin in document.test_sets]
-    if document.digest != _digest(release.digest, entries):
-        raise UserError(f"{path}: expected what 'eval_kit clean --json' wrote for this release, unchanged")
-    seen: set[tuple[str, str]] = set()
-    for twin in document.test_sets:
-        if twin.of not in release.test_sets or twin.name not in (f"{twin.of}.{LEAKED}", f"{twin.of}.{CLEAN}"):
-            raise UserError(f"{path}: {twin.name!r:.60} is no twin of a test set of this release")
-        queries = [(twin.of, query) for query in twin.queries]
-        if not release.test_sets[twin.of].query_ids.issuperset(twin.queries) or seen.intersection(queries):
-            raise UserError(
-                f"{path}: {twin.name}: holds queries that are not those of {twin.of}, or that another holds"
-            )
-        seen.update(queries)
-        if len(set(queries)) < len(queries):
-            raise UserError(f"{path}: {twin.name}: holds a query twice")
-    if len({twin.name for twin in document.test_sets}) < len(document.test_sets):
-        raise UserError(f"{path}: holds a twin twice")
-    test_sets = {}
-    for name, test_set in release.test_sets.items():
-        test_sets[name] = test_set
-        for twin in sorted(document.test_sets, key=attrgetter("name"), reverse=True):
-            if twin.of == name:
-                queries_of_twin = pl.Series("query_id", twin.queries, pl.String)
-                test_sets[twin.name] = replace(test_set, name=twin.name, queries=queries_of_twin)
-    return test_sets
-
-
-@dataclass(frozen=True, repr=False)
-class CleanScores(Scores):
-    """Scores on test sets and their twins, and the difference in differences to untrained pivots.
-
-    Attributes:
-        effects: of each test set: the gain over the pivots on clean queries, minus that on leaked ones.
-    """
-
-    effects: Mapping[str, Generalisation]
-
-    def tables(self) -> list[Table]:
-        """The scores; then a table for each test set that has both twins."""
-        tables = super().tables()
-        for name, effect in self.effects.items():
-            tables += [replace(table, title=f"{name}: near is leaked, far is clean") for table in effect.tables()]
-        return tables
-
-    def notes(self) -> list[str]:
-        """Those of the scores; what the differences mean, or why there are none."""
-        if not self.effects:
-            why = "no differences between leaked and clean: they need a run of a system that was trained (a model) and "
-            return [*super().notes(), f"{why}one that was declared untrained, such as BM25, over queries of both kinds"]
-        effect = next(iter(self.effects.values()))
-        return [*super().notes(), *effect.notes()[:2]]
-
-    def summary(self) -> list[str]:
-        """The verdict on each test set, and what it means for the figure on all its queries."""
-        sentences = []
-        for name, effect in self.effects.items():
-            for row in effect.contrasts.iter_rows(named=True):
-                text = f"{row['system']} on {name}, clean queries beside leaked ones: {row['verdict']}"
-                if row["verdict"] == DEGRADES:
-                    text += ": its gain is smaller on clean ones, so the figure on all queries flatters it"
-                sentences.append(f"{text}{': ' * bool(row['why'])}{row['why']}.")
-        return sentences[:5] or super().summary()
-
-    def figures(self) -> list[Picture]:
-        """The scores; and the levels on leaked and clean queries."""
-        slopes = (effect.slopes((LEAKED, CLEAN), name) for name, effect in self.effects.items())
-        return [*super().figures(), *chain.from_iterable(slopes)]
-
-    def as_json(self) -> dict[str, Any]:
-        """The document of the scores, with the ``leak_effects`` of each test set."""
-        effects = {name: each.as_json()["rows"] for name, each in self.effects.items()}
-        return super().as_json() | {"leak_effects": effects}
-
-
-def with_effects(
-    scores: Scores, release: Release, test_sets: Mapping[str, TestSet], allow_missing: bool = False
-) -> CleanScores:
-    """Add the differences in differences, wherever a run was declared untrained and another was not.
-
-    Args:
-        scores: on the ``test_sets``, of files.
-        release: that they were scored on.
-        test_sets: from :func:`twins`.
-        allow_missing: as for the scores.
-    """
-    sources = {source["run"]: source for source in scores.provenance["runs"]}
-    runs_of: dict[str, dict[str, None]] = {}
-    for mean in scores.means:
-        runs_of.setdefault(mean.test_set, {})[mean.run] = None
-    effects = {}
-    for name, runs in runs_of.items():
-        pivots: list[Path] = []
-        systems: list[Path] = []
-        for run in runs:
-            is_pivot = sources[run]["training_data"] == []
-            (pivots if is_pivot else systems).append(Path(sources[run]["file"]))
-        if not pivots or not systems or not {f"{name}.{LEAKED}", f"{name}.{CLEAN}"} <= test_sets.keys():
-            continue
-        texts = release.queries(name)
-        of_sides = {}
-        for side in (LEAKED, CLEAN):
-            queries = test_sets[f"{name}.{side}"].queries
-            of_sides[side] = texts.filter(pl.col("query_id").is_in(queries.implode()))
-        division = small_division("leaks", of_sides, CLEAN, seed=0)
-        effects[name] = contrasts(systems, release, pivots, release.test_sets[name], [division], allow_missing)
-    return CleanScores(scores.means, scores.provenance, effects)
-
-
 def _passages(release: Release, training: TrainingQueries) -> pl.Series | None:
     """Ids of the release's passages that were relevant in training; None where either does not say."""
     if len(training.passage_ids):
@@ -296,8 +179,3 @@ def _passages(release: Release, training: TrainingQueries) -> pl.Series | None:
     training_texts = set(map(leaks.normal_form, training.passage_texts))
     ids = [passage for passage, text in passages(release) if leaks.normal_form(text) in training_texts]
     return pl.Series("passage_id", ids, pl.String)
-
-
-def _digest(release: str, twins: Any) -> str:
-    text = json.dumps([release, twins], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()

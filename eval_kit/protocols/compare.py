@@ -16,16 +16,19 @@ import numpy as np
 import polars as pl
 
 from eval_kit import plots
+from eval_kit.authors.opening import ReleaseSource, release_of
 from eval_kit.divisions import FEW as FEW_QUERIES
 from eval_kit.divisions import HOLLOW, Parts, whole
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import Measure, parse
 from eval_kit.protocols import by_part
 from eval_kit.protocols.scores import Scores, cut_short
-from eval_kit.protocols.scoring import mean, named, score, with_measures
-from eval_kit.release import Release
+from eval_kit.protocols.scoring import mean, named, scores_of, with_measures
+from eval_kit.release import Release, TestSet
 from eval_kit.results import Picture, Result, origin
 from eval_kit.runs import contamination
+from eval_kit.runs.given import GivenRuns, take
+from eval_kit.runs.training import TrainedOn, queries_of
 from eval_kit.stats.differences import ALPHA, CANNOT_TELL, NOT_WORSE, WORSE
 from eval_kit.stats.losses import (
     FEW,
@@ -300,42 +303,77 @@ class Comparison(Result):
 
 
 def compare(
-    runs: Sequence[Path],
-    release: Release,
+    runs: GivenRuns,
+    release: ReleaseSource = None,
     baseline: str | None = None,
+    *,
     measures: Collection[str] = (),
-    only: Collection[str] = (),
-    resamples: int = RESAMPLES,
+    test_sets: Collection[str] = (),
+    by: Sequence[str | Parts] = (),
+    trained_on: TrainedOn = None,
+    no_worse_than: float | None = None,
+    qrels: Path | None = None,
+    queries: Path | None = None,
     seed: int = 0,
     allow_missing: bool = False,
-    by: Sequence[str | Parts] = (),
-    training: pl.DataFrame | None = None,
-    margin: float | None = None,
 ) -> Comparison:
-    """Score runs and compare systems with a baseline.
+    """Systems side by side on the same test sets, with paired tests against a baseline.
 
     Runs whose names differ only in the test set or track at the end, as ``ance.dl19`` and ``ance.dl20`` or
     ``ance.2019`` and ``ance.2020``, are one system, unless they cover the same test set.
 
     Args:
-        runs: of two or more systems.
+        runs: of two or more systems; like ``release``, ``measures``, ``test_sets``, ``by``, ``trained_on``, ``qrels``,
+            ``queries`` and ``allow_missing`` as for :func:`eval_kit.protocols.scoring.score`.
         release: what they are scored on.
-        baseline: a system's name; by default the first system's.
-        measures: to compare by, in place of the test sets' own.
-        only: names of the test sets to compare on; by default all that the runs cover.
-        resamples: of the bootstrap over queries; all systems share the same resamples.
+        baseline: the name of the system that the others are tested against; by default the first.
+        measures: in place of the test sets' own.
+        test_sets: names of those to compare on; by default all that the runs cover.
+        by: divisions of the queries, to compare in each part as well.
+        trained_on: training queries, for the divisions ``distance`` and ``leaked``.
+        no_worse_than: of a gate: the result's ``verdict`` says whether each system loses less than this, by each test
+            set's first measure.
+        qrels: judgements to score on, in place of a release.
+        queries: the texts of their queries.
         seed: for the bootstrap.
-        allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
-        by: divisions of the queries, as :func:`eval_kit.divisions.divide` takes them, to compare in each part.
-        training: training queries, for the divisions ``distance`` and ``leaked``.
-        margin: of a gate: whether each system loses less than this, by each test set's first measure.
+        allow_missing: score test sets that a run covers only in part.
 
     Raises:
         UserError: fewer than two systems; a run, measure or test set that cannot be used; nothing that two systems
             share.
     """
-    test_sets = with_measures(named(release.test_sets, only), measures)
-    scores = score(runs, release, allow_missing, test_sets)
+    opened_release = release_of(release, qrels, queries)
+    [taken] = take(runs=runs)
+    own = with_measures(named(opened_release.test_sets, test_sets), measures)
+    scores = scores_of(taken, opened_release, allow_missing, own)
+    return compared(
+        scores,
+        opened_release,
+        baseline,
+        test_sets=own,
+        by=by,
+        training=queries_of(trained_on),
+        margin=no_worse_than,
+        seed=seed,
+    )
+
+
+def compared(
+    scores: Scores,
+    release: Release,
+    baseline: str | None = None,
+    *,
+    test_sets: Mapping[str, TestSet],
+    by: Sequence[str | Parts] = (),
+    training: pl.DataFrame | None = None,
+    margin: float | None = None,
+    seed: int = 0,
+) -> Comparison:
+    """The comparison of runs that are scored; the arguments are those of :func:`compare`.
+
+    Raises:
+        UserError: as there.
+    """
     systems = _systems(scores)
     names = list(dict.fromkeys(systems.values()))
     base = baseline_of(names, baseline)
@@ -349,24 +387,24 @@ def compare(
     for (test_set,), group in values.group_by("test_set", maintain_order=True):
         present = [name for name in names if name in set(group["system"])]
         if present[0] == base and present[1:]:
-            rows += _rows(group.sort("query_id", maintain_order=True), present, str(test_set), resamples, seed)
+            rows += _rows(group.sort("query_id", maintain_order=True), present, str(test_set), seed)
         else:
             left_out += [f"{name}: {test_set}" for name in present]
     if not rows:
         raise UserError(f"{base} shares no test set with {' or '.join(names[1:])}; nothing can be compared")
     tests = pl.DataFrame(rows, ROWS).with_columns(is_baseline=pl.col("difference").is_null())
     table = holm_corrected(tests, ["measure", "is_baseline"]).select(list(ROWS))
-    provenance = {**scores.provenance, "resamples": resamples, "seed": seed}
+    provenance = {**scores.provenance, "resamples": RESAMPLES, "seed": seed}
     comparison = Comparison(table, values, names, left_out, provenance, margin=margin)
     if not by and margin is None:
         return comparison
-    compared = table["test_set"].unique(maintain_order=True).to_list()
+    shared = table["test_set"].unique(maintain_order=True).to_list()
     if by:
-        divisions = by_part.divisions(by, release, compared, training)
+        divisions = by_part.divisions(by, release, shared, training)
     else:
-        divisions = {name: [whole(name, test_sets[name].queries)] for name in compared}
+        divisions = {name: [whole(name, test_sets[name].queries)] for name in shared}
     if margin is not None:
-        first = {name: test_sets[name].measures[0] for name in compared}
+        first = {name: test_sets[name].measures[0] for name in shared}
         values = values.filter(pl.col("measure") == pl.col("test_set").replace_strict(first, default=None))
     parts, over = by_part.compared(values, names, divisions, margin)
     comparison = replace(comparison, parts=parts, over_parts=over)
@@ -405,9 +443,7 @@ def _systems(scores: Scores) -> dict[str, str]:
     return systems
 
 
-def _rows(
-    values: pl.DataFrame, systems: Sequence[str], test_set: str, resamples: int, seed: int
-) -> list[dict[str, Any]]:
+def _rows(values: pl.DataFrame, systems: Sequence[str], test_set: str, seed: int) -> list[dict[str, Any]]:
     columns = {
         (str(measure), str(name)): group["value"].to_numpy()
         for (measure, name), group in values.group_by("measure", "system", maintain_order=True)
@@ -420,7 +456,7 @@ def _rows(
     differences = np.stack([columns[measure, name] - columns[measure, base] for measure, name in pairs], axis=1)
     ends = [(None, None)] * len(pairs)
     if len(differences) > 1:
-        ends = mean_intervals(differences, resamples, seed).tolist()
+        ends = mean_intervals(differences, RESAMPLES, seed).tolist()
     intervals = dict(zip(pairs, ends, strict=True))
     rows = []
     for measure in measures:

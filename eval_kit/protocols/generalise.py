@@ -18,15 +18,17 @@ import polars as pl
 from numpy.typing import NDArray
 
 from eval_kit import plots
+from eval_kit.authors.opening import ReleaseSource, release_of
 from eval_kit.divisions import Parts, divide
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, parameter
 from eval_kit.measures.definitions import parse
+from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.scoring import named, score_on
 from eval_kit.release import Release, TestSet
 from eval_kit.results import Fact, Picture, Result
-from eval_kit.runs.names import names_of
+from eval_kit.runs.given import GivenRuns, Run, take
 from eval_kit.runs.ranks import rank_judged
-from eval_kit.runs.reader import read_pieces
+from eval_kit.runs.training import TrainedOn, queries_of
 from eval_kit.search.passages import has_passages, passages
 from eval_kit.shifts import MAIN_SPLITS, SHIFTS, main_split
 from eval_kit.stats import distance, parts
@@ -121,18 +123,17 @@ class Generalisation(Result):
 
     def figures(self) -> list[Picture]:
         """Of each row the levels on near and on far queries, the system's beside the pivots'."""
-        return list(self.slopes(("near", "far")))
+        return list(self._slopes())
 
-    def slopes(self, sides: tuple[str, str], name: str = "") -> Iterator[Picture]:
-        """The same, under the ``sides``' own names; the pictures have the ``name`` of the test set, or the row's."""
+    def _slopes(self) -> Iterator[Picture]:
         pivots = ", ".join(self.provenance["pivots"])
         for row in self.contrasts.iter_rows(named=True):
             ends = {pivots: (row["near_pivot"], row["far_pivot"]), row["system"]: (row["near_level"], row["far_level"])}
             if None in chain.from_iterable(ends.values()):
                 continue
-            about = f"{name or row['shift']}: {row['measure']} on {sides[0]} and on {sides[1]} queries"
+            about = f"{row['shift']}: {row['measure']} on near and on far queries"
             caption = f"{about}." + f" Verdict: {row['verdict']}." * bool(row["verdict"])
-            yield Picture(plots.slopes(ends, sides, row["measure"], caption), caption, list(ends))
+            yield Picture(plots.slopes(ends, ("near", "far"), row["measure"], caption), caption, list(ends))
 
     def notes(self) -> list[str]:
         """What the columns mean, and what no verdict may be read as."""
@@ -171,72 +172,135 @@ class NearAndFar:
 
 
 def generalise(
-    runs: Sequence[Path],
-    release: Release,
-    pivots: Sequence[Path],
+    runs: GivenRuns,
+    pivots: GivenRuns,
+    release: ReleaseSource = None,
+    *,
     test_set: str | None = None,
-    trained_on: pl.DataFrame | None = None,
+    trained_on: TrainedOn = None,
     by: Sequence[str | Parts] = (),
     far: Sequence[str] = (),
+    vectors: str | None = None,
+    qrels: Path | None = None,
+    queries: Path | None = None,
     seed: int = 0,
     allow_missing: bool = False,
-    vectors: str | None = None,
 ) -> Generalisation:
-    """Compare gains over the pivots on far and near queries of a test set.
+    """Say what a shift costs models that are trained already: degrades, does not, or cannot tell.
 
-    The arguments are those of :func:`eval_kit.api.generalise`, the release open and the runs in files. ``trained_on``
-    (``query_id`` and ``text``) is for the shift ``distance``: about fifty parts of similar queries, the farther half of
+    With training queries there is the shift ``distance``: about fifty parts of similar queries, the farther half of
     the parts against the nearer. Queries in no part of a division do not count in it.
+
+    Args:
+        runs: of trained systems, over the test set.
+        pivots: runs of untrained systems over the same queries, such as BM25's.
+        release: the one that holds the judgements.
+        test_set: whose queries are divided into near and far; by default dev, else test, else the only one.
+        trained_on: the training queries, from which nearness is measured (:func:`eval_kit.runs.training.queries_of`).
+        by: divisions of the queries (:func:`eval_kit.divisions.divide`).
+        far: which of their parts training held out; by default the farther half.
+        vectors: model or file that distances are taken by, as for similarity; by default trigrams.
+        qrels: judgements to score on, in place of a release.
+        queries: the texts of their queries.
+        seed: of the division into parts by similarity.
+        allow_missing: score test sets that a run covers only in part.
 
     Raises:
         UserError: no pivot, no such test set or part, no far part, or a run or vectors that cannot be used.
     """
+    opened_release = release_of(release, qrels, queries)
+    training = queries_of(trained_on)
+    systems, untrained = take(runs=runs, pivots=pivots)
+    if not untrained:
+        raise UserError("name a pivot: the run of an untrained system, such as BM25, on the same queries")
+    of_test_set = far_test_set(opened_release, test_set)
+    every_run = list(dict.fromkeys([*systems, *untrained]))
+    scores = score_on(dict.fromkeys(every_run, (of_test_set,)), opened_release, allow_missing)
+    return generalised(
+        scores,
+        opened_release,
+        systems,
+        pivots=untrained,
+        test_set=of_test_set,
+        training=training,
+        by=by,
+        far=far,
+        vectors=vectors,
+        seed=seed,
+    )
+
+
+def far_test_set(release: Release, name: str | None = None) -> TestSet:
+    """The test set of this name, by default dev, else test, else the only one.
+
+    Raises:
+        UserError: there is none.
+    """
     only = next(iter(release.test_sets)) if len(release.test_sets) == 1 else None
-    test_set = test_set or main_split(release.test_sets) or only or MAIN_SPLITS[0]
-    [of_test_set] = named(release.test_sets, [test_set]).values()
+    chosen = name or main_split(release.test_sets) or only or MAIN_SPLITS[0]
+    return next(iter(named(release.test_sets, [chosen]).values()))
+
+
+def generalised(
+    scores: Scores,
+    release: Release,
+    runs: Sequence[Run],
+    *,
+    pivots: Sequence[Run],
+    test_set: TestSet,
+    training: pl.DataFrame | None = None,
+    by: Sequence[str | Parts] = (),
+    far: Sequence[str] = (),
+    vectors: str | None = None,
+    seed: int = 0,
+) -> Generalisation:
+    """The same of runs and pivots that are scored on the test set.
+
+    Raises:
+        UserError: no far part, or a pivot without a value for some query.
+    """
     distances = None
-    if trained_on is not None:
-        distances = distance.to_training(release.queries(test_set), trained_on, vectors)
-    divisions = _divisions(release, of_test_set, distances, by, far, seed, trained_on)
-    result = contrasts(runs, release, pivots, of_test_set, divisions, allow_missing, distances)
+    if training is not None:
+        distances = distance.to_training(release.queries(test_set.name), training, vectors)
+    divisions = _divisions(release, test_set, distances, by, far, seed, training)
+    result = contrasts(scores, release, runs, pivots, test_set, divisions, distances)
     return replace(result, provenance=result.provenance | {"seed": seed, "vectors": vectors})
 
 
 def contrasts(
-    runs: Sequence[Path],
+    scores: Scores,
     release: Release,
-    pivots: Sequence[Path],
-    of_test_set: TestSet,
+    runs: Sequence[Run],
+    pivots: Sequence[Run],
+    test_set: TestSet,
     divisions: Sequence[NearAndFar],
-    allow_missing: bool = False,
     distances: pl.DataFrame | None = None,
 ) -> Generalisation:
-    """Compare gains over the pivots by each of the divisions of a test set's queries; as :func:`generalise`.
+    """Compare gains over the pivots by each of the divisions of a test set's queries.
 
     ``distances`` are those of the queries to training, from :func:`eval_kit.stats.distance.to_training`.
 
     Raises:
-        UserError: no pivot, or a run that cannot be used.
+        UserError: no far part, or a pivot without a value for some query.
     """
-    if not pivots:
-        raise UserError("name a pivot: the run of an untrained system, such as BM25, on the same queries")
     if not any(map(attrgetter("far"), divisions)):
-        raise UserError("it is not known which parts are far; give --trained-on, or --by and --far")
-    scores = score_on(dict.fromkeys([*runs, *pivots], (of_test_set,)), release, allow_missing)
-    measures = [name for name in of_test_set.measures if not parse(name).kind.lower_is_better][:1]
-    values = scores.per_query().filter(pl.col("measure").is_in(measures))
-    names = names_of(list(dict.fromkeys([*runs, *pivots])))
-    pivot_names = list(map(names.__getitem__, pivots))
-    covariates = _covariates(pivots, release, of_test_set, values, pivot_names)
+        raise UserError(
+            f"it is not known which parts are far; give {parameter('trained_on')}, or {parameter('by')} and "
+            f"{parameter('far')}"
+        )
+    measures = [name for name in test_set.measures if not parse(name).kind.lower_is_better][:1]
+    values = scores.per_query().filter(pl.col("measure").is_in(measures), pl.col("test_set") == test_set.name)
+    covariates = _covariates(pivots, release, test_set, values)
+    names = [pivot.name for pivot in pivots]
     rows = []
     for division in divisions:
         for run, measure in product(runs, measures):
-            of_system = values.filter(pl.col("run") == names[run], pl.col("measure") == measure)
+            of_system = values.filter(pl.col("run") == run.name, pl.col("measure") == measure)
             row = _contrast(of_system, covariates, division, distances)
-            row["why"] = row["why"].replace("the pivot", " and ".join(pivot_names))
-            rows.append({"shift": division.shift, "system": names[run], "measure": measure} | row)
+            row["why"] = row["why"].replace("the pivot", " and ".join(names))
+            rows.append({"shift": division.shift, "system": run.name, "measure": measure} | row)
     sources = {division.shift: division.source for division in divisions if division.source}
-    provenance = {**scores.provenance, "pivots": pivot_names, "margin": MARGIN, "divisions": sources}
+    provenance = scores.provenance | {"pivots": names, "margin": MARGIN, "divisions": sources}
     return Generalisation(_with_verdicts(rows), distances, provenance)
 
 
@@ -275,7 +339,9 @@ def _divisions(
     texts = release.queries(test_set.name)
     given = [divide(each, release, texts, training) for each in by]
     if strange := sorted(set(far).difference(*(division.parts["part"] for division in given))):
-        raise UserError(f"--far: there is no part {strange[0]!r:.40} in the divisions of --by")
+        raise UserError(
+            f"{parameter('far')}: there is no part {strange[0]!r:.40} in the divisions of {parameter('by')}"
+        )
     divisions = []
     if distances is not None:
         of_queries = texts.select("query_id", part=_small_parts(texts, seed))
@@ -323,9 +389,7 @@ def _farther_half(of_queries: pl.DataFrame, distances: pl.DataFrame) -> list[str
     return means["part"].to_list()[(means.height + 1) // 2 :]
 
 
-def _covariates(
-    pivots: Sequence[Path], release: Release, test_set: TestSet, values: pl.DataFrame, names: Sequence[str]
-) -> pl.DataFrame:
+def _covariates(pivots: Sequence[Run], release: Release, test_set: TestSet, values: pl.DataFrame) -> pl.DataFrame:
     """What makes a query easy, whoever answers it: ``query_id``, the pivots' mean value as ``pivot``, and more.
 
     For each pivot its value, whether it has a relevant passage at all, the rank of its first one, its best score and
@@ -344,24 +408,26 @@ def _covariates(
         lengths = {passage: len(text) for passage, text in passages(release) if passage in relevant_ids}
         characters = (1 + pl.col("passage_id").replace_strict(lengths, default=0, return_dtype=pl.Int64)).log()
         frames.append(relevant.group_by("query_id").agg(characters=characters.mean()))
-    for run, name in zip(pivots, names, strict=True):
-        value = pl.col("value").alias(f"value of {name}")
-        frames.append(values.filter(pl.col("run") == name).select("query_id", value))
-        frames.append(_success(run, relevant, name))
+    for run in pivots:
+        value = pl.col("value").alias(f"value of {run.name}")
+        frames.append(values.filter(pl.col("run") == run.name).select("query_id", value))
+        frames.append(_success(run, relevant))
     for each in frames:
         frame = frame.join(each, on="query_id", how="left", maintain_order="left")
+    names = [run.name for run in pivots]
     for name in names:
         if frame[f"value of {name}"].null_count():
             raise UserError(f"{name}: has no value for some queries of {test_set.name}")
     return frame.fill_null(0.0).with_columns(pivot=pl.mean_horizontal(map("value of {}".format, names)))
 
 
-def _success(run: Path, relevant: pl.DataFrame, name: str) -> pl.DataFrame:
+def _success(run: Run, relevant: pl.DataFrame) -> pl.DataFrame:
     """How sure a pivot is of a query and how well it did: ``query_id`` and four columns of its name."""
+    name = run.name
     first = rank_judged(run, relevant).judged.group_by("query_id").agg(pl.col("rank").min())
     by_rank = (1 / (1 + pl.col("rank").cast(pl.Float64).log())).alias(f"rank of {name}")
     ranks = first.select("query_id", by_rank, pl.lit(1.0).alias(f"hit of {name}"))
-    pieces = [piece.select("query_id", "score") for piece in read_pieces(run) if "score" in piece.columns]
+    pieces = [piece.select("query_id", "score") for piece in run.pieces() if "score" in piece.columns]
     if not pieces:  # a run in MS MARCO's format has ranks alone
         return ranks
     best = pl.col("score").top_k(2)

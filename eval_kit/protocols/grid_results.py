@@ -2,21 +2,23 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
-from pathlib import Path
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import polars as pl
 
+from eval_kit.authors.opening import ReleaseSource, open_release
 from eval_kit.errors import UserError
 from eval_kit.protocols import crossed, in_out, papers
 from eval_kit.protocols.chameleons import with_average_precision
-from eval_kit.protocols.scores import Scores, names_of_files
-from eval_kit.protocols.scoring import score
+from eval_kit.protocols.scores import Scores
+from eval_kit.protocols.scoring import scores_of
 from eval_kit.release import Release
 from eval_kit.results import Picture, Result
 from eval_kit.runs import contamination
-from eval_kit.runs.names import RunName, cells_of, grid
+from eval_kit.runs.given import GivenRuns, Run, take
+from eval_kit.runs.grids import in_cells
+from eval_kit.runs.names import RunName, grid
 from eval_kit.shifts import SHIFTS, Shift
 from eval_kit.stats.losses import FEW_NOT_ZERO, MARGIN
 from eval_kit.stats.similarity import by_cluster
@@ -153,27 +155,52 @@ class Protocols(Result):
         return rows
 
 
-def protocols(
-    runs: Sequence[Path] | Mapping[Path, RunName],
-    release: Release,
-    untrained: Sequence[Path] = (),
+def protocol(
+    runs: GivenRuns,
+    release: ReleaseSource = None,
+    untrained: GivenRuns = (),
+    *,
+    systems: Sequence[str] = (),
+    shifts: Sequence[str] = (),
+    held_outs: Sequence[str] = (),
     seed: int = 0,
     allow_missing: bool = False,
 ) -> Protocols:
-    """The results of every protocol that the given grid runs belong to.
+    """Avg In, Out and Rel Loss of a grid's runs (ECIR 2023 §3.2); Inter., Extra. and delta (CIKM 2022 §4.1).
 
-    The arguments are those of :func:`eval_kit.api.protocol`, the release open and the runs in files named
-    ``<system>.<shift>.<held-out>.trec``, or with their cells.
+    Args:
+        runs: of complete grids, named ``<system>.<shift>.<held-out>``, unless the next three say it.
+        release: what to score on.
+        untrained: runs of systems that nothing was held out from, such as BM25.
+        systems: the system of each run, in the order of the runs, or one for all.
+        shifts: likewise.
+        held_outs: the part that each run's training left out, likewise.
+        seed: for the bootstrap.
+        allow_missing: score test sets that a run covers only in part.
 
     Raises:
         UserError: a name that is not a cell's, a missing cell (with the file name expected), cells of a system that
-            were trained in different batches, or a run that does not cover the test sets of its shift.
+            were trained in different batches, or a run that cannot be used or does not cover the test sets of its
+            shift.
     """
-    cells = dict(runs) if isinstance(runs, Mapping) else cells_of(runs)
+    opened_release = open_release(release)
+    taken, without_cells = take(runs=runs, untrained=untrained)
+    cells = in_cells(taken, systems, shifts, held_outs)
+    return of_cells(cells, opened_release, without_cells, seed, allow_missing)
+
+
+def of_cells(
+    runs: Sequence[Run], release: Release, untrained: Sequence[Run] = (), seed: int = 0, allow_missing: bool = False
+) -> Protocols:
+    """The results of every protocol that runs with cells belong to.
+
+    Raises:
+        UserError: as :func:`protocol`.
+    """
+    cells = {run: run.cell for run in runs if run.cell}
     grid(cells.values(), release)
     _refuse_unequal_batches(cells)
-    test_sets = with_average_precision(release)
-    scores = score([*runs, *untrained], release, allow_missing, test_sets)
+    scores = scores_of([*runs, *untrained], release, allow_missing, with_average_precision(release))
     values = values_of(scores, cells)
     results: dict[str, pl.DataFrame] = {}
     matrices: dict[str, pl.DataFrame] = {}
@@ -203,7 +230,7 @@ def protocols(
     return Protocols(values, results, matrices, means, clusters, provenance, overall, differences, of_clusters)
 
 
-def _trained_on(scores: Scores, cells: dict[Path, RunName], shift: Shift, release: Release) -> pl.DataFrame:
+def _trained_on(scores: Scores, cells: dict[Run, RunName], shift: Shift, release: Release) -> pl.DataFrame:
     """``system``, ``cluster`` if the shift has any, and ``trained_on``: whether a model was on what it is scored on."""
     figures = scores.to_polars().filter(pl.col("test_set").is_in(shift.test_sets(release)))
     in_grid = figures.join(_by_run(scores, cells), on="run").filter(pl.col("shift") == shift.name)
@@ -212,15 +239,14 @@ def _trained_on(scores: Scores, cells: dict[Path, RunName], shift: Shift, releas
     return in_grid.group_by(keys, maintain_order=True).agg(contamination.WORST)
 
 
-def values_of(scores: Scores, cells: Mapping[Path, RunName]) -> pl.DataFrame:
+def values_of(scores: Scores, cells: Mapping[Run, RunName]) -> pl.DataFrame:
     """Per-query values with the ``system``, ``shift``, ``held_out`` and ``seed`` of each run's cell."""
     return scores.per_query().join(_by_run(scores, cells), on="run", how="inner", maintain_order="left")
 
 
-def _by_run(scores: Scores, cells: Mapping[Path, RunName]) -> pl.DataFrame:
+def _by_run(scores: Scores, cells: Mapping[Run, RunName]) -> pl.DataFrame:
     """The cell of each run, by what the scores call it: ``run``, ``system``, ``shift``, ``held_out``, ``seed``."""
-    called = names_of_files(scores.provenance)
-    rows = [(called[str(run)], cell.system, cell.shift, cell.held_out, cell.seed) for run, cell in cells.items()]
+    rows = [(run.name, cell.system, cell.shift, cell.held_out, cell.seed) for run, cell in cells.items()]
     names = dict.fromkeys(("run", "system", "shift", "held_out"), pl.String)
     return pl.DataFrame(rows, {**names, "seed": pl.Int64}, orient="row")
 
@@ -229,7 +255,7 @@ def _rows(frames: Mapping[str, pl.DataFrame]) -> dict[str, list[dict[str, Any]]]
     return {shift: frame.to_dicts() for shift, frame in frames.items()}
 
 
-def _refuse_foreign_runs(shift: Shift, cells: dict[Path, RunName], values: pl.DataFrame, release: Release) -> None:
+def _refuse_foreign_runs(shift: Shift, cells: dict[Run, RunName], values: pl.DataFrame, release: Release) -> None:
     """Refuse a run that covers no test set of the shift in its name."""
     needed_cells = shift.roles(values, release).select("system", "held_out", "seed").unique()
     covering = {RunName(system, shift.name, held_out, seed) for system, held_out, seed in needed_cells.iter_rows()}
@@ -238,21 +264,22 @@ def _refuse_foreign_runs(shift: Shift, cells: dict[Path, RunName], values: pl.Da
             raise UserError(f"{run}: covers no test set of the {shift.name} shift, which it was trained on")
 
 
-def _refuse_unequal_batches(cells: Mapping[Path, RunName]) -> None:
+def _refuse_unequal_batches(cells: Mapping[Run, RunName]) -> None:
     """Refuse to average or compare models trained in unequal batches, as far as the files beside the runs say."""
-    batches: dict[tuple[str, str], dict[int, Path]] = {}
+    batches: dict[tuple[str, str], dict[int, Run]] = {}
     for run, cell in cells.items():
-        if (size := contamination.training_beside(run).batch_size) is not None:
+        if (size := contamination.training_beside(run.path).batch_size) is not None:
             batches.setdefault((cell.system, cell.shift), {}).setdefault(size, run)
     for (system, shift), runs in batches.items():
         if len(runs) > 1:
-            sizes = ", ".join(f"{run.name} in batches of {size}" for size, run in sorted(runs.items()))
+            sizes = ", ".join(
+                f"{run.own_name} in batches of {size}" for size, run in sorted(runs.items(), key=itemgetter(0))
+            )
             raise UserError(f"the cells of {system} on {shift} were trained differently: {sizes}; train them alike")
 
 
-def _means_of_untrained(scores: Scores, runs: Sequence[Path]) -> dict[str, dict[str, dict[str, float]]]:
-    called = names_of_files(scores.provenance)
-    names = {called[str(run)] for run in runs}
+def _means_of_untrained(scores: Scores, runs: Sequence[Run]) -> dict[str, dict[str, dict[str, float]]]:
+    names = {run.name for run in runs}
     values: dict[str, dict[str, dict[str, float]]] = {}
     for figure in scores.means:
         if figure.run in names:

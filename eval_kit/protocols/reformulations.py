@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, parameter
 from eval_kit.release.reference import published_cells
 
 _TABLE = "cikm2021-table7"
@@ -32,10 +32,10 @@ def beside_published(results: pl.DataFrame, rankers: Mapping[str, str]) -> pl.Da
     table = pl.DataFrame(cells, ["ranker", "method", "published"], orient="row")
     for system, ranker in rankers.items():
         if system not in results["system"]:
-            raise UserError(f"--ranker {system}={ranker}: none of the runs is of {system}")
+            raise UserError(f"{parameter('rankers')} {system}={ranker}: none of the runs is of {system}")
         if ranker not in table["ranker"]:
             names = ", ".join(table["ranker"].unique(maintain_order=True))
-            raise UserError(f"--ranker {system}={ranker}: {_TABLE} has no such ranker; it has {names}")
+            raise UserError(f"{parameter('rankers')} {system}={ranker}: {_TABLE} has no such ranker; it has {names}")
     ours = results.filter(
         pl.col("test_set") == TEST_SET,
         pl.col("measure") == MEASURE,

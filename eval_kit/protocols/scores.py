@@ -204,8 +204,3 @@ def _about(source: Mapping[str, Any], deepest: int) -> Iterator[str]:
         yield f"{run}: {left_out:,} queries had a passage with the query's own id, {why}"
     if contradictions := source.get("rank_contradictions"):
         yield f"{run}: the ranks of {contradictions:,} queries contradict their scores or lines; {_RANKS}"
-
-
-def names_of_files(provenance: Mapping[str, Any]) -> dict[str, str]:
-    """What scores call each run, by its path: the one key to their figures."""
-    return {source["file"]: source["run"] for source in provenance["runs"]}

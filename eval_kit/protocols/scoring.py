@@ -11,8 +11,10 @@ from typing import Any
 import polars as pl
 
 from eval_kit import __version__
-from eval_kit.console import reading
-from eval_kit.errors import UserError, did_you_mean
+from eval_kit.authors.opening import ReleaseSource, release_of
+from eval_kit.console import reading, status
+from eval_kit.divisions import Parts
+from eval_kit.errors import UserError, did_you_mean, parameter
 from eval_kit.measures.definitions import (
     Measure,
     check_library,
@@ -22,28 +24,68 @@ from eval_kit.measures.definitions import (
     with_ties_resolved,
     with_values,
 )
+from eval_kit.protocols.by_part import scores_by_part
 from eval_kit.protocols.scores import NOTHING_JUDGED, Mean, Scores
 from eval_kit.release import Release, TestSet
 from eval_kit.release.manifest import MOST_MEASURES
 from eval_kit.runs import contamination
 from eval_kit.runs.covered_test_sets import Coverage, complete, coverage_of
-from eval_kit.runs.names import contradicts, names_of
+from eval_kit.runs.given import GivenRuns, Run, take
 from eval_kit.runs.ranks import TIE_RULE, RankedRun, rank_judged
-from eval_kit.runs.reader import first_tag
+from eval_kit.runs.training import TrainedOn, queries_of
+from eval_kit.runs.wordings import contradicts
 
 
 def score(
-    runs: Sequence[Path],
+    runs: GivenRuns,
+    release: ReleaseSource = None,
+    measures: Collection[str] = (),
+    *,
+    test_sets: Collection[str] = (),
+    by: Sequence[str | Parts] = (),
+    trained_on: TrainedOn = None,
+    qrels: Path | None = None,
+    queries: Path | None = None,
+    allow_missing: bool = False,
+) -> Scores:
+    """Score runs on every test set that they cover.
+
+    Args:
+        runs: one run, a list, or names and runs (:mod:`eval_kit.runs.given`).
+        release: what to score on (:func:`eval_kit.authors.opening.open_release`).
+        measures: such as ``["P@5", "Judged@10"]``, in place of the test sets' own; ``map`` and ``ndcg_cut_10``, and
+            objects of ir_measures, mean what they mean elsewhere.
+        test_sets: names of those to score on, whatever else a run holds; by default all that it covers.
+        by: divisions of the queries, to show each part as well (:func:`eval_kit.divisions.divide`).
+        trained_on: training queries, for the divisions ``distance`` and ``leaked``
+            (:func:`eval_kit.runs.training.queries_of`).
+        qrels: judgements to score on, in place of a release.
+        queries: the texts of their queries, for divisions by text.
+        allow_missing: score test sets that a run covers only in part.
+
+    Raises:
+        UserError: a run, release, measure or division that cannot be used; nothing is scored then.
+    """
+    opened_release = release_of(release, qrels, queries)
+    training = queries_of(trained_on)
+    [taken] = take(runs=runs)
+    with_own = with_measures(opened_release.test_sets, measures)
+    scores = scores_of(taken, opened_release, allow_missing, with_own, test_sets)
+    return scores_by_part(scores, by, opened_release, training) if by else scores
+
+
+def scores_of(
+    runs: Sequence[Run],
     release: Release,
     allow_missing: bool = False,
     test_sets: Mapping[str, TestSet] | None = None,
     only: Collection[str] = (),
 ) -> Scores:
-    """Score run files against a release.
+    """Score runs on the test sets that they cover.
 
     Args:
-        runs: run files; each is known as :func:`eval_kit.runs.names.names_of` says.
-        release: from :func:`eval_kit.release.open_release`.
+        runs: from :func:`eval_kit.runs.given.take`.
+        release: an open one.
         allow_missing: score test sets that a run covers only in part.
         test_sets: scored in place of the release's own, for other measures or other queries of the release.
         only: names of test sets to score on, whatever else a run holds; by default all that it covers.
@@ -54,7 +96,7 @@ def score(
     candidates = release.test_sets if test_sets is None else test_sets
     selection = named(candidates, only)
 
-    def choose(run: Path, queries: pl.Series) -> Coverage:
+    def choose(run: Run, queries: pl.Series) -> Coverage:
         if only:
             return complete(run, queries, list(selection.values()), allow_missing, candidates.values())
         return coverage_of(run, queries, selection, release.name, allow_missing)
@@ -85,14 +127,14 @@ def with_measures(test_sets: Mapping[str, TestSet], names: Collection[str]) -> d
     """
     listing = [names] if isinstance(names, str) or hasattr(names, "NAME") else names
     if not isinstance(listing, Collection):
-        raise UserError(f"measures: expected names such as 'P@5', not {names!r:.40}")
+        raise UserError(f"{parameter('measures')}: expected names such as 'P@5', not {names!r:.40}")
     measures = tuple(dict.fromkeys(measure_named(name).name for name in listing))
     if len(measures) > MOST_MEASURES:
-        raise UserError(f"measures: {len(measures):,} at once are more than {MOST_MEASURES}")
+        raise UserError(f"{parameter('measures')}: {len(measures):,} at once are more than {MOST_MEASURES}")
     return {name: replace(each, measures=measures or each.measures) for name, each in test_sets.items()}
 
 
-def score_on(test_sets: Mapping[Path, Sequence[TestSet]], release: Release, allow_missing: bool = False) -> Scores:
+def score_on(test_sets: Mapping[Run, Sequence[TestSet]], release: Release, allow_missing: bool = False) -> Scores:
     """Score each run on the test sets given for it, and on no others.
 
     The test sets are judged in the release, but not necessarily among its own.
@@ -101,22 +143,18 @@ def score_on(test_sets: Mapping[Path, Sequence[TestSet]], release: Release, allo
         UserError: a run that cannot be used, or that does not cover a test set.
     """
 
-    def choose(run: Path, queries: pl.Series) -> Coverage:
+    def choose(run: Run, queries: pl.Series) -> Coverage:
         return complete(run, queries, test_sets[run], allow_missing, release.test_sets.values())
 
     return _scores(list(test_sets), release, list(chain.from_iterable(test_sets.values())), choose)
 
 
 def _scores(
-    runs: Sequence[Path],
-    release: Release,
-    test_sets: Collection[TestSet],
-    choose: Callable[[Path, pl.Series], Coverage],
+    runs: Sequence[Run], release: Release, test_sets: Collection[TestSet], choose: Callable[[Run, pl.Series], Coverage]
 ) -> Scores:
     """Score each run on the test sets that are chosen for it by its queries; judgements are read once."""
     if not runs:
-        raise UserError("runs: there are none to score")
-    run_names = names_of(runs)
+        raise UserError(f"{parameter('runs')}: there are none to score")
     check_library()
     splits: set[str] = set()
     measures: set[Measure] = set()
@@ -134,20 +172,23 @@ def _scores(
     cutoffs = {measure.cutoff or 0 for measure in measures if _across(measure)}
     means: list[Mean] = []
     sources = []
-    for run, name in run_names.items():
-        reading(run)
-        ranking = rank_judged(run, passages, cutoffs, own_kept)
-        coverage = choose(run, ranking.queries["query_id"])
-        training_data = contamination.declared_beside(run)
-        trained_on = {each.name: contamination.trained_on(training_data, each, release) for each in coverage.test_sets}
-        for mean_of_run in _means(name, ranking, qrels, coverage.test_sets):
-            means.append(replace(mean_of_run, trained_on=trained_on[mean_of_run.test_set]))
-        sources.append(_source(name, ranking, pairs, coverage) | {"training_data": training_data})
-        if len(with_blanks) and ranking.judged["passage_id"].is_in(with_blanks.implode()).sum() == 0:
-            why = "a run can hold them only if tabs separate its columns"
-            _warn(f"{name}: holds none of the judged ids with blanks, such as {with_blanks[0]!r}; {why}")
-        if contradicts(tag := first_tag(run), run, release):
-            _warn(f"{name}: its lines are tagged {tag}, another run's name")
+    with status("reading runs"):
+        for run in runs:
+            reading(run.name)
+            ranking = rank_judged(run, passages, cutoffs, own_kept)
+            coverage = choose(run, ranking.queries["query_id"])
+            training_data = contamination.training_beside(run.path).training_data
+            trained_on = {
+                each.name: contamination.trained_on(training_data, each, release) for each in coverage.test_sets
+            }
+            for mean_of_run in _means(run.name, ranking, qrels, coverage.test_sets):
+                means.append(replace(mean_of_run, trained_on=trained_on[mean_of_run.test_set]))
+            sources.append(_source(ranking, pairs, coverage) | {"training_data": training_data})
+            if len(with_blanks) and ranking.judged["passage_id"].is_in(with_blanks.implode()).sum() == 0:
+                why = "a run can hold them only if tabs separate its columns"
+                _warn(f"{run.name}: holds none of the judged ids with blanks, such as {with_blanks[0]!r}; {why}")
+            if contradicts(tag := run.tag, run, release):
+                _warn(f"{run.name}: its lines are tagged {tag}, another run's name")
     _warn_of_strange(means, sources)
     _warn_of_levels(means, release)
     provenance = {"kit_version": __version__, "release": release.identity, "tie_rule": TIE_RULE, "runs": sources}
@@ -297,11 +338,11 @@ def mean(values: pl.Series) -> float:
     return math.fsum(values) / len(values)
 
 
-def _source(name: str, ranking: RankedRun, pairs: pl.DataFrame, coverage: Coverage) -> dict[str, Any]:
+def _source(ranking: RankedRun, pairs: pl.DataFrame, coverage: Coverage) -> dict[str, Any]:
     """What the provenance says of one run (the entries of scores.schema.json)."""
     return {
-        "run": name,
-        "file": str(ranking.path),
+        "run": ranking.run.name,
+        "file": str(ranking.run),
         "sha256": ranking.sha256,
         "lines": ranking.lines,
         "queries": ranking.queries.height,

@@ -8,11 +8,13 @@ from typing import Any
 import polars as pl
 
 from eval_kit import __version__, plots
+from eval_kit.authors.opening import ReleaseSource, open_release
 from eval_kit.errors import UserError
-from eval_kit.protocols.grid_results import Protocols, protocols
+from eval_kit.protocols.grid_results import Protocols, protocol
 from eval_kit.protocols.in_out import main_measure
 from eval_kit.release import Release
 from eval_kit.results import Picture, Result
+from eval_kit.runs.given import GivenRuns, take
 from eval_kit.runs.names import run_name
 from eval_kit.shifts import CLUSTERED, SHIFTS
 from eval_kit.stats import vectors as vector_sources
@@ -118,16 +120,22 @@ class Similarities(Result):
         return [Picture(plots.loss_against_jaccard(points, systems, measure), caption, systems)]
 
 
-def similarities(
-    release: Release, vectors: str | None = None, runs: Sequence[Path] = (), allow_missing: bool = False
+def similarity(
+    release: ReleaseSource = None, runs: GivenRuns = (), *, vectors: str | None = None, allow_missing: bool = False
 ) -> Similarities:
-    """Compare every MS-Shift cluster of the release with the others of its shift.
+    """Measure how near each cluster is to the others (weighted Jaccard, cosine), and how losses correlate with that.
 
-    The arguments are those of :func:`eval_kit.api.similarity`, the release open and the runs in files.
+    Args:
+        release: the one whose MS-Shift clusters are compared.
+        runs: of complete grids, to correlate their losses with the similarities (ECIR 2023 §5.2).
+        vectors: model or file for the cosine, as :func:`eval_kit.stats.vectors.get` takes.
+        allow_missing: score test sets that a run covers only in part.
 
     Raises:
         UserError: the release has no such queries; vectors or runs that cannot be used.
     """
+    release = open_release(release)
+    [taken] = take(runs=runs)
     shifts = [shift for shift in CLUSTERED if "test" in release.configs.get(shift, [])]
     if not shifts:
         raise UserError(f"{release.folder}: holds no topic, wh or length test queries")
@@ -135,9 +143,9 @@ def similarities(
     if vectors is not None:
         query_vectors = vector_sources.get(vectors, _queries(release, shifts))
     clusters = _whole_clusters(release, shifts, query_vectors)
-    if not runs:
+    if not taken:
         return Similarities(clusters, None, {"kit_version": __version__, "release": release.identity})
-    grid = protocols(runs, release, allow_missing=allow_missing)
+    grid = protocol(taken, release, allow_missing=allow_missing)
     if beside := vectors_beside(grid, release):
         r = nearness(grid, release, beside).group_by("shift", cluster="part").agg(pl.col("r").mean())
         clusters = clusters.join(r, on=["shift", "cluster"], how="left", maintain_order="left")

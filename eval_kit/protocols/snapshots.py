@@ -12,14 +12,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from eval_kit.errors import UserError
+from eval_kit.authors.opening import ReleaseSource, open_release, release_of
+from eval_kit.errors import UserError, parameter
 from eval_kit.measures.definitions import Measure, parse
 from eval_kit.protocols.compare import baseline_of
 from eval_kit.protocols.scores import Mean, Scores
-from eval_kit.protocols.scoring import named, score, with_measures
-from eval_kit.release import Release
+from eval_kit.protocols.scoring import named, scores_of, with_measures
 from eval_kit.results import Result, origin
-from eval_kit.runs.names import names_of
+from eval_kit.runs.given import GivenRuns, take
 from eval_kit.stats.differences import ALPHA, CANNOT_TELL
 from eval_kit.stats.losses import correct
 from eval_kit.stats.snapshots import delta_ri, effect_ratio, relative_change
@@ -118,45 +118,65 @@ class Snapshots(Result):
 
 
 def snapshots(
-    runs: Sequence[Path],
-    release: Release,
-    runs_after: Sequence[Path],
-    after: Release,
-    pivot: str | None = None,
+    runs: GivenRuns,
+    release: ReleaseSource,
+    against: ReleaseSource,
+    against_runs: GivenRuns = (),
+    *,
+    baseline: str | None = None,
     measures: Collection[str] = (),
-    only: Collection[str] = (),
+    test_sets: Collection[str] = (),
+    qrels: Path | None = None,
+    queries: Path | None = None,
     allow_missing: bool = False,
 ) -> Snapshots:
-    """Score each system on two snapshots.
+    """What systems keep from one snapshot of the queries to another.
 
-    The arguments are those of :func:`eval_kit.api.snapshots`, the releases open and the runs in files.
+    Args:
+        runs: of one or more systems on the first snapshot.
+        release: the first snapshot.
+        against: the second.
+        against_runs: of the same systems on the second, with the same names, or else in the same order; by default the
+            same runs.
+        baseline: the system that the others stand beside; by default the first.
+        measures: in place of the test sets' own.
+        test_sets: names of those to compare on.
+        qrels: judgements that are the first snapshot, in place of a release.
+        queries: the texts of their queries.
+        allow_missing: score test sets that a run covers only in part.
 
     Raises:
-        UserError: a run, measure, pivot or test set that cannot be used; test sets or measures that the two snapshots
+        UserError: a run, measure, system or test set that cannot be used; test sets or measures that the two snapshots
             do not share.
     """
-    if len(runs) != len(runs_after):
-        raise UserError(f"--against-run: give one run for each of the {len(runs)} systems, not {len(runs_after)}")
-    names = [list(names_of(each).values()) for each in (runs, runs_after)]
-    base = baseline_of(names[0], pivot)
+    [before] = take(runs=runs)
+    [after] = take(against_runs=against_runs)
+    after = after or before
+    if len(before) != len(after):
+        raise UserError(
+            f"{parameter('against_runs')}: give one run for each of the {len(before)} systems, not {len(after)}"
+        )
+    first, second = release_of(release, qrels, queries), open_release(against)
+    names = [[run.name for run in each] for each in (before, after)]
+    base = baseline_of(names[0], baseline)
     scores = []
-    for files, snapshot in ((runs, release), (runs_after, after)):
-        chosen = only if set(only) <= set(snapshot.test_sets) or snapshot is release else ()
-        test_sets = with_measures(named(snapshot.test_sets, chosen), measures)
-        scores.append(score(files, snapshot, allow_missing, test_sets))
+    for each, snapshot in ((before, first), (after, second)):
+        chosen = test_sets if set(test_sets) <= set(snapshot.test_sets) or snapshot is first else ()
+        own = with_measures(named(snapshot.test_sets, chosen), measures)
+        scores.append(scores_of(each, snapshot, allow_missing, own))
     same = set(names[0]) == set(names[1])
     of_system = {name: name if same else system for system, name in zip(*names, strict=True)}
     of_before = _by_test_set(scores[0], {name: name for name in names[0]})
     of_after = _by_test_set(scores[1], of_system)
     rows: list[dict[str, Any]] = []
     remarks: list[str] = []
-    for first, second in _pairs(of_before, of_after):
-        places, twice = _positions(release.queries(first), after.queries(second))
-        remarks += [f"{first}: {twice:,} ids have another text there and are two queries"] if twice else []
-        for row in _rows(of_before[first], of_after[second], names[0], base, places):
-            rows.append({"test_set": first, "test_set_after": second, **row})
+    for name, other in _pairs(of_before, of_after):
+        places, twice = _positions(first.queries(name), second.queries(other))
+        remarks += [f"{name}: {twice:,} ids have another text there and are two queries"] if twice else []
+        for row in _rows(of_before[name], of_after[other], names[0], base, places):
+            rows.append({"test_set": name, "test_set_after": other, **row})
     if not rows:
-        raise UserError("the two snapshots share no measure; name one with --measure")
+        raise UserError(f"the two snapshots share no measure; name one with {parameter('measures')}")
     for measure in dict.fromkeys(row["measure"] for row in rows):
         family = [row for row in rows if row["measure"] == measure]
         beside = [row for row in family if row["system"] != base]

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,15 +16,17 @@ import polars as pl
 from numpy.typing import NDArray
 
 from eval_kit import plots
+from eval_kit.authors.opening import ReleaseSource, open_release
 from eval_kit.divisions import FEW, HOLLOW
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, parameter
 from eval_kit.measures.definitions import Measure, parse
 from eval_kit.protocols.reformulations import beside_published
-from eval_kit.protocols.scores import Scores, names_of_files
+from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.scoring import score_on
 from eval_kit.release import Release, TestSet, Variation
 from eval_kit.results import Picture, Result
-from eval_kit.runs.names import WordedRun, original_of, wordings_of
+from eval_kit.runs.given import GivenRuns, Run, take
+from eval_kit.runs.wordings import WordedRun, original_of, wordings_of
 from eval_kit.stats.losses import Figure, holm_corrected, paired_t_test, relative_losses
 from eval_kit.stats.snapshots import delta_ri, effect_ratio
 from eval_kit.tables.table import Column, Table, Value, loss, number_columns, share, significance, with_interval
@@ -142,57 +143,87 @@ class Variations(Result):
 
 
 def variations(
-    runs: Sequence[Path],
-    release: Release,
+    runs: GivenRuns,
+    release: ReleaseSource = None,
+    *,
     test_set: str | None = None,
     pivot: str | None = None,
     rankers: Mapping[str, str] | None = None,
     seed: int = 0,
     allow_missing: bool = False,
 ) -> Variations:
-    """Compare runs of variations with runs of the original queries.
+    """Measure what systems lose when the same queries are mistyped, reformulated or paraphrased, paired by query.
 
-    The arguments are those of :func:`eval_kit.api.variations`, the release open and the runs in files.
+    Args:
+        runs: named ``<system>.<base>.<variation>``, and ``<system>`` for those of the original queries.
+        release: the one that holds the variations and judgements.
+        test_set: compare on this part of the varied queries only.
+        pivot: a system among the runs, for LongEval's effect ratio and ΔRI.
+        rankers: system → the ranker of CIKM 2021, Table 7, to show beside it; by default the one of the same name.
+        seed: for the bootstrap.
+        allow_missing: score test sets that a run covers only in part.
 
     Raises:
-        UserError: a run that cannot be used or lacks its counterpart, or an unknown test set or pivot.
+        UserError: a run that cannot be used or lacks its counterpart, or an unknown test set, pivot or ranker.
     """
-    worded_runs = wordings_of(runs, release)
-    if test_set is not None and test_set not in release.test_sets:
-        raise UserError(f"{release.folder}: has no test set {test_set!r}; it has {', '.join(release.test_sets)}")
+    opened_release = open_release(release)
+    [taken] = take(runs=runs)
+    worded_runs = wordings_of(taken, opened_release)
+    test_sets = opened_release.test_sets
+    if test_set is not None and test_set not in test_sets:
+        raise UserError(f"{opened_release.folder}: has no test set {test_set!r}; it has {', '.join(test_sets)}")
     if pivot is not None and pivot not in set(map(attrgetter("system"), worded_runs)):
-        raise UserError(f"--pivot {pivot}: none of the runs is of that system")
-    values, provenance = _score_variations(worded_runs, release, test_set, allow_missing)
-    descriptions = list({run.variation.full_name: run.variation for run in worded_runs if run.variation}.values())
+        raise UserError(f"{parameter('pivot')} {pivot}: none of the runs is of that system")
+    scores = score_on(_to_score(worded_runs, opened_release, test_set), opened_release, allow_missing)
+    return varied(scores, worded_runs, pivot, rankers, seed)
+
+
+def varied(
+    scores: Scores,
+    runs: Sequence[WordedRun],
+    pivot: str | None = None,
+    rankers: Mapping[str, str] | None = None,
+    seed: int = 0,
+) -> Variations:
+    """The same of runs that are scored, each on the queries that it searched."""
+    called = [(each.run.name, each.system, each.variation and each.variation.full_name) for each in runs]
+    of_variations = pl.DataFrame(called, dict.fromkeys(("run", "system", "variation"), pl.String), orient="row")
+    values = scores.per_query().join(of_variations, on="run", maintain_order="left")
+    descriptions = list({each.variation.full_name: each.variation for each in runs if each.variation}.values())
     results = changes(values, descriptions, pivot, seed)
     paper = beside_published(results, rankers or {})
-    return Variations(values, descriptions, results, paper, pivot, {**provenance, "seed": seed, "pivot": pivot})
+    provenance = {**scores.provenance, "seed": seed, "pivot": pivot}
+    return Variations(values, descriptions, results, paper, pivot, provenance)
 
 
-def _score_variations(
-    worded_runs: Sequence[WordedRun], release: Release, test_set: str | None = None, allow_missing: bool = False
-) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """Score each run on the queries that it searched, and the originals on the same test sets.
+def varied_beside(scores: Scores, runs: Sequence[Run], release: Release, seed: int = 0) -> Variations:
+    """The same of runs of which those of the original queries are scored already."""
+    worded_runs = wordings_of(runs, release)
+    to_score = _to_score(worded_runs, release)
+    scored = {mean.run for mean in scores.means}
+    further = score_on({run: sets for run, sets in to_score.items() if run.name not in scored}, release, True)
+    together = scores.provenance | {"runs": [*scores.provenance["runs"], *further.provenance["runs"]]}
+    return varied(Scores([*scores.means, *further.means], together), worded_runs, seed=seed)
 
-    The arguments are those of :func:`variations`, with the runs from :func:`eval_kit.runs.names.wordings_of`.
 
-    Returns:
-        Per-query values with ``system`` and ``variation`` (null for the original wording), and the provenance.
+def _to_score(
+    worded_runs: Sequence[WordedRun], release: Release, test_set: str | None = None
+) -> dict[Run, list[TestSet]]:
+    """For each run the queries that it searched, and for the originals the same test sets.
 
     Raises:
-        UserError: a run that cannot be used or lacks its counterpart.
+        UserError: a run that lacks its counterpart.
     """
-    to_score: dict[Path, list[TestSet]] = {run.path: [] for run in worded_runs}
-    originals: dict[tuple[Path, str], TestSet] = {}
-    for run in worded_runs:
-        if run.variation:
-            scored_on = release.test_sets[test_set or run.variation.base]
-            to_score[run.path].append(_variant(scored_on, run.variation, release))
-            originals[original_of(run, worded_runs).path, scored_on.name] = scored_on
-    for (path, _), scored_on in originals.items():
-        to_score[path].append(scored_on)
-    scores = score_on(to_score, release, allow_missing)
-    return _values(scores, worded_runs), scores.provenance
+    to_score: dict[Run, list[TestSet]] = {each.run: [] for each in worded_runs}
+    originals: dict[tuple[Run, str], TestSet] = {}
+    for each in worded_runs:
+        if each.variation:
+            scored_on = release.test_sets[test_set or each.variation.base]
+            to_score[each.run].append(_variant(scored_on, each.variation, release))
+            originals[original_of(each, worded_runs).run, scored_on.name] = scored_on
+    for (run, _), scored_on in originals.items():
+        to_score[run].append(scored_on)
+    return to_score
 
 
 def _variant(test_set: TestSet, variation: Variation, release: Release) -> TestSet:
@@ -202,16 +233,11 @@ def _variant(test_set: TestSet, variation: Variation, release: Release) -> TestS
         UserError: the test set is no part of the variation's base.
     """
     if not test_set.query_ids <= release.test_sets[variation.base].query_ids:
-        raise UserError(f"{variation.full_name}: --test-set {test_set.name} is not a part of {variation.base}")
+        raise UserError(
+            f"{variation.full_name}: {parameter('test_set')} {test_set.name} is not a part of {variation.base}"
+        )
     wordings = release.wordings(variation)["query_id"]
     return replace(test_set, queries=test_set.queries.filter(test_set.queries.is_in(wordings.implode())))
-
-
-def _values(scores: Scores, runs: Sequence[WordedRun]) -> pl.DataFrame:
-    called = names_of_files(scores.provenance)
-    rows = [(called[str(run.path)], run.system, run.variation and run.variation.full_name) for run in runs]
-    of_variations = pl.DataFrame(rows, dict.fromkeys(("run", "system", "variation"), pl.String), orient="row")
-    return scores.per_query().join(of_variations, on="run", maintain_order="left")
 
 
 def changes(

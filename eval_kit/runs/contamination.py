@@ -65,22 +65,13 @@ def worst(verdicts: Iterable[str]) -> TrainedOn:
     return max(map(TrainedOn, verdicts), key=list(TrainedOn).index)
 
 
-def declared_beside(run: Path) -> list[str] | None:
-    """The training data that the file beside a run declares; None where there is none.
-
-    Raises:
-        UserError: a file that does not follow training.schema.json.
-    """
-    return training_beside(run).training_data
-
-
-def training_beside(run: Path) -> Training:
-    """What the file beside a run declares; nothing where there is none.
+def training_beside(run: Path | None) -> Training:
+    """What the file beside a run declares; nothing where there is none, or no file of the run.
 
     Raises:
         UserError: a file that is no such document.
     """
-    for file in (run, run.resolve()):
+    for file in (run, run.resolve()) if run else ():
         if (path := declaration(file)).is_file():
             return strict_json.load(Training, path)
     return Training(None)

@@ -7,10 +7,10 @@ and are counted in the output. A run that lacks more was cut short, or is of som
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from pathlib import Path
 
 import polars as pl
 
+from eval_kit.errors import parameter
 from eval_kit.files.faults import RunError
 from eval_kit.release import TestSet
 
@@ -29,7 +29,7 @@ class Coverage:
 
 
 def coverage_of(
-    run: Path, queries: pl.Series, test_sets: Mapping[str, TestSet], release: str, allow_missing: bool = False
+    run: object, queries: pl.Series, test_sets: Mapping[str, TestSet], release: str, allow_missing: bool = False
 ) -> Coverage:
     """Find the test sets that a run covers.
 
@@ -66,7 +66,8 @@ def coverage_of(
         few = f"only {len(rest):,}" if rest else "none"
         raise RunError(
             f"{run}: {few} of its {len(ids):,} queries {'is' if len(rest) < 2 else 'are'} in {release}; "
-            "name the release that it was searched on with --release, or judgements of its queries with --qrels"
+            f"name the release that it was searched on with {parameter('release')}, or judgements of its queries with "
+            f"{parameter('qrels')}"
         )
     while rest:
         name = max(held, key=lambda name: len(rest & held[name]) * (1 - missing[name]))
@@ -82,7 +83,7 @@ def coverage_of(
 
 
 def complete(
-    run: Path,
+    run: object,
     queries: pl.Series,
     test_sets: Sequence[TestSet],
     allow_missing: bool = False,
@@ -107,12 +108,14 @@ def _is_part(one: TestSet, other: TestSet) -> bool:
     return len(one.queries) <= len(other.queries) and one.query_ids <= other.query_ids
 
 
-def _too_many(run: Path, ids: set[str], test_set: TestSet, others: Iterable[TestSet] = ()) -> RunError:
+def _too_many(run: object, ids: set[str], test_set: TestSet, others: Iterable[TestSet] = ()) -> RunError:
     if ids.isdisjoint(test_set.query_ids):
         covered = [other.name for other in others if len(other.query_ids - ids) <= _MOST_MISSING * len(other.query_ids)]
-        instead = f"; it covers {', '.join(covered)}: add --test-set {covered[0]}" if covered else ""
+        add = f"add {parameter('test_sets')} {covered[0]}" if covered else ""
+        instead = f"; it covers {', '.join(covered)}: {add}" if covered else ""
         return RunError(f"{run}: holds no query of {test_set.name}{instead}")
     return RunError(
         f"{run}: {len(test_set.query_ids - ids):,} of the {len(test_set.query_ids):,} queries of {test_set.name} are "
-        "missing, more than 8 %; --allow-missing scores them as 0"
+        "missing, more than 8 %; "
+        f"{parameter('allow_missing')} scores them as 0"
     )

@@ -10,12 +10,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from pathlib import Path
 
 import polars as pl
 
 from eval_kit.files.faults import MOST_FAULTS, Faults, RunError
-from eval_kit.runs.reader import HIGHEST_RANK, MS_MARCO, TREC, read_pieces
+from eval_kit.runs.given import Run
+from eval_kit.runs.reader import HIGHEST_RANK, MS_MARCO, TREC
 
 TIE_RULE = "score descending (MS MARCO runs: rank ascending), then passage id descending as bytes (as trec_eval)"
 
@@ -34,8 +34,8 @@ class RankedRun:
     """What is kept of a run.
 
     Attributes:
-        path: the file.
-        sha256: of the file's bytes as they are.
+        run: which.
+        sha256: of the file's bytes as they are; of a run in memory, of the file that ``write_run`` would write.
         lines: how many lines it has.
         queries: one row per query: ``query_id``, ``retrieved`` (passages), and for each cutoff k
             ``tied_across_k`` (whether passages at ranks k and k + 1 share a score).
@@ -49,7 +49,7 @@ class RankedRun:
         own_left_out: of how many queries the passage with the query's own id was left out.
     """
 
-    path: Path
+    run: Run
     sha256: str
     lines: int
     contradictions: int
@@ -59,12 +59,12 @@ class RankedRun:
 
 
 def rank_judged(
-    path: Path, pairs: pl.DataFrame, cutoffs: Iterable[int] = (), own_kept: pl.Series | None = None
+    run: Run, pairs: pl.DataFrame, cutoffs: Iterable[int] = (), own_kept: pl.Series | None = None
 ) -> RankedRun:
     """Read a run once and rank the judged passages in it.
 
     Args:
-        path: a run file (see :mod:`eval_kit.runs.reader`).
+        run: from :func:`eval_kit.runs.given.take`.
         pairs: ``query_id`` and ``passage_id`` of the passages whose rank is wanted; without
             ``query_id``, their rank is wanted in every query.
         cutoffs: ranks at which ties are looked for.
@@ -80,12 +80,12 @@ def rank_judged(
     def rank(in_queries: Callable[[Iterator[pl.DataFrame]], Iterator[pl.DataFrame]]) -> RankedRun:
         digest = hashlib.sha256()
         with ThreadPoolExecutor(1) as beside:  # computes the digest during the reading
-            pieces = read_pieces(path, feed=lambda data: beside.submit(digest.update, data))
-            ranking = _ranking(path, in_queries(pieces), columns, ascending, own_kept)
+            pieces = run.pieces(lambda data: beside.submit(digest.update, data))
+            ranking = _ranking(run, in_queries(pieces), columns, ascending, own_kept)
         return replace(ranking, sha256=digest.hexdigest())
 
     try:
-        return rank(partial(_whole_queries, path))
+        return rank(partial(_whole_queries, run))
     except _ScatteredError:
         return rank(lambda pieces: _groups(pl.concat(pieces)))
 
@@ -95,7 +95,7 @@ class _ScatteredError(Exception):
 
 
 def _ranking(
-    path: Path, frames: Iterator[pl.DataFrame], pairs: pl.DataFrame, cutoffs: list[int], own_kept: pl.Series | None
+    run: Run, frames: Iterator[pl.DataFrame], pairs: pl.DataFrame, cutoffs: list[int], own_kept: pl.Series | None
 ) -> RankedRun:
     """The run of frames of whole queries; its digest is known once all of them are read."""
     queries = [pl.DataFrame(schema=QUERIES_SCHEMA | {f"tied_across_{k}": pl.Boolean() for k in cutoffs})]
@@ -139,7 +139,7 @@ def _ranking(
                 has_order = has_order or (one_score and frame["stated_rank"].drop_nulls().n_unique() > 1)
             queries.append(_queries(blocks, frame["tied"], cutoffs))
             hits.append(_hits(blocks, frame, pairs))
-    faults = Faults(path)
+    faults = Faults(run)
     if ranks and _look_like_scores(pl.concat(ranks)):
         faults.add(1, f"the third column looks like a score; expected {MS_MARCO}, or {TREC}")
         faults.raise_any()
@@ -148,7 +148,7 @@ def _ranking(
     faults.raise_any()
     if one_score and has_order:  # a system that gives ranks alone
         contradictions = int((pl.concat(queries)["retrieved"] > 1).sum())
-    return RankedRun(path, "", lines, contradictions, pl.concat(queries), pl.concat(hits), own_left_out)
+    return RankedRun(run, "", lines, contradictions, pl.concat(queries), pl.concat(hits), own_left_out)
 
 
 def _queries(blocks: pl.DataFrame, ties: pl.Series, cutoffs: list[int]) -> pl.DataFrame:
@@ -268,7 +268,7 @@ def _groups(lines_apart: pl.DataFrame) -> Iterator[pl.DataFrame]:
             yield group
 
 
-def _whole_queries(path: Path, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+def _whole_queries(run: Run, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     """Divide frames anew, so that the last query of each is complete.
 
     Raises:
@@ -283,7 +283,7 @@ def _whole_queries(path: Path, frames: Iterator[pl.DataFrame]) -> Iterator[pl.Da
             frame = pl.concat([before.tail(last), frame])
         before, last = frame, frame["query_id"].rle().struct.field("len")[-1]
         if last > HIGHEST_RANK:
-            raise RunError(f"{path}: query {frame['query_id'][-1]} has more than {HIGHEST_RANK:,} lines")
+            raise RunError(f"{run}: query {frame['query_id'][-1]} has more than {HIGHEST_RANK:,} lines")
     if before is not None:
         yield before
 

@@ -1,8 +1,9 @@
 """What a model was trained on, as people have it: queries, triplets, or the training split of a release."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,26 @@ class TrainingQueries:
     queries: pl.DataFrame
     passage_ids: pl.Series
     passage_texts: pl.Series
+
+
+type TrainedOn = TrainingQueries | Sequence[str] | str | PathLike[str] | None
+"""Training queries as a caller has them: read, their texts, or a file or folder of them."""
+
+
+def queries_of(trained_on: TrainedOn) -> pl.DataFrame | None:
+    """``query_id`` and ``text`` of training queries; None where none are given.
+
+    Raises:
+        UserError: a file that holds none (:func:`read`).
+    """
+    if trained_on is None:
+        return None
+    if isinstance(trained_on, str | PathLike):
+        trained_on = read(Path(trained_on))
+    if isinstance(trained_on, TrainingQueries):
+        return trained_on.queries
+    ids = [f"training query {number}" for number in range(1, len(trained_on) + 1)]
+    return pl.DataFrame({"query_id": ids, "text": list(trained_on)}, QUERIES_SCHEMA)
 
 
 def read(source: Path) -> TrainingQueries:

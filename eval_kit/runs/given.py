@@ -1,0 +1,200 @@
+"""Runs as people hand them over, each taken once: where it lies, what it is called, and what its name says.
+
+A run is a path, ``{query: {passage: score}}``, ``{query: [(passage, score)]}``, what ``ir_measures.read_trec_run``
+gives, a ``ranx.Run``, MTEB's predictions, a polars (lazy too), pandas or Arrow table, or rows: a list, generator or
+Hugging Face Dataset of dictionaries. Columns may be called as usual tools call them, in any pairing: ``query_id``,
+``qid``, ``topic`` …; ``passage_id``, ``doc_id``, ``docno``, ``corpus-id`` … (:mod:`eval_kit.runs.rows`); ``score``.
+Several runs are a list, or a dictionary of names and runs; a folder stands for the runs in it. In any form a run must
+follow the rules for run files, and it scores exactly as the file would.
+"""
+
+import io
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from eval_kit.errors import UserError, parameter
+from eval_kit.runs import folders, rows
+from eval_kit.runs.names import RunName, cell_of, run_name
+from eval_kit.runs.reader import Feed, first_tag, read_pieces
+from eval_kit.runs.writer import ranking, write_lines
+
+type Scored = Mapping[str, Mapping[str, float]]
+type GivenRun = str | PathLike[str] | Scored | Any
+"""A run in any of the forms above."""
+type GivenRuns = GivenRun | Sequence[GivenRun] | Mapping[str, GivenRun]
+"""A run, several, or names and their runs."""
+
+LONGEST_NAME = 200
+"""Bytes; a file system takes 255 with the ending."""
+_ROWS_AT_ONCE = 200_000
+"""Of a run in memory: about what a piece of a file holds (:data:`eval_kit.runs.reader._PIECE_BYTES`)."""
+_MTEB = "mteb_model_meta"
+"""A key of the predictions that MTEB writes; the others are subsets, of splits."""
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run, known by this object.
+
+    Attributes:
+        path: the file; None for a run in memory.
+        own_name: the file name without endings, or the name that it was given.
+        name: what results call it: its own name, after as much of its path as tells it from others given with it.
+        cell: the cell of a grid that its own name, or whoever gave it, says it is of; None outside a grid.
+        lines: of a run in memory, as :func:`eval_kit.runs.rows.lines`.
+    """
+
+    path: Path | None
+    own_name: str
+    name: str
+    cell: RunName | None = None
+    lines: pl.DataFrame | None = None
+
+    def __str__(self) -> str:
+        """What messages call it: its path, or its name."""
+        return self.own_name if self.path is None else str(self.path)
+
+    def pieces(self, feed: Feed | None = None) -> Generator[pl.DataFrame]:
+        """Its rows, as :func:`eval_kit.runs.reader.read_pieces`; of a run in memory ``feed`` takes what a file holds.
+
+        Raises:
+            RunError: what is wrong with the file.
+        """
+        if self.path is not None:
+            yield from read_pieces(self.path, feed=feed)
+        elif self.lines is not None:
+            if feed is not None:
+                text = io.BytesIO()
+                write_lines(ranking(self.lines), text, self.own_name)
+                feed(text.getvalue())
+            stated = self.lines.rename({"rank": "stated_rank"}, strict=False)
+            if "stated_rank" not in stated.columns:
+                stated = stated.with_columns(stated_rank=pl.lit(None, pl.Int64))
+            yield from stated.iter_slices(_ROWS_AT_ONCE)
+
+    @property
+    def tag(self) -> str:
+        """That of its first line; empty for a run in memory, or without tags."""
+        return "" if self.path is None else first_tag(self.path)
+
+
+def take(**groups: GivenRuns) -> list[list[Run]]:
+    """The runs of each group, each file taken once; runs that were taken already stay as they are.
+
+    Args:
+        groups: by what the caller's parameter is called.
+
+    Raises:
+        UserError: what is no run, an id or a score that a file could not hold, a name that no file could have, a file
+            that is there twice in a group.
+    """
+    files: dict[Path, Run] = {}
+    taken = []
+    for number, (group, given) in enumerate(groups.items()):
+        taken.append(list(_taken(given, group, "run" if not number else group.removesuffix("s"), files)))
+        for run, times in Counter(taken[-1]).items():
+            if times > 1:
+                raise UserError(f"{run}: is given twice")
+    names = _names(list(dict.fromkeys(chain.from_iterable(taken))))
+    return [[names[run] for run in group] for group in taken]
+
+
+def _taken(given: GivenRuns, group: str, unnamed: str, files: dict[Path, Run]) -> Generator[Run]:
+    for name, run in _with_names(given, group, unnamed):
+        if isinstance(run, Run):
+            yield run
+        elif isinstance(run, str | PathLike):
+            path = Path(str(run))
+            own_name = run_name(path) if name is None else name
+            if name is not None or path not in files:
+                files[path] = Run(path, own_name, own_name, cell_of(own_name))
+            yield files[path]
+        else:
+            assert name is not None  # what is no path has one
+            with _named(group):
+                lines = rows.lines(name, run)
+            yield Run(None, name, name, cell_of(name), lines)
+
+
+def _names(runs: Sequence[Run]) -> dict[Run, Run]:
+    """Each run, under a name that no other has."""
+    names = {run: run.name for run in runs}
+    folders_of = {run: run.path.parent.parts if run.path else () for run in runs}
+    for depth in range(1, 1 + max(map(len, folders_of.values()), default=0)):
+        times = Counter(names.values())
+        for run in runs:
+            if times[names[run]] > 1:
+                names[run] = "/".join((*folders_of[run][-depth:], run.own_name)).replace("//", "/")
+    times = Counter(names.values())
+    for run, name in names.items():
+        names[run] = name if times[name] == 1 else str(run)
+    return {run: run if run.name == name else replace(run, name=name) for run, name in names.items()}
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Errors of what stands in no file say in which parameter it was given."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{parameter(name)}: {error}") from None
+
+
+def _with_names(runs: GivenRuns, group: str, unnamed: str) -> list[tuple[str | None, GivenRun]]:
+    """Each run with its name; a path that has none is known by its own."""
+    if isinstance(runs, Run):
+        return [(None, runs)]
+    if isinstance(runs, Mapping) and _MTEB in runs:
+        subsets = {subset: splits for subset, splits in runs.items() if subset != _MTEB}
+        runs = {f"{subset}.{split}": scores for subset in subsets for split, scores in subsets[subset].items()}
+        runs = runs if len(runs) > 1 else next(iter(runs.values()), {})
+    if isinstance(runs, Mapping) and not _is_one_run(runs):
+        with _named(group):
+            for name in runs:
+                _check_name(name)
+        return list(runs.items())
+    given: list[GivenRun] = [runs]
+    if isinstance(runs, Sequence) and not isinstance(runs, str | bytes):
+        given = [runs] if runs and all(map(rows.is_row, runs)) else list(runs)
+    names = [unnamed] if len(given) == 1 else [f"{unnamed}{number}" for number in range(1, len(given) + 1)]
+    named: list[tuple[str | None, GivenRun]] = []
+    for name, run in zip(names, given, strict=True):
+        for each in folders.run_files([run]):
+            named.append((None if isinstance(each, str | PathLike | Run) else name, each))
+    return named
+
+
+def _is_one_run(runs: Mapping[str, Any]) -> bool:
+    """Whether a mapping is one run, with passages inside its values, not names and runs (which may be empty)."""
+    if rows.is_columns(runs):
+        return True
+    values = list(runs.values())
+    if values and all(isinstance(value, list | tuple) for value in values):
+        first = next((item for value in values for item in value), None)
+        if rows.is_row(first):  # with the query's id: a run by name, unless each is called by its query
+            return all(value and rows.query_of(value[0]) == str(name) for name, value in runs.items())
+        return first is not None and not hasattr(first, "columns")
+    passages = [value for value in values if isinstance(value, Mapping)]
+    return (
+        len(passages) == len(runs)
+        and (any(passages) or not runs)
+        and not any(map(rows.is_columns, passages))
+        and not any(isinstance(score, Mapping | list | tuple) for scores in passages for score in scores.values())
+    )
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not name.strip(". "):
+        raise UserError(f"{name!r} is no name of a run; choose a text")
+    if "/" in name or not name.isprintable():
+        raise UserError(f"the run's name {name[:LONGEST_NAME]!r} holds a slash or control characters; choose another")
+    if len(name.encode()) > LONGEST_NAME:
+        raise UserError(f"the run's name {name[:40]!r}… has more than {LONGEST_NAME} bytes; choose another")
