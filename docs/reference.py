@@ -123,9 +123,12 @@ def _helps(command: Any, name: str, parent: Any = None) -> Iterator[tuple[str, s
 
 
 def _api() -> str:
+    short = "    options:\n      show_root_full_path: false"
+    functions = "\n\n".join(f"::: eval_kit.{module}.{name}\n{short}" for name, module in eval_kit._MODULES.items())
+    runs = f"## What a run may be\n\n::: eval_kit.runs.given\n{WITHOUT_HEADING}\n      members: false"
     classes = "\n\n".join(f"::: eval_kit.{name}" for name in RESULTS)
     others = "The results of `protocol` and `similarity` are among the [protocols](protocols.md)."
-    return f"# Python\n\n::: eval_kit.api\n{WITHOUT_HEADING}\n\n{others}\n\n{classes}\n"
+    return f"# Python\n\n{functions}\n\n{runs}\n\n{others}\n\n{classes}\n"
 
 
 def _measures() -> str:
@@ -171,8 +174,10 @@ def _shifts() -> str:
 
 def _protocols() -> str:
     modules = {module.name for module in pkgutil.iter_modules(protocols.__path__)}
-    names = sorted(modules - {"scores"})  # whose class is on the page of Python
-    return "\n\n".join(["# Protocols", *(f"::: eval_kit.protocols.{name}" for name in names)]) + "\n"
+    names = sorted(modules - {"scores"})  # whose class is on the page of Python, as all that eval_kit exports
+    exported = "\n      filters: [" + ", ".join(f'"!^{name}$"' for name in eval_kit._MODULES) + ', "!^_"]'
+    parts = (f"::: eval_kit.protocols.{name}\n    options:{exported}" for name in names)
+    return "\n\n".join(["# Protocols", *parts]) + "\n"
 
 
 def _schemas() -> str:

@@ -36,8 +36,6 @@ LONGEST_NAME = 200
 """Bytes; a file system takes 255 with the ending."""
 _ROWS_AT_ONCE = 200_000
 """Of a run in memory: about what a piece of a file holds (:data:`eval_kit.runs.reader._PIECE_BYTES`)."""
-_MTEB = "mteb_model_meta"
-"""A key of the predictions that MTEB writes; the others are subsets, of splits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,20 +106,22 @@ def take(**groups: GivenRuns) -> list[list[Run]]:
 
 
 def _taken(given: GivenRuns, group: str, unnamed: str, files: dict[Path, Run]) -> Generator[Run]:
-    for name, run in _with_names(given, group, unnamed):
+    for name, run in rows.apart(given, unnamed):
         if isinstance(run, Run):
             yield run
         elif isinstance(run, str | PathLike):
-            path = Path(str(run))
-            own_name = run_name(path) if name is None else name
-            if name is not None or path not in files:
-                files[path] = Run(path, own_name, own_name, cell_of(own_name))
-            yield files[path]
-        else:
-            assert name is not None  # what is no path has one
             with _named(group):
-                lines = rows.lines(name, run)
-            yield Run(None, name, name, cell_of(name), lines)
+                _check_name(name)
+            for path in folders.run_files(Path(str(run))) if name is None else [Path(str(run))]:
+                own_name = name or run_name(path)
+                if name or path not in files:
+                    files[path] = Run(path, own_name, own_name, cell_of(own_name))
+                yield files[path]
+        else:
+            with _named(group):
+                _check_name(name)
+                lines = rows.lines(str(name), run)
+            yield Run(None, str(name), str(name), cell_of(str(name)), lines)
 
 
 def _names(runs: Sequence[Run]) -> dict[Run, Run]:
@@ -148,50 +148,9 @@ def _named(name: str) -> Iterator[None]:
         raise UserError(f"{parameter(name)}: {error}") from None
 
 
-def _with_names(runs: GivenRuns, group: str, unnamed: str) -> list[tuple[str | None, GivenRun]]:
-    """Each run with its name; a path that has none is known by its own."""
-    if isinstance(runs, Run):
-        return [(None, runs)]
-    if isinstance(runs, Mapping) and _MTEB in runs:
-        subsets = {subset: splits for subset, splits in runs.items() if subset != _MTEB}
-        runs = {f"{subset}.{split}": scores for subset in subsets for split, scores in subsets[subset].items()}
-        runs = runs if len(runs) > 1 else next(iter(runs.values()), {})
-    if isinstance(runs, Mapping) and not _is_one_run(runs):
-        with _named(group):
-            for name in runs:
-                _check_name(name)
-        return list(runs.items())
-    given: list[GivenRun] = [runs]
-    if isinstance(runs, Sequence) and not isinstance(runs, str | bytes):
-        given = [runs] if runs and all(map(rows.is_row, runs)) else list(runs)
-    names = [unnamed] if len(given) == 1 else [f"{unnamed}{number}" for number in range(1, len(given) + 1)]
-    named: list[tuple[str | None, GivenRun]] = []
-    for name, run in zip(names, given, strict=True):
-        for each in folders.run_files([run]):
-            named.append((None if isinstance(each, str | PathLike | Run) else name, each))
-    return named
-
-
-def _is_one_run(runs: Mapping[str, Any]) -> bool:
-    """Whether a mapping is one run, with passages inside its values, not names and runs (which may be empty)."""
-    if rows.is_columns(runs):
-        return True
-    values = list(runs.values())
-    if values and all(isinstance(value, list | tuple) for value in values):
-        first = next((item for value in values for item in value), None)
-        if rows.is_row(first):  # with the query's id: a run by name, unless each is called by its query
-            return all(value and rows.query_of(value[0]) == str(name) for name, value in runs.items())
-        return first is not None and not hasattr(first, "columns")
-    passages = [value for value in values if isinstance(value, Mapping)]
-    return (
-        len(passages) == len(runs)
-        and (any(passages) or not runs)
-        and not any(map(rows.is_columns, passages))
-        and not any(isinstance(score, Mapping | list | tuple) for scores in passages for score in scores.values())
-    )
-
-
 def _check_name(name: object) -> None:
+    if name is None:
+        return
     if not isinstance(name, str) or not name.strip(". "):
         raise UserError(f"{name!r} is no name of a run; choose a text")
     if "/" in name or not name.isprintable():

@@ -1,8 +1,9 @@
-"""The rows of a run that is no text: a dataframe, dictionaries, other tools' objects, by the rules that files obey."""
+"""Runs that are no text, by the rules that files obey: a dataframe, dictionaries, other tools' objects."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter, itemgetter
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ QUERY = QUERY_NAMES
 PASSAGE = ("passage_id", "doc_id", "docno", "corpus-id", "corpus_id", "pid", "docid", "passage")
 """What tools call the two ids, in columns, keys and attributes; of several that are there, the first counts."""
 SCORE = ("score",)
+_MTEB = "mteb_model_meta"
+"""A key of the predictions that MTEB writes; the others are subsets, of splits."""
 EXPECTED = "expected a path, {query: {passage: score}}, {query: [(passage, score)]}, or a dataframe or rows"
 
 
@@ -38,6 +41,45 @@ def lines(name: str, run: Any) -> pl.DataFrame:
     return frame if stated is None or stated.null_count() else frame.with_columns(rank=stated)
 
 
+def apart(runs: Any, unnamed: str) -> list[tuple[Any, Any]]:
+    """Each of the runs that a caller gave, with its name: None for a path, numbered for others without one.
+
+    Args:
+        runs: one run, several, or names and runs.
+        unnamed: the name of a run without one.
+    """
+    if isinstance(runs, Mapping) and _MTEB in runs:
+        subsets = {subset: splits for subset, splits in runs.items() if subset != _MTEB}
+        runs = {f"{subset}.{split}": scores for subset in subsets for split, scores in subsets[subset].items()}
+        runs = runs if len(runs) > 1 else next(iter(runs.values()), {})
+    if isinstance(runs, Mapping) and not _is_one_run(runs):
+        return list(runs.items())
+    given = [runs]
+    if isinstance(runs, Sequence) and not isinstance(runs, str | bytes):
+        given = [runs] if runs and all(map(is_row, runs)) else list(runs)
+    names = [unnamed] if len(given) == 1 else [f"{unnamed}{number}" for number in range(1, len(given) + 1)]
+    return [(None if isinstance(run, str | PathLike) else name, run) for name, run in zip(names, given, strict=True)]
+
+
+def _is_one_run(runs: Mapping[str, Any]) -> bool:
+    """Whether a mapping is one run, with passages inside its values, not names and runs (which may be empty)."""
+    if is_columns(runs):
+        return True
+    values = list(runs.values())
+    if values and all(isinstance(value, list | tuple) for value in values):
+        first = next((item for value in values for item in value), None)
+        if is_row(first):  # with the query's id: a run by name, unless each is called by its query
+            return all(value and _query_of(value[0]) == str(name) for name, value in runs.items())
+        return first is not None and not hasattr(first, "columns")
+    passages = [value for value in values if isinstance(value, Mapping)]
+    return (
+        len(passages) == len(runs)
+        and (any(passages) or not runs)
+        and not any(map(is_columns, passages))
+        and not any(isinstance(score, Mapping | list | tuple) for scores in passages for score in scores.values())
+    )
+
+
 def is_row(item: Any) -> bool:
     """Whether this is one line of a run: a dictionary or an object with two ids and a score."""
     score = _getter(item, SCORE)
@@ -46,7 +88,7 @@ def is_row(item: Any) -> bool:
     return not isinstance(score(item), Mapping | list | tuple | np.ndarray | pl.Series)
 
 
-def query_of(row: Any) -> str:
+def _query_of(row: Any) -> str:
     """The query's id of one line."""
     query = _getter(row, QUERY)
     return str(query(row)) if query else ""
