@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from eval_kit.divisions import FEWEST, divide
-from eval_kit.protocols.scoring import score, with_measures
+from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, open_release
 from eval_kit.stats.differences import ALPHA, WORSE, Difference, differences, verdict
 from eval_kit.stats.losses import holm, resampled_means
@@ -107,7 +107,7 @@ def power(a: Floats, real: Floats, count: int, size: int, loss: float, draws: in
 
 def _values(runs: list[Path], release: Release) -> pl.DataFrame:
     """``query_id``, ``a`` and ``b``."""
-    scores = score(runs, release, test_sets=with_measures(release.test_sets, [MEASURE]), only=["test"])
+    scores = score(runs, release, [MEASURE], test_sets=["test"])
     a, b = (each.per_query for each in scores.means)
     return a.rename({"value": "a"}).join(b.rename({"value": "b"}), on="query_id", maintain_order="left")
 

@@ -146,7 +146,9 @@ def report(
         grid = of_cells(cells, opened_release, without_cells, seed, allow_missing)
     if worded:
         changes = variations(worded, opened_release, seed=seed, allow_missing=allow_missing)
-    return Report(grid, changes, opened_release, vectors)
+    result = Report(grid, changes, opened_release, vectors)
+    # those that were named are taken at once, as a result without a page would never find them wrong
+    return result if vectors is None else replace(result, vectors=result.query_vectors())
 
 
 @result_page.register

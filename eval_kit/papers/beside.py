@@ -186,7 +186,7 @@ def of_paper(
     """
     if paper != ALL:
         PublishedBeside(paper)  # an unknown table is refused before anything is scored
-        if not runs:
+        if not runs and release is None:
             return PublishedBeside(paper)
     if len(runs) != 1:
         raise UserError(f"{parameter('paper')} {paper}: give the folder of a grid's runs, not {len(runs)} RUNs")

@@ -10,6 +10,7 @@ import pytest
 
 from eval_kit.measures.definitions import parse, per_query
 from eval_kit.release import Release
+from eval_kit.runs.given import take
 from eval_kit.runs.ranks import rank_judged
 from tests.conftest import Run
 
@@ -60,7 +61,8 @@ def test_dl_hard_gives_its_figures_on_its_own_judgements(shared: Path) -> None:
     qrels = pl.DataFrame(rows, names, orient="row").with_columns(pl.col("relevance").cast(pl.Int64)).drop("iteration")
     for row in (row for row in ROWS if row["test_set"] == "dlhard"):
         run = folder / "baselines" / "passage" / row["command"].split("/passage/")[1].split("'")[0]
-        judged = qrels.join(rank_judged(run, qrels).judged, on=["query_id", "passage_id"], how="left")
+        [[taken]] = take(run=run)
+        judged = qrels.join(rank_judged(taken, qrels).judged, on=["query_id", "passage_id"], how="left")
         queries, names = qrels["query_id"].unique(), [figure["measure"] for figure in row["figures"]]
         values: dict[str, Any] = {name: per_query(parse(name), judged, queries).mean() for name in names}
         assert not wrong(values, row["figures"]), run.name

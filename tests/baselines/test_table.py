@@ -11,7 +11,7 @@ from eval_kit.errors import UserError
 from eval_kit.papers.beside import results
 from eval_kit.papers.figures import CIKM_FIGURES, FIGURES, BesidePaper
 from eval_kit.papers.printed_table import table
-from eval_kit.protocols.grid_results import protocols
+from eval_kit.protocols.grid_results import protocol
 from eval_kit.release import Release
 from eval_kit.release.reference import as_printed, ids, load, published_cells
 from eval_kit.runs import contamination
@@ -137,7 +137,7 @@ def test_cells_that_were_trained_in_different_batches_are_not_averaged(mini_rele
     with pytest.raises(UserError, match=refusal):
         results(tmp_path, mini_release)
     with pytest.raises(UserError, match=refusal):
-        protocols(list(runs.values()), mini_release)
+        protocol(list(runs.values()), mini_release)
     contamination.declare(runs["long"], None, 32)
     assert results(tmp_path, mini_release).incomplete == []
 

@@ -13,7 +13,7 @@ from builder.export import export
 from builder.sources import published, variations
 from eval_kit.files.formats import read_queries
 from eval_kit.protocols.by_part import scores_by_part
-from eval_kit.protocols.scoring import score_on
+from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, open_release
 from eval_kit.runs.covered_test_sets import coverage_of
 
@@ -131,13 +131,13 @@ def test_dl_hard(everything: Release):
 )
 def test_dl_hards_published_runs(everything: Release, shared: Path, run: str, expected: dict[str, float]):
     path = shared / "upstream/grill-lab/DL-Hard/dataset/baselines/passage" / run
-    figures = score_on({path: [everything.test_sets["dlhard"]]}, everything).means
+    figures = score([path], everything, test_sets=["dlhard"]).means
     assert {figure.measure: round(figure.value, 4) for figure in figures} == expected
 
 
 def test_parts_of_dl_hard(everything: Release, shared: Path):
     path = shared / "upstream/grill-lab/DL-Hard/dataset/baselines/passage/bm25.run"
-    scores = score_on({path: [everything.test_sets["dlhard"]]}, everything)
+    scores = score([path], everything, test_sets=["dlhard"])
     names = ["intent", "answer_type", "topic", "fold", "intent×answer_type"]
     parts = scores_by_part(scores, names, everything).parts
     for (by,), rows in parts.filter(measure="nDCG@10").group_by("by"):

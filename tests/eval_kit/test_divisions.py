@@ -71,7 +71,7 @@ def test_a_field_of_the_queries_divides_them_as_plain_loops_do(folder: Path, rel
 
 
 def test_differences_of_parts_are_scipys(folder: Path, release: Release) -> None:
-    result = compare(_runs(folder), release, measures=["RR@10"], by=["metadata.kind"], margin=0.05)
+    result = compare(_runs(folder), release, measures=["RR@10"], by=["metadata.kind"], no_worse_than=0.05)
     rows = result.values.select("system", "query_id", "value").iter_rows()
     values = {(system, query): value for system, query, value in rows}
     change = np.array([values["new", f"q{n}"] - values["old", f"q{n}"] for n in range(392)])
@@ -93,9 +93,9 @@ def test_differences_of_parts_are_scipys(folder: Path, release: Release) -> None
 
 def test_a_gate_has_three_answers(folder: Path, release: Release) -> None:
     old, new = _runs(folder)
-    same = compare([old, new], release, measures=["RR@10"], baseline="new", margin=0.02)
+    same = compare([old, new], release, measures=["RR@10"], baseline="new", no_worse_than=0.02)
     assert (same.verdict, same.exit_status) == (NOT_WORSE, 0)
-    unsure = compare([old, new], release, measures=["RR@10"], by=["metadata.year×metadata.kind"], margin=0.0001)
+    unsure = compare([old, new], release, measures=["RR@10"], by=["metadata.year×metadata.kind"], no_worse_than=0.0001)
     assert unsure.exit_status in (1, 3) and CANNOT_TELL in unsure.parts["verdict"]
 
 
@@ -154,7 +154,7 @@ def test_labels_of_a_release_divide(mini_release: Release) -> None:
 def test_the_example_shows_the_topic_that_loses() -> None:
     folder = Path(__file__).parents[2] / "examples"
     runs = [folder / "bm25.trec", folder / "noisy.trec"]
-    result = compare(runs, open_release(folder), measures=["RR@10"], by=["metadata.topic"], margin=0.05)
+    result = compare(runs, open_release(folder), measures=["RR@10"], by=["metadata.topic"], no_worse_than=0.05)
     assert result.parts.filter(verdict=pl.lit(WORSE))["part"].to_list() == ["c3"] and result.exit_status == 1
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from eval_kit.protocols.grid_results import protocols
+from eval_kit.protocols.grid_results import protocol
 from eval_kit.release import Release
 
 SYSTEMS = ("alpha", "beta")
@@ -112,7 +112,7 @@ def test_a_random_grid(mini_release: Release, tmp_path: Path, shift: str) -> Non
             columns[system, name] = np.array([inside, out])
     corrected = holm(p_values)
 
-    results = protocols([tmp_path / f"{system}.{shift}.{held_out}.trec" for system, held_out in runs], mini_release)
+    results = protocol([tmp_path / f"{system}.{shift}.{held_out}.trec" for system, held_out in runs], mini_release)
     by_name = {}
     for row in results.results[shift].iter_rows(named=True):
         if row["measure"] == measure:

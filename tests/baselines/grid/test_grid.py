@@ -37,7 +37,7 @@ from eval_kit.files.cache import cache_folder
 from eval_kit.files.digests import file_sha256
 from eval_kit.models.dense import Dense
 from eval_kit.models.sparse import Sparse
-from eval_kit.protocols.grid_results import protocols
+from eval_kit.protocols.grid_results import protocol
 from eval_kit.protocols.variations import variations
 from eval_kit.release import Release
 from eval_kit.runs import contamination
@@ -304,7 +304,7 @@ def test_three_runners_on_one_grid_share_the_work(
     assert [row["shift"] for row in rows] == ["topic"] * 5 + ["wh"] * 3 + ["length"] * 2 + ["resttest"] * 5 + [
         "restrain"
     ] * 6
-    found = protocols(sorted((tmp_path / "grid" / "runs").glob("*.trec")), release)
+    found = protocol(sorted((tmp_path / "grid" / "runs").glob("*.trec")), release)
     assert set(found.results) == {"topic", "wh", "length", "resttest", "restrain"}
     assert found.results["topic"]["rel_loss"].to_list() == pytest.approx([0.0] * found.results["topic"].height)
     again = command("eval_kit", "protocol", tmp_path / "grid" / "runs", "--paper", "all", "--release", release.folder)

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from eval_kit.errors import UserError
 from eval_kit.measures import definitions
 from eval_kit.measures.definitions import measure_named, parse, per_query
-from eval_kit.runs import in_memory, rows
+from eval_kit.runs import rows
+from eval_kit.runs.writer import ranking
 
 QUERIES = [f"q{i}" for i in range(3)]
 PASSAGES = [f"{i}" for i in range(12)]
@@ -97,7 +98,7 @@ def test_trec_evals_ties_in_32_bits_are_none_here():
     """As docs/where-we-differ.md says."""
     run, judged = {"q": {"a": 20.00000001, "b": 20.0}}, {"q": {"a": 1}}
     assert pytrec_eval.RelevanceEvaluator(judged, {"recip_rank"}).evaluate(run)["q"]["recip_rank"] == 0.5
-    assert in_memory.ranking(rows.lines("run", run))["passage_id"].to_list() == ["a", "b"]
+    assert ranking(rows.lines("run", run))["passage_id"].to_list() == ["a", "b"]
 
 
 def search_length(run, grades, bound):

@@ -8,7 +8,7 @@ import ir_measures
 import polars as pl
 import pytest
 
-from eval_kit.protocols.scoring import score, with_measures
+from eval_kit.protocols.scoring import score
 from eval_kit.release import Release
 from tests.schemas import validate
 
@@ -69,7 +69,7 @@ def test_real_runs_and_measures_that_are_asked_for_agree_with_ir_measures_query_
     )
     run = shared / "real-slice" / "runs" / "splade-pp-ed.dl19.trec"
     with pytest.warns() as said:
-        scores = score([run], published_release, test_sets=with_measures(published_release.test_sets, asked))
+        scores = score([run], published_release, asked)
     levels = {str(one.message).split()[0]: str(one.message) for one in said if "as relevant" in str(one.message)}
     assert levels.keys() == {"P@5", "Success@5", "RR", "Rprec"} and "RR(rel=2)@10 is the own one" in levels["RR"]
     for name, track, measures, values in (

@@ -17,7 +17,7 @@ from eval_kit.protocols.clean import clean
 from eval_kit.protocols.compare import compare
 from eval_kit.protocols.generalise import generalise
 from eval_kit.protocols.scoring import score
-from eval_kit.protocols.similarity import similarities
+from eval_kit.protocols.similarity import similarity
 from eval_kit.protocols.variations import variations
 from eval_kit.release import open_release
 from eval_kit.runs.training import TrainingQueries
@@ -75,7 +75,7 @@ def runs(mini_release, tmp_path_factory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def compared(runs, mini_release):
-    return compare(runs, mini_release, resamples=50)
+    return compare(runs, mini_release)
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def many(mini_release, tmp_path_factory):
     """Twenty-one systems."""
     names = [f"system-{number:02}" for number in range(21)]
     runs = write_runs(mini_release, tmp_path_factory.mktemp("many"), names, 4, "dev", "dl19")
-    return compare(runs, mini_release, resamples=50, only=["dev", "dl19"])
+    return compare(runs, mini_release, test_sets=["dev", "dl19"])
 
 
 @pytest.fixture(scope="module")
@@ -95,15 +95,15 @@ def cards(mini_release, runs, tmp_path_factory) -> dict[str, Card]:
         path.write_bytes(runs[number // 2].read_bytes())
     training = TrainingQueries(Path("train.tsv"), mini_release.queries("dev").head(40), NONE, NONE)
     compared = compare(
-        runs, mini_release, resamples=50, by=[dict.fromkeys(mini_release.queries("dev")["query_id"], LONG)]
+        runs, mini_release, by=[dict.fromkeys(mini_release.queries("dev")["query_id"], LONG)]
     )
     whole = Card(
         *(compared, variations(worded, mini_release), None, compared.provenance, "hub/some-model", compared.systems[1]),
-        *(mini_release, clean(mini_release, training, ["dev"])),
-        generalise(runs[1:], mini_release, runs[:1], trained_on=training.queries),
+        *(mini_release, clean(training, mini_release, test_sets=["dev"])),
+        generalise(runs[1:], runs[:1], mini_release, trained_on=training),
         ["eval_kit", "run", "hub/some-model"],
     )
-    scores = score(runs[:1], mini_release, only=["dl19"])
+    scores = score(runs[:1], mini_release, test_sets=["dl19"])
     one = Card(scores, None, [], scores.provenance, "bm25", "pivot", mini_release)
     foreign = folder / LONG
     (foreign / "qrels").mkdir(parents=True)
@@ -117,7 +117,7 @@ def cards(mini_release, runs, tmp_path_factory) -> dict[str, Card]:
         release = with_typos(open_release(foreign), ["test.typo"])
     assert [name for name in release.variations if ".delete." in name] == ["test.typo.delete.1"]
     paths = write_runs(release, folder, ["ランク付け", "ранжирование-с-длинным-именем"], 5, "test")
-    forty = compare(paths, release, by=["metadata.тема"], resamples=50)
+    forty = compare(paths, release, by=["metadata.тема"])
     odd = Card(forty, None, None, forty.provenance, LONG, forty.systems[1], release)
     return {"whole": whole, "one": one, "odd": odd}
 
@@ -126,10 +126,10 @@ def cards(mini_release, runs, tmp_path_factory) -> dict[str, Card]:
 def pages(cards, compared, many, runs, mini_release, tmp_path_factory) -> dict[str, Path]:
     """Every kind of page."""
     folder = tmp_path_factory.mktemp("written")
-    training = pl.DataFrame({"query_id": ["1"], "text": ["pseudo words"]})
+    training = ["pseudo words"]
     results = {**cards, "compare": compared, "many": many, "variations": cards["whole"].variations}
-    results |= {"generalise": generalise(runs[1:], mini_release, runs[:1], trained_on=training)}
-    results |= {"clean": cards["whole"].leaks, "similarity": similarities(mini_release)}
+    results |= {"generalise": generalise(runs[1:], runs[:1], mini_release, trained_on=training)}
+    results |= {"clean": cards["whole"].leaks, "similarity": similarity(mini_release)}
     results |= {"describe": describe(mini_release.folder, None, 0), "score": score(runs, mini_release)}
     for name, result in results.items():
         (folder / f"{name}.html").write_text(result_page(result))

@@ -19,14 +19,15 @@ from eval_kit.errors import UserError
 from eval_kit.markup import element
 from eval_kit.output import emit
 from eval_kit.pages.page import TEMPLATES, render, result_page
-from eval_kit.pages.report import Report, standings
-from eval_kit.protocols.grid_results import Protocols, protocols
+from eval_kit.pages.report import Report, report as report_on, standings
+from eval_kit.protocols.grid_results import Protocols, protocol
 from eval_kit.protocols.in_out import in_and_out_by_query, overall
 from eval_kit.protocols.similarity import nearness, queries_to_encode
 from eval_kit.protocols.variations import Variations, variations
 from eval_kit.release import Release
 from eval_kit.runs import writer as run_files
-from eval_kit.runs.names import grid_and_worded
+from eval_kit.runs.given import take
+from eval_kit.runs.wordings import grid_and_worded
 from eval_kit.stats.intervals import edges
 from eval_kit.stats.losses import relative_loss, spearman
 from eval_kit.stats.similarity import by_cluster
@@ -79,7 +80,7 @@ def grid(mini_release, tmp_path_factory) -> Grid:
         for regime, held_out in (("interpolate", None), ("extrapolate", "c0")):
             runs.append(write(system, f"restrain.{regime}_small", "topic", held_out, dl, noise))
     everything = pl.concat(test_set.queries for test_set in test_sets.values())
-    found = protocols(runs, mini_release, [write("bm25", "all", "topic", "c0", everything, 4.0)])
+    found = protocol(runs, mini_release, [write("bm25", "all", "topic", "c0", everything, 4.0)])
     needed = queries_to_encode(found, mini_release)
     vectors = Vectors("bag.npy", needed["query_id"], rng.random((needed.height, 8)))
     return Grid(mini_release, folder, found, found.values, vectors)
@@ -261,7 +262,7 @@ def test_a_report_of_a_grid_and_variations_is_one_result(grid, changes, tmp_path
     assert result_page(both) == (tmp_path / "r.html").read_text()
     alone = Report(None, changes, grid.release, "some-model")
     assert alone.as_json() == changes.as_json()
-    with pytest.raises(UserError, match="--vectors some-model: none of the runs is of a grid"):
+    with pytest.raises(UserError, match="vectors some-model: none of the runs is of a grid"):
         result_page(alone)
 
 
@@ -286,17 +287,18 @@ def test_the_second_explorer_holds_both_wordings_and_both_ranks(grid, changes, r
 
 
 def test_a_report_on_variations_alone(grid, worded, tmp_path):
-    eval_kit.report(worded, tmp_path / "report.html", grid.release)
+    eval_kit.write_page(report_on(worded, grid.release), tmp_path / "report.html")
     text = text_of(tmp_path / "report.html")
     assert "2 systems on query variations" in text and "What other wordings of queries cost oracle" in text
     assert "Skip to the results" in text and "In − Out" not in text
     with pytest.raises(UserError, match="none of the runs is of a grid"):
-        eval_kit.report(worded, tmp_path / "report.html", grid.release, vectors="bag.npy")
-    cells = [Path("s.topic.c0.trec"), Path("s.topic.c1.trec")]
-    varied = [Path("s.topic.c0.dl19.typo.delete.1.trec"), *worded]
+        result_page(report_on(worded, grid.release, vectors="bag.npy"))
+    [cells, varied] = take(
+        cells=["s.topic.c0.trec", "s.topic.c1.trec"], varied=["s.topic.c0.dl19.typo.delete.1.trec", *worded]
+    )
     of_grid, of_variations = grid_and_worded([*cells, *varied], grid.release)
     assert of_grid == cells
-    assert sorted(of_variations) == sorted([cells[0], *varied])
+    assert set(of_variations) == {cells[0], *varied}
 
 
 def test_the_figures_of_similarity(grid, report):
@@ -338,7 +340,7 @@ def test_runs_that_find_nothing_and_vectors_that_tell_nothing(grid, tmp_path):
     runs = [tmp_path / f"zero.wh.{cluster}.trec" for cluster in grid.found.clusters["wh"]]
     for run in runs:
         run.write_text(plain_run(grid.release, "wh.wha", "wh.how", "wh.who"))
-    found = protocols(runs, grid.release)
+    found = protocol(runs, grid.release)
     needed = queries_to_encode(found, grid.release)
     alike = Vectors("alike.npy", needed["query_id"], np.ones((needed.height, 4)))
     page = tmp_path / "zero.html"

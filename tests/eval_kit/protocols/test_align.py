@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from eval_kit.errors import UserError
-from eval_kit.protocols.align import TRAININGS, align, align_file, read
+from eval_kit.protocols.align import TRAININGS, align, correlations, read
 
 
 def models(n=24, seed=0):
@@ -27,7 +27,7 @@ def models(n=24, seed=0):
 
 def test_correlations_are_scipys():
     table = models()
-    found = align(table)
+    found = correlations(table)
     assert found.height == 2 * 2
     for row in found.iter_rows(named=True):
         here = table.filter(pl.col("dataset") == row["dataset"], pl.col("training") == row["training"])
@@ -39,9 +39,9 @@ def test_correlations_are_scipys():
     by = {(row["dataset"], row["training"]): row["value"] for row in found.iter_rows(named=True)}
     assert by["nq", "extrapolation"] > by["nq", "interpolation"]
     assert by["touche-2020", "extrapolation"] < 0
-    too_few = align(models(n=2))
+    too_few = correlations(models(n=2))
     assert too_few.select("value", "n").rows() == [(None, 2)] * 4
-    assert set(align(models().filter(training="interpolation"))["training"]) == {"interpolation"}
+    assert set(correlations(models().filter(training="interpolation"))["training"]) == {"interpolation"}
 
 
 def test_a_table_is_read_as_written(tmp_path):
@@ -49,9 +49,9 @@ def test_a_table_is_read_as_written(tmp_path):
     order = ["training", "system", "dataset"]
     table.pivot("dataset", index=["system", "training", "score"], values="value").write_csv(tmp_path / "m.csv")
     assert read(tmp_path / "m.csv").sort(order).equals(table.sort(order))
-    found = align_file(tmp_path / "m.csv", seed=3)
+    found = align(tmp_path / "m.csv", seed=3)
     document = json.loads(json.dumps(found.as_json(), allow_nan=False))
-    assert document["alignment"] == align(table, seed=3).to_dicts()
+    assert document["alignment"] == correlations(table, seed=3).to_dicts()
     assert (document["provenance"]["resamples"], document["provenance"]["seed"]) == (10_000, 3)
     [source] = document["provenance"]["files"]
     assert len(source["sha256"]) == 64
@@ -61,7 +61,7 @@ def test_the_layout_is_table_5s(tmp_path):
     lines = ["system,training,score,[red]<x>"]
     lines += [f"m{i},{training},{i},{i * i}" for training in TRAININGS for i in range(4 + (training == TRAININGS[0]))]
     (tmp_path / "m.csv").write_text("\n".join(lines))
-    found = align_file(tmp_path / "m.csv")
+    found = align(tmp_path / "m.csv")
     [table] = found.tables()
     kinds = ["Spearman Inter.", "Spearman Extra."]
     assert [column.header for column in table.columns] == ["Datasets", "n", *kinds]

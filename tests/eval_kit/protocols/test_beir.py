@@ -17,10 +17,11 @@ from eval_kit.protocols import beir
 from eval_kit.protocols.beir import MEASURES
 from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.scoring import score as score_release
-from eval_kit.protocols.scoring import with_measures
+from eval_kit.protocols.scoring import scores_of, with_measures
 from eval_kit.release import Release, open_release
 from eval_kit.release.beir_suite import ANNOTATED, dataset_named, datasets, published_values
 from eval_kit.release.reference import load
+from eval_kit.runs.given import take
 from tests.schemas import validate
 
 export = pytest.importorskip("builder.export", exc_type=ImportError).export
@@ -66,7 +67,8 @@ def score(run: Path, folder: Path, measures=MEASURES) -> Scores:
     """A run on a folder's test split, by BEIR's measures."""
     release = open_release(folder)
     test = with_measures(release.test_sets, measures)["test"]
-    return score_release([run], release, allow_missing=True, test_sets={"test": test})
+    [taken] = take(runs=run)
+    return scores_of(taken, release, True, {"test": test})
 
 
 def values_of(scores: Scores) -> dict[str, float]:
@@ -222,7 +224,7 @@ def test_faults_of_a_dataset_name_their_line(tmp_path, file, content, sentence):
     else:
         (folder / file).write_bytes(content)
     with pytest.raises(UserError) as error:
-        beir.suite({"x": [tmp_path / "x.trec"]}, [folder])
+        beir.beir(tmp_path / "x.trec", [folder])
     assert sentence in str(error.value)
 
 
@@ -288,7 +290,7 @@ def test_a_system_over_datasets(tmp_path):
     found = write_run(tmp_path / "mine.trec", {"1": {"a": 1.0}})
     second = write_run(tmp_path / "second.trec", {"1": {"b": 2.0, "1": 1.5, "a": 1.0}})
     again = [write_run(tmp_path / f"mine.{number}.trec", {"1": {"a": 1.0}}) for number in (1, 2)]
-    suite = beir.suite(beir.systems(again, folders, [found, second]), folders)
+    suite = beir.beir(again, folders, [found, second])
     average = suite.averages()["mine.1"]
     assert average.relative == pytest.approx(2 / (1 + 1 / math.log2(3)) - 1) and average.datasets == 2
     document = json.loads(json.dumps(suite.as_json(), allow_nan=False))
@@ -298,17 +300,17 @@ def test_a_system_over_datasets(tmp_path):
     assert "Avg. vs. bm25" in text and "+22.6%" in text
     assert "second: 1 queries had a passage with the query's own id" in text
     for arguments, sentence in (
-        (([found], folders), "--dataset once for each run"),
-        (([found, found], folders, [found]), "--bm25 once for each run"),
+        (([found], folders), "datasets once for each run"),
+        ((again, folders, [found]), "bm25 once for each run"),
+        ((again, [folders[0], folders[0]]), "two are called nq"),
+        (([second, found], folders, again), "BM25"),
     ):
         with pytest.raises(UserError, match=sentence):
-            beir.systems(*arguments)
-    with pytest.raises(UserError, match="two datasets are called nq"):
-        beir.suite({"mine": [found, found]}, [folders[0], folders[0]])
-    assert beir.suite({"mine": [found]}, folders[:1]).averages() == {}
+            beir.beir(*arguments)
+    assert beir.beir(found, folders[:1]).averages() == {}
     (folders[0] / "qrels" / "test.tsv").rename(folders[0] / "qrels" / "train.tsv")
     with pytest.raises(UserError, match=r"qrels/test\.tsv: there is no such split; the folder has train$"):
-        beir.suite({"mine": [found]}, folders[:1])
+        beir.beir(found, folders[:1])
 
 
 def test_cqadupstacks_folders_count_as_one_dataset_and_ms_marco_not_at_all(tmp_path):

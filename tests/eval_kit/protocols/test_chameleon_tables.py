@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from eval_kit.errors import UserError
-from eval_kit.protocols.chameleons import Chameleons, definition_1, results, with_average_precision
+from eval_kit.protocols.chameleons import Chameleons, chameleons, definition_1, with_average_precision
 from eval_kit.release import Release
 from eval_kit.release.reference import published_cells
 from eval_kit.runs import writer
@@ -40,7 +40,7 @@ def runs(published_release: Release, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="module")
 def figures(published_release: Release, runs: dict[str, Path]) -> Chameleons:
-    return results(list(runs.values()), published_release)
+    return chameleons(list(runs.values()), published_release)
 
 
 def judged(run: Path, release: Release) -> dict[str, dict[str, float]]:
@@ -73,13 +73,13 @@ def test_a_run_of_the_sets_alone(
     veiled = published_release.test_sets["chameleons.veiled.50"].query_ids
     part = tmp_path / "part.trec"
     part.write_text("".join(line for line in runs["weak"].open() if line.split()[0] in veiled))
-    alone = results([part], published_release)
+    alone = chameleons([part], published_release)
     whole = figures.performance.filter(run="weak")
     assert alone.performance.drop("run").equals(whole.drop("run"))
     queries = published_release.test_sets["dl19"].queries
     writer.write([(query, "7", 1, 1.0) for query in queries], part, "r")
     with pytest.raises(UserError, match="no run covers the Chameleons sets"):
-        results([part], published_release)
+        chameleons([part], published_release)
 
 
 def test_the_command_on_the_published_sets(

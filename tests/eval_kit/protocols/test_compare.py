@@ -18,7 +18,7 @@ from eval_kit.errors import UserError
 from eval_kit.protocols.compare import ROWS, Comparison, compare
 from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, open_release
-from eval_kit.stats.losses import draws
+from eval_kit.stats.losses import RESAMPLES, draws
 from eval_kit.tables.latex import to_latex
 from eval_kit.tables.table import Column, Table
 
@@ -68,7 +68,7 @@ def ranked(folder: Path, **ranks: list[int]) -> tuple[Release, list[Path]]:
 
 
 def test_figures_are_those_of_scipy_and_of_a_plain_bootstrap(mini_release, runs):
-    found = compare(runs, mini_release, measures=["nDCG@10"], resamples=400, seed=5)
+    found = compare(runs, mini_release, measures=["nDCG@10"], seed=5)
     assert found.systems == ["one", "two", "three"]
     assert [run["run"] for run in found.provenance["runs"]] == found.systems
     assert list(found.rows.columns) == list(ROWS)
@@ -87,7 +87,7 @@ def test_figures_are_those_of_scipy_and_of_a_plain_bootstrap(mini_release, runs)
             continue
         assert row["difference"] == pytest.approx((mine - base).mean())
         assert row["p"] == pytest.approx(scipy_stats.ttest_rel(mine, base).pvalue)
-        resampled = [(mine - base)[draw].mean() for some in draws(len(mine), 400, 5) for draw in some]
+        resampled = [(mine - base)[draw].mean() for some in draws(len(mine), RESAMPLES, 5) for draw in some]
         interval = np.quantile(resampled, [0.025, 0.975])
         if len(mine) < 50 or np.count_nonzero(mine - base) < 20:
             interval = scipy_stats.ttest_rel(mine, base).confidence_interval()
@@ -97,7 +97,7 @@ def test_figures_are_those_of_scipy_and_of_a_plain_bootstrap(mini_release, runs)
     for place, key in enumerate(sorted(raw, key=raw.__getitem__)):
         highest = max(highest, min(1.0, (4 - place) * raw[key]))
         assert rows[key]["p_holm"] == pytest.approx(highest), "the family is both systems on both test sets"
-    turned = compare(runs, mini_release, "two", ["nDCG@10"], ["dl19"], resamples=400, seed=5).rows
+    turned = compare(runs, mini_release, "two", measures=["nDCG@10"], test_sets=["dl19"], seed=5).rows
     assert set(turned["test_set"]) == {"dl19"}
     backwards = turned.row(by_predicate=pl.col("system") == "one", named=True)
     assert backwards["difference"] == pytest.approx(-rows["dl19", "two"]["difference"])
@@ -105,15 +105,15 @@ def test_figures_are_those_of_scipy_and_of_a_plain_bootstrap(mini_release, runs)
 
 def test_equal_systems_and_single_queries_have_no_test_and_the_order_of_queries_does_not_matter(tmp_path):
     release, (one, two) = ranked(tmp_path / "same", one=[1, 3], two=[1, 3])
-    same = compare([one, two], release, resamples=50).rows.filter(system="two")
+    same = compare([one, two], release).rows.filter(system="two")
     assert set(same["p_holm"]) == {None} and set(same["difference"]) == {0.0}
     release, paths = ranked(tmp_path / "single", one=[2], two=[1])
-    single = compare(paths, release, resamples=50).rows.filter(system="two")
+    single = compare(paths, release).rows.filter(system="two")
     assert (single["low"][0], single["p"][0], single["queries"][0]) == (None, None, 1)
     release, paths = ranked(tmp_path / "turned", one=[1, 2, 3, 5], two=[4, 3, 1, 2])
-    found = compare(paths, release, resamples=50).rows
+    found = compare(paths, release).rows
     paths[1].write_text("".join(reversed(paths[1].read_text().splitlines(keepends=True))))
-    assert compare(paths, release, resamples=50).rows.equals(found)
+    assert compare(paths, release).rows.equals(found)
 
 
 def test_what_cannot_be_compared_is_refused(mini_release, tmp_path, runs):
@@ -125,7 +125,7 @@ def test_what_cannot_be_compared_is_refused(mini_release, tmp_path, runs):
     with pytest.raises(UserError, match="one shares no test set with other"):
         compare([runs[0], other], mini_release)
     with pytest.raises(UserError, match="no test set 'dl18'"):
-        compare(runs, mini_release, only=["dl18"])
+        compare(runs, mini_release, test_sets=["dl18"])
     with pytest.raises(UserError, match="P@"):
         compare(runs, mini_release, measures=["P@"])
 
@@ -136,7 +136,7 @@ def test_what_one_side_lacks_is_named(mini_release, tmp_path):
     lines = two.read_text().splitlines(keepends=True)
     query = mini_release.test_sets["dl19"].queries[0]
     two.write_text("".join(line for line in lines if line.split()[0] != query))
-    found = compare([one, two], mini_release, resamples=50)
+    found = compare([one, two], mini_release)
     assert sorted(found.left_out) == ["one: dl20", "two: wh.how"]
     assert set(found.rows["test_set"]) == {"dl19"}
     assert "covered by one side only" in found.to_markdown()
@@ -145,7 +145,7 @@ def test_what_one_side_lacks_is_named(mini_release, tmp_path):
 
 @pytest.fixture(scope="module")
 def nasty(mini_release, runs):
-    found = compare(runs[:2], mini_release, measures=["RR@10"], only=["dl19"], resamples=100)
+    found = compare(runs[:2], mini_release, measures=["RR@10"], test_sets=["dl19"])
     names = {"one": f"{NASTY}1", "two": f"{NASTY}2\n"}
     return replace(found, rows=found.rows.with_columns(pl.col("system").replace(names)), systems=list(names.values()))
 
@@ -219,7 +219,7 @@ def test_csv_and_the_screen_show_names_as_they_are(nasty, mini_release):
 def test_what_is_not_significant_is_marked(tmp_path):
     a = [1, 2, 3, 4, 5, 6] * 6
     release, paths = ranked(tmp_path, a=a, b=a[1:] + a[:1], c=[1] * 36)
-    row = compare(paths, release, measures=["RR@10"], resamples=100).to_markdown().splitlines()[2].split(" | ")
+    row = compare(paths, release, measures=["RR@10"]).to_markdown().splitlines()[2].split(" | ")
     assert row[5].endswith("°")
     assert not row[7].endswith("° |")
 
@@ -232,10 +232,10 @@ def test_runs_of_one_system_on_several_tracks_are_one_system(shared, published_r
             (tmp_path / f"{system}.{year}.res").symlink_to(original)
     for names in (("dl19.trec", "dl20.trec"), ("2019.res", "2020.res")):
         paths = [tmp_path / f"{system}.{name}" for system in ("tas-b", "bm25") for name in names]
-        found = compare(paths, published_release, resamples=20)
+        found = compare(paths, published_release)
         assert found.systems == ["tas-b", "bm25"]
         assert not found.left_out
         assert {"dl19", "dl20"} <= set(found.rows["test_set"])
         assert len(found.provenance["runs"]) == 4
     alike = [tmp_path / "bm25.dl19.trec", tmp_path / "bm25.2019.res"]  # on one track: two systems
-    assert compare(alike, published_release, resamples=20).systems == ["bm25.dl19", "bm25.2019"]
+    assert compare(alike, published_release).systems == ["bm25.dl19", "bm25.2019"]

@@ -42,7 +42,7 @@ def test_real_runs_are_as_recomputed_from_their_files(runs: list[Path], publishe
     queries = published_release.queries("dl19")
     part = {query: str(number % PARTS) for number, query in enumerate(queries["query_id"])}
     far = [str(number) for number in range(7, PARTS)]
-    result = generalise(*runs, published_release, "dl19", by=[part], far=far)
+    result = generalise(*runs, published_release, test_set="dl19", by=[part], far=far)
     row = result.to_polars().row(by_predicate=pl.col("shift") == "parts", named=True)
 
     grades: dict[str, dict[str, int]] = {}
@@ -77,7 +77,7 @@ def test_five_buckets_and_43_queries_cannot_tell(runs: list[Path], published_rel
     system, pivot = runs
     training = published_release.queries("topic.c0")["text"].to_list()
     systems = [system, system.with_name("splade-pp-ed.dl19.trec")]
-    result = generalise(systems, pivot, published_release, "dl19", trained_on=training)
+    result = generalise(systems, pivot, published_release, test_set="dl19", trained_on=training)
     frame = result.to_polars()
     assert set(frame["shift"]) == {"distance", "resttest"}
     buckets = frame.filter(pl.col("shift") == "resttest")
@@ -100,7 +100,7 @@ def in_two_parts(release: Release) -> dict[str, str]:
 def test_two_kinds_of_query_have_figures_of_these_queries_and_no_word(
     runs: list[Path], published_release: Release
 ) -> None:
-    result = generalise(*runs, published_release, "dl19", by=[in_two_parts(published_release)], far=["1"])
+    result = generalise(*runs, published_release, test_set="dl19", by=[in_two_parts(published_release)], far=["1"])
     [row] = result.to_polars().to_dicts()
     assert (row["near_parts"], row["far_parts"]) == (7, 7) and row["low"] < row["adjusted"] < row["high"]
     assert (row["p"], row["detectable"], row["verdict"]) == (None, None, None)
@@ -126,7 +126,7 @@ def test_what_cannot_be_compared_is_one_sentence_and_what_is_far_is_never_guesse
 
 
 def test_a_side_without_parts_has_no_level(runs: list[Path], published_release: Release) -> None:
-    result = generalise(*runs, published_release, "dl19", by=[in_two_parts(published_release)], far=["0", "1"])
+    result = generalise(*runs, published_release, test_set="dl19", by=[in_two_parts(published_release)], far=["0", "1"])
     row = json.loads(json.dumps(result.as_json(), allow_nan=False))["rows"][0]
     assert (row["near_level"], row["near_pivot"], row["gain"], row["low"]) == (None, None, None, None)
     assert row["far_level"] > 0 and row["verdict"] == "cannot tell" and "cannot tell" in result.to_markdown()

@@ -10,8 +10,10 @@ from scipy.stats import spearmanr
 
 from eval_kit.documents import TestSetEntry
 from eval_kit.protocols.generalise import DOES_NOT, contrasts, small_division
+from eval_kit.protocols.scoring import score_on
 from eval_kit.release import Release
 from eval_kit.runs import writer as run_files
+from eval_kit.runs.given import take
 from tests import manifests
 
 source = pytest.importorskip("builder.sources.mini", exc_type=ImportError)
@@ -55,8 +57,10 @@ def test_twenty_minis(tmp_path: Path) -> None:
             sides = {"far": pl.col("topic") == cluster, "near": pl.col("topic") != cluster}
             divided = {side: queries.filter(of_side) for side, of_side in sides.items()}
             divisions.append(small_division(cluster, divided, "far", seed))
-        dev, models = release.test_sets["dev"], [runs[name] for name in CLUSTERS]
-        frame = contrasts(models, release, [runs["pivot"]], dev, divisions).to_polars()
+        models, pivots = take(runs=[runs[name] for name in CLUSTERS], pivots=runs["pivot"])
+        dev = release.test_sets["dev"]
+        scores = score_on(dict.fromkeys([*models, *pivots], [dev]), release)
+        frame = contrasts(scores, release, models, pivots, dev, divisions).to_polars()
         for cluster in CLUSTERS:
             of_cluster = frame.filter(shift=cluster)
             row = of_cluster.row(by_predicate=pl.col("system") == cluster, named=True)

@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from eval_kit.protocols.grid_results import protocols
-from eval_kit.protocols.similarity import nearness, similarities, vectors_beside
+from eval_kit.protocols.grid_results import protocol
+from eval_kit.protocols.similarity import nearness, similarity, vectors_beside
 from eval_kit.release import Release
 from eval_kit.runs import writer as run_files
 from eval_kit.stats.similarity import test_and_training as queries_compared  # a name that pytest would collect
@@ -26,7 +26,7 @@ def test_r_is_that_of_the_model_that_never_saw_the_cluster(mini_release: Release
         ids = pl.concat(queries_compared(mini_release, "length", held_out))["query_id"]
         np.save(tmp_path / f"dense.length.{held_out}.npy", np.random.default_rng(0).random((len(ids), dimensions)))
         (tmp_path / f"dense.length.{held_out}.ids.txt").write_text("\n".join(ids))
-    grid = protocols(runs, mini_release)
+    grid = protocol(runs, mini_release)
     vectors = vectors_beside(grid, mini_release)
     assert {test_set: of_model.values.shape[1] for test_set, of_model in vectors.items()} == {
         "length.short": 3,
@@ -37,11 +37,11 @@ def test_r_is_that_of_the_model_that_never_saw_the_cluster(mini_release: Release
     of_model = vectors["length.short"]
     pairs = of_model.of(test["query_id"]) @ of_model.of(training["query_id"]).T
     assert r.filter(part="short")["r"].to_numpy() == pytest.approx(pairs.mean(axis=1))
-    clusters = similarities(mini_release, runs=runs).clusters
+    clusters = similarity(mini_release, runs=runs).clusters
     means = dict(clusters.filter(shift="length").select("cluster", "r").iter_rows())
     assert means["short"] == pytest.approx(pairs.mean())
     assert clusters.filter(pl.col("shift") != "length")["r"].null_count() == 8
     # vectors of some clusters only are not used
     runs[-1].with_suffix(".npy").unlink()
-    assert vectors_beside(protocols(runs, mini_release), mini_release) == {}
-    assert "r" not in similarities(mini_release, runs=runs).clusters.columns
+    assert vectors_beside(protocol(runs, mini_release), mini_release) == {}
+    assert "r" not in similarity(mini_release, runs=runs).clusters.columns

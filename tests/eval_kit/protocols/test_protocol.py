@@ -10,12 +10,14 @@ from planted_oracle import oracle_ranking, taught_ranking
 from scipy.stats import spearmanr
 
 from eval_kit.errors import UserError
-from eval_kit.protocols.grid_results import protocols
+from eval_kit.protocols.grid_results import protocol
 from eval_kit.protocols.scoring import score
 from eval_kit.protocols.similarity import figure_3
 from eval_kit.release import open_release
 from eval_kit.runs import writer as run_files
-from eval_kit.runs.names import RunName, cell_of, cells_of, grid
+from eval_kit.runs.given import take
+from eval_kit.runs.grids import in_cells
+from eval_kit.runs.names import RunName, cell_of, grid, run_name
 from eval_kit.stats.similarity import by_cluster
 
 planted = pytest.importorskip("builder.mini", exc_type=ImportError)
@@ -36,9 +38,10 @@ GOLDEN = Path(__file__).parents[2] / "golden"
     ],
 )
 def test_cells_are_told_by_file_names(name, cell):
-    assert cell_of(Path(name)) == cell
+    [[run]] = take(run=name)
+    assert run.cell == cell
     if cell is not None:
-        assert cell_of(Path(cell.file)) == cell
+        assert cell_of(run_name(Path(cell.file))) == cell
 
 
 def write_oracles_run(folder: Path, name: str, ranking: pl.DataFrame) -> Path:
@@ -68,7 +71,7 @@ def oracle(tmp_path_factory):
 @pytest.fixture(scope="module")
 def results(oracle):
     release, runs, _ = oracle
-    return protocols([*runs["topic"], *runs["wh"], *runs["length"]], release)
+    return protocol([*runs["topic"], *runs["wh"], *runs["length"]], release)
 
 
 def test_planted_strengths_are_recovered_in_order(oracle, results):
@@ -126,21 +129,21 @@ def test_runs_of_any_name_are_a_grid_if_options_tell_their_cells(oracle, tmp_pat
 
 
 def test_options_that_do_not_fit_the_runs(tmp_path, command):
-    runs = [Path(name) for name in ("a.trec", "b.trec", "c.trec")]
+    files = ["a.trec", "b.trec", "c.trec"]
+    [runs] = take(runs=files)
     for sentence, *given in (
-        ("--system is missing: give --system, --shift and --held-out together", [], ["topic"], ["c0"]),
-        ("--held-out is missing", ["s"], ["wh"], []),
-        ("--held-out is given 2 times for 3 runs; give it once", ["s"], ["wh"], ["wha", "how"]),
-        ("--shift tropic: there is no such shift; there are topic, wh", ["s"], ["tropic"], ["c0"]),
+        ("systems is missing: give systems, shifts and held_outs together", [], ["topic"], ["c0"]),
+        ("held_outs is missing", ["s"], ["wh"], []),
+        ("held_outs is given 2 times for 3 runs; give it once", ["s"], ["wh"], ["wha", "how"]),
+        ("shifts tropic: there is no such shift; there are topic, wh", ["s"], ["tropic"], ["c0"]),
         ("b.trec: a second run of the cell s.wh.who.trec", ["s"], ["wh"], ["who"]),
         ("a.trec: there is no such file; and its name is not <system>.<shift>.<held-out>.trec", [], [], []),
     ):
         with pytest.raises(UserError, match=f"^{re.escape(sentence)}"):
-            cells_of(runs, *given)
-    cells = cells_of(runs, ["s", "s", "t"], ["wh"], ["who", "how", "who"])  # in the order of the runs
-    assert list(cells.values()) == [RunName("s", "wh", "who"), RunName("s", "wh", "how"), RunName("t", "wh", "who")]
-    assert cells_of(runs[:1], ["s"], ["wh"], ["who"]) == {runs[0]: RunName("s", "wh", "who")}
-    done = command("eval_kit", "protocol", *runs, "--system", "s", "--shift", "wh", cwd=tmp_path)
+            in_cells(runs, *given)
+    cells = [run.cell for run in in_cells(runs, ["s", "s", "t"], ["wh"], ["who", "how", "who"])]  # in the runs' order
+    assert cells == [RunName("s", "wh", "who"), RunName("s", "wh", "how"), RunName("t", "wh", "who")]
+    done = command("eval_kit", "protocol", *files, "--system", "s", "--shift", "wh", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("eval_kit: --held-out is missing") and done.stderr.count("\n") == 1
 
@@ -183,7 +186,7 @@ def test_no_loss_where_nothing_is_found(oracle, zhan, tmp_path):
         nothing.append(tmp_path / run.name)
         queries = dict.fromkeys(line.split()[0] for line in run.open())
         nothing[-1].write_text("".join(f"{query} Q0 none 1 1 t\n" for query in queries))
-    for shift, frame in protocols(nothing, release).results.items():
+    for shift, frame in protocol(nothing, release).results.items():
         of_shares = frame.filter(~pl.col("measure").str.starts_with("ASL"))
         for column in ("rel_loss", "delta") if shift != "wh" else ("rel_loss",):
             assert set(of_shares[column]) == {None}
@@ -205,12 +208,12 @@ def test_faults_of_a_grid(oracle, tmp_path):
     }
     for sentence, given in cases.items():
         with pytest.raises(UserError, match=re.escape(sentence)):
-            protocols(given, release)
+            protocol(given, release)
 
 
 def test_an_untrained_system_has_one_row(oracle):
     release, runs, _ = oracle
-    found = protocols(runs["wh"], release, untrained=runs["topic"][:1])
+    found = protocol(runs["wh"], release, untrained=runs["topic"][:1])
     assert set(found.untrained) == {"oracle.topic.c0"}
     plain = {mean.test_set: mean.value for mean in score(runs["wh"][:1], release).means if mean.measure == "RR@10"}
     row = found.matrices["wh"].filter(pl.col("held_out") == "wha", pl.col("measure") == "RR@10")
@@ -223,7 +226,7 @@ def test_seeds_need_complete_grids_too(oracle):
     assert len(grid(cells, release)[("wh", "s")]) == 6
     with pytest.raises(UserError, match=r"expected s\.wh\.who\.seed2\.trec"):
         grid(cells[:-1], release)
-    assert cells_of([Path("a/s.wh.wha.seed1.trec")]) == {Path("a/s.wh.wha.seed1.trec"): cells[0]}
+    assert cell_of("s.wh.wha.seed1") == cells[0]
 
 
 def test_figure_3_is_of_whole_topic_and_wh_clusters(oracle, results, command):

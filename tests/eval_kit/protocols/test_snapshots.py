@@ -54,7 +54,7 @@ def reciprocal_ranks(run: Path) -> dict[int, float]:
 def test_figures_are_those_of_plain_loops_and_intervals_those_of_a_bootstrap(months) -> None:
     june, july = months
     july_runs = runs(july, "mine", "bm25")  # of the same names, in another order
-    result = snapshots(runs(june, "bm25", "mine"), june, july_runs, july, measures=["RR@10"])
+    result = snapshots(runs(june, "bm25", "mine"), june, july, july_runs, measures=["RR@10"])
     pivot, row = result.rows.to_dicts()
     assert (row["queries"], row["queries_after"], row["shared"]) == (300, 400, 60)
     sides = [reciprocal_ranks(run) for name in ("mine", "bm25") for month in months for run in runs(month, name)]
@@ -81,7 +81,7 @@ def test_figures_are_those_of_plain_loops_and_intervals_those_of_a_bootstrap(mon
 
 def test_one_system_with_itself_loses_nothing(months) -> None:
     june, _ = months
-    result = snapshots(runs(june, "bm25", "mine"), june, runs(june, "bm25", "mine"), june)
+    result = snapshots(runs(june, "bm25", "mine"), june, june)
     assert result.rows["shared"].unique().to_list() == [300]
     for row in result.rows.iter_rows(named=True):
         assert (row["rc"], row["rc_low"], row["rc_high"], row["p"]) == (0, 0, 0, None)
@@ -92,14 +92,14 @@ def test_one_system_with_itself_loses_nothing(months) -> None:
 def test_python_takes_dictionaries(months) -> None:
     june, july = months
     held = [{"one": {f"q{i}": {f"p{i}": 1.0} for i in queries}} for queries in (BEFORE, AFTER)]
-    row = eval_kit.snapshots(held[0], june, held[1], july, measures=["RR@10"]).to_polars().row(0, named=True)
+    row = eval_kit.snapshots(held[0], june, july, held[1], measures=["RR@10"]).to_polars().row(0, named=True)
     assert (row["system"], row["before"], row["after"], row["rc"]) == ("one", 1, 1, 0)
 
 
 def test_ids_with_another_text_are_other_queries(months, tmp_path: Path) -> None:
     june, _ = months
     other = write(tmp_path / "other", range(200), {"bm25": 0.4}, np.random.default_rng(3), "another")
-    result = snapshots(runs(june, "bm25"), june, runs(other, "bm25"), other)
+    result = snapshots(runs(june, "bm25"), june, other, runs(other, "bm25"))
     assert result.rows["shared"].unique().to_list() == [0]
     assert any("200 ids" in note for note in result.notes())
 
@@ -142,6 +142,6 @@ def test_intervals_hold_the_truth_of_small_snapshots_of_skewed_values() -> None:
 def test_what_cannot_be_paired_is_refused(months) -> None:
     june, july = months
     with pytest.raises(UserError, match="one run for each"):
-        snapshots(runs(june, "bm25", "mine"), june, runs(july, "bm25"), july)
+        snapshots(runs(june, "bm25", "mine"), june, july, runs(july, "bm25"))
     with pytest.raises(UserError, match="no system nobody"):
-        snapshots(runs(june, "bm25"), june, runs(july, "bm25"), july, "nobody")
+        snapshots(runs(june, "bm25"), june, july, runs(july, "bm25"), baseline="nobody")

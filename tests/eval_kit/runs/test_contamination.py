@@ -6,13 +6,12 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from eval_kit import api
 from eval_kit.documents import Training
 from eval_kit.errors import UserError
 from eval_kit.pages.page import result_page
 from eval_kit.pages.report import Report
 from eval_kit.protocols.compare import compare
-from eval_kit.protocols.grid_results import protocols
+from eval_kit.protocols.grid_results import protocol
 from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, TestSet, open_release
 from eval_kit.runs.contamination import (
@@ -143,11 +142,11 @@ def test_scores_say_it_in_json_tables_and_frames(runs, mini_release: Release):
     assert f"no{MARK}" not in text
     in_memory = {query: {"p1": 1.0} for query in drawn_from_training(mini_release)}
     for run, verdict in (({"renamed": runs[SEEN]}, SEEN), (in_memory, NOT_DECLARED)):  # in Python
-        assert {figure.trained_on for figure in api.score(run, mini_release).means} == {verdict}
+        assert {figure.trained_on for figure in score(run, mini_release).means} == {verdict}
 
 
 def test_a_comparison_says_it(runs, mini_release: Release):
-    comparison = compare([runs[NOT_SEEN], runs[SEEN]], mini_release, resamples=20)
+    comparison = compare([runs[NOT_SEEN], runs[SEEN]], mini_release)
     verdicts = {row["system"]: row["trained_on"] for row in comparison.as_json()["comparison"]}
     assert verdicts == {SEEN: SEEN, NOT_SEEN: NOT_SEEN}
     assert MARK in printed(comparison.show)
@@ -157,7 +156,7 @@ def test_a_comparison_says_it(runs, mini_release: Release):
 
 
 def test_a_protocol_and_its_report_say_it(grid, mini_release: Release):
-    results = protocols(grid, mini_release)
+    results = protocol(grid, mini_release)
     rows = results.as_json()["protocols"]["topic"]
     assert {row["system"]: row["trained_on"] for row in rows} == {"clean": NOT_SEEN, "leaky": SEEN}
     text = printed(results.show)
@@ -168,7 +167,7 @@ def test_a_protocol_and_its_report_say_it(grid, mini_release: Release):
     assert f'">{MARK} trained on queries that it is scored on' in page
     for run in grid:
         declaration(run).unlink()
-    unknown = protocols(grid, mini_release)
+    unknown = protocol(grid, mini_release)
     assert set(unknown.results["topic"]["trained_on"]) == {NOT_DECLARED}
     assert "training data of" in printed(unknown.show)
 

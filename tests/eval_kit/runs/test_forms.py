@@ -21,7 +21,7 @@ from eval_kit.files.endings import run_name
 from eval_kit.program import check_outputs
 from eval_kit.runs import rows
 from eval_kit.runs.folders import run_files
-from eval_kit.runs.names import names_of
+from eval_kit.runs.given import take
 
 QUERIES = [f"q {n}" if n % 3 == 0 else f"q{n}" for n in range(8)]
 PASSAGES = [f"Geneva Durben {n}" if n % 4 == 0 else f"p{n}" for n in range(12)]
@@ -250,17 +250,17 @@ paths = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map("/".join)
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(paths, st.sampled_from([".trec", ".trec.gz", ""])).map("".join), unique=True, max_size=8))
 def test_no_two_runs_share_a_name(files):
-    runs = [Path(file) for file in files]
-    names = names_of(runs)
-    assert list(names) == runs and len(set(names.values())) == len(runs)
+    [runs] = take(runs=files)
+    names = {run.path: run.name for run in runs}
+    assert list(names) == list(map(Path, files)) and len(set(names.values())) == len(runs)
     for run, name in names.items():
-        alone = sum(run_name(other) == run_name(run) for other in runs) == 1
+        alone = sum(run_name(other) == run_name(run) for other in names) == 1
         assert name == (run_name(run) if alone else name)
 
 
 def test_names_have_as_much_of_the_path_as_tells_them_apart():
-    runs = list(map(Path, ("x/m1/run.trec", "x/m2/run.trec", "x/bm25.trec", "y/m2/run.trec.gz")))
-    assert list(names_of(runs).values()) == ["m1/run", "x/m2/run", "bm25", "y/m2/run"]
+    [runs] = take(runs=["x/m1/run.trec", "x/m2/run.trec", "x/bm25.trec", "y/m2/run.trec.gz"])
+    assert [run.name for run in runs] == ["m1/run", "x/m2/run", "bm25", "y/m2/run"]
 
 
 def test_outputs_spare_what_is_read_beside_an_input(tmp_path):

@@ -12,7 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from eval_kit.files.faults import SHOWN_FAULTS, RunError
+from eval_kit.runs import given as taken
 from eval_kit.runs import ranks
+from eval_kit.runs.given import Run
 from eval_kit.runs.ranks import rank_judged
 from eval_kit.runs.reader import read_pieces
 
@@ -43,9 +45,9 @@ def ranked_in_pieces(path):
         path.write_text("\n".join(rows) + "\n")
         wanted = pl.DataFrame(judged, {"query_id": pl.String, "passage_id": pl.String}, orient="row")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ranks, "read_pieces", partial(read_pieces, piece_bytes=piece_bytes))
+            patch.setattr(taken, "read_pieces", partial(read_pieces, piece_bytes=piece_bytes))
             patch.setattr(ranks, "LINES_AT_ONCE", 5 if piece_bytes == 60 else ranks.LINES_AT_ONCE)
-            return rank_judged(path, wanted, CUTOFFS)
+            return rank_judged(Run(path, "run", "run"), wanted, CUTOFFS)
 
     return rank
 
@@ -118,7 +120,7 @@ def test_ranks_that_contradict_the_scores_are_counted(path):
     for numbers, contradictions in (((1, 2, 3), 0), ((0, 0, 0), 0), ((2, 1, 3), 0), ((1, 3, 2), 1), ((3, 2, 1), 1)):
         first, second, last = numbers
         path.write_text(f"r Q0 p 1 9 t\nq Q0 a {first} 5 t\nq Q0 b {second} 5 t\nq Q0 c {last} 2 t\n")
-        ranked = rank_judged(path, judged)
+        ranked = rank_judged(Run(path, "run", "run"), judged)
         assert ranked.contradictions == contradictions, numbers
         assert ranked.judged.is_empty()
         assert sorted(ranked.queries.rows()) == [("q", 3), ("r", 1)]
@@ -127,7 +129,7 @@ def test_ranks_that_contradict_the_scores_are_counted(path):
             f"{query} Q0 {passage} {rank} 0 t\n" for query in "qr" for passage, rank in zip("abc", numbers, strict=True)
         )
         path.write_text("".join(lines) + "s Q0 a 1 0 t\n")
-        assert rank_judged(path, judged).contradictions == contradictions
+        assert rank_judged(Run(path, "run", "run"), judged).contradictions == contradictions
 
 
 def repeats(path, lines):

@@ -5,17 +5,18 @@ from pathlib import Path
 
 import pytest
 
-import eval_kit
 from eval_kit.errors import UserError
 from eval_kit.protocols.variations import variations
 from eval_kit.release import Release
-from eval_kit.runs.names import original_of, wordings_of
+from eval_kit.runs.given import Run, take
+from eval_kit.runs.wordings import original_of, wordings_of
 
 KINDS = ("delete", "insert", "substitute", "swap_adjacent", "swap_key")
 
 
-def runs(*names: str) -> list[Path]:
-    return [Path(f"{name}.trec") for name in names]
+def runs(*names: str) -> list[Run]:
+    [taken] = take(runs=[f"{name}.trec" for name in names])
+    return taken
 
 
 def test_names(mini_release: Release):
@@ -97,13 +98,12 @@ def test_a_run_that_ignores_the_wording_loses_nothing(planted: dict[str, Path], 
 
 
 def test_runs_in_memory(planted: dict[str, Path], mini_release: Release):
-    """The function that Python exports takes runs by name, and gives what files of these names give."""
     by_name, names = {}, ("exact.dl19", "exact.dl19.typo.delete.1")
     for name in names:
         lines = map(str.split, planted[name].read_text().splitlines())
         by_name[name] = {query: {passage: float(score)} for query, _, passage, _, score, _ in lines}
     of_files = variations([planted[name] for name in names], mini_release)
-    assert eval_kit.variations(by_name, mini_release).results.equals(of_files.results)
+    assert variations(by_name, mini_release).results.equals(of_files.results)
 
 
 def test_a_run_of_another_wording_or_test_set(planted: dict[str, Path], mini_release: Release, tmp_path: Path):
@@ -111,9 +111,9 @@ def test_a_run_of_another_wording_or_test_set(planted: dict[str, Path], mini_rel
     foreign.write_text("".join(f"x{i} Q0 p 1 1.0 t\n" for i in range(43)))
     with pytest.raises(UserError, match="holds no query of dl19"):
         variations([planted["steady.dl19"], foreign], mini_release)
-    with pytest.raises(UserError, match="--test-set dl20 is not a part of dl19"):
-        variations([planted["steady.dl19"], planted["steady.dl19.typo.delete.1"]], mini_release, "dl20")
-    with pytest.raises(UserError, match="--pivot bm25: none of the runs"):
+    with pytest.raises(UserError, match="test_set dl20 is not a part of dl19"):
+        variations([planted["steady.dl19"], planted["steady.dl19.typo.delete.1"]], mini_release, test_set="dl20")
+    with pytest.raises(UserError, match="pivot bm25: none of the runs"):
         variations([planted["steady.dl19"], planted["steady.dl19.typo.delete.1"]], mini_release, pivot="bm25")
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eval_kit.errors import UserError
-from eval_kit.protocols.similarity import similarities
+from eval_kit.protocols.similarity import similarity
 from eval_kit.release import Release
 from eval_kit.stats.similarity import by_cluster, mean_dot, weighted_jaccard
 from eval_kit.stats.similarity import test_and_training as queries_compared  # a name that pytest would collect
@@ -65,7 +65,7 @@ def test_texts_without_words_are_refused():
 
 def test_golden_jaccard_of_the_published_test_queries(published_release: Release):
     """This partial release has no training queries; the paper's whole topic c0 has 0.333."""
-    clusters = similarities(published_release).to_polars()
+    clusters = similarity(published_release).to_polars()
     assert clusters.columns == ["shift", "cluster", "queries", "n", "others", "jaccard"]
     assert set(clusters["queries"]) == {"test"}
     for shift, names in CLUSTERS.items():

@@ -1,0 +1,135 @@
+"""A command and its functions in Python say the same, and no option of a command is given for nothing."""
+
+import ast
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import eval_kit
+from eval_kit import cli
+from eval_kit.errors import option_of
+from eval_kit.options import OF_PARAMETERS
+from eval_kit.papers.beside import of_paper
+from eval_kit.release import Release
+from tests.eval_kit.plain_runs import plain_run
+
+FUNCTIONS: dict[str, list[Callable[..., Any]]] = {
+    "score": [eval_kit.score, eval_kit.beir, eval_kit.chameleons],
+    "run": [eval_kit.run],
+    "protocol": [eval_kit.report, of_paper],
+    "similarity": [eval_kit.similarity],
+    "generalise": [eval_kit.generalise],
+    "clean": [eval_kit.clean],
+    "variations": [eval_kit.variations],
+    "compare": [eval_kit.compare, eval_kit.snapshots],
+    "align": [eval_kit.align],
+}
+OF_THE_SHELL = {"--format", "--json", "--page", "--per-query", "--example", "--no-pivot", "--revision", "--upstream"}
+"""Where results go, runs that come with the kit, no pivots at all, and what ``open_release`` takes."""
+OF_PYTHON = {"--outputs"}
+"""What else a caller of ``run`` will write."""
+
+
+def parameters(*functions: Callable[..., Any]) -> set[str]:
+    return {name for function in functions for name in inspect.signature(function).parameters}
+
+
+def commands() -> dict[str, Any]:
+    return typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
+
+
+def test_a_command_has_the_options_that_its_functions_have() -> None:
+    assert commands().keys() == FUNCTIONS.keys()
+    for name, functions in FUNCTIONS.items():
+        given = parameters(*functions)
+        arguments = {each.name for each in commands()[name].params if each.param_type_name == "argument"}
+        options = {each.opts[0] for each in commands()[name].params if each.param_type_name == "option"}
+        expected = {OF_PARAMETERS.get(each) or option_of(each) for each in given - arguments}
+        assert arguments <= given and options - OF_THE_SHELL - {"--help"} == expected - OF_PYTHON, name
+
+
+def test_what_messages_call_a_parameter_is_one() -> None:
+    public = parameters(*(getattr(eval_kit, name) for name in eval_kit.__all__ if name != "UserError"), of_paper)
+    sources = "".join(path.read_text() for path in Path(eval_kit.__file__).parent.rglob("*.py"))
+    assert set(re.findall(r"""\bparameter\(["'](\w+)["']\)""", sources)) <= public
+    assert OF_PARAMETERS.keys() <= public
+
+
+def test_no_call_of_the_library_rests_on_the_order_of_many_arguments() -> None:
+    calls = [node for node in ast.walk(ast.parse(Path(cli.__file__).read_text())) if isinstance(node, ast.Call)]
+    assert [ast.unparse(call) for call in calls if len(call.args) > 3 and not ast.unparse(call).startswith("_")] == []
+
+
+WRONG = {
+    **dict.fromkeys(("--release", "--upstream", "--qrels", "--queries", "--trained-on", "--dataset"), "nowhere"),
+    **dict.fromkeys(("--bm25", "--against", "--against-run", "--untrained", "--vectors"), "nowhere"),
+    **dict.fromkeys(("--revision", "--measure", "--test-set", "--by", "--baseline", "--paper"), "nosuch"),
+    **dict.fromkeys(("--system", "--shift", "--held-out"), "nosuch"),
+    "--per-query": "nowhere/values.tsv",
+}
+RIGHT = {"--seed": ["1"], "--no-worse-than": ["0.1"], "--allow-missing": [], "--example": []}
+"""Where nothing can be wrong, an option is its function's or refused."""
+BRANCHES = {
+    "score": (
+        ("toy.trec --release toy", eval_kit.score),
+        ("toy.trec --dataset toy", eval_kit.beir),
+        ("all.trec --release mini --by chameleons", eval_kit.chameleons),
+    ),
+    "compare": (
+        ("toy.trec other.trec --release toy", eval_kit.compare),
+        ("toy.trec other.trec --release toy --against toy", eval_kit.snapshots),
+    ),
+    "protocol": (
+        ("s.length.short.trec s.length.long.trec --release mini", eval_kit.report),
+        ("grid --release mini --paper ecir2023-table2", of_paper),
+        ("--paper ecir2023-table2", of_paper),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def place(mini_release: Release, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs and what they are scored on, by short names."""
+    folder = tmp_path_factory.mktemp("verbs")
+    (folder / "mini").symlink_to(mini_release.folder)
+    (folder / "toy/qrels").mkdir(parents=True)
+    (folder / "toy/queries.jsonl").write_text('{"_id": "q1", "text": "a b"}\n{"_id": "q2", "text": "a"}\n')
+    (folder / "toy/qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td1\t1\n")
+    for name, first in (("toy", "d1"), ("other", "d2")):
+        (folder / f"{name}.trec").write_text("".join(f"{query} Q0 {first} 1 2.0 t\n" for query in ("q1", "q2")))
+    (folder / "all.trec").write_text(plain_run(mini_release, *mini_release.test_sets))
+    (folder / "grid").mkdir()
+    for part in ("short", "long"):
+        for path in (folder, folder / "grid"):
+            (path / f"s.length.{part}.trec").write_text(plain_run(mini_release, "length.short", "length.long"))
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", BRANCHES)
+def test_every_option_is_used_or_refused_in_every_branch(name: str, place: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(place)
+    monkeypatch.delenv("MS_MARCO_SHIFT_RELEASE", raising=False)
+
+    def status(line: str, *more: str) -> int:
+        monkeypatch.setattr(sys, "argv", ["eval_kit", name, *line.split(), *more])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        capsys.readouterr()
+        return int(end.value.code or 0)
+
+    for line, function in BRANCHES[name]:
+        assert status(line) == 0, line
+        takes = {OF_PARAMETERS.get(each) or option_of(each) for each in parameters(function)}
+        for option in (each.opts[0] for each in commands()[name].params if each.param_type_name == "option"):
+            if option in WRONG and not (option == "--against" and option in line):
+                assert status(line, option, WRONG[option]) == 2, (line, option)
+            elif option in RIGHT:
+                assert (option in takes) == (status(line, option, *RIGHT[option]) != 2), (line, option)
+    assert status("toy.trec --dataset toy --by words --qrels nowhere --upstream nowhere --trained-on nowhere") == 2
