@@ -16,7 +16,6 @@ from eval_kit.options import argument, emitting, option
 from eval_kit.program import commands
 
 if TYPE_CHECKING:
-    from eval_kit.authors.opening import ReleaseSource
     from eval_kit.results import Result
 
 app = commands("Score runs on ms-marco-shift releases.")
@@ -43,14 +42,14 @@ def _computing(compute: "Callable[..., Result]") -> Callable[..., None]:
 
 
 def _call[R](function: Callable[..., R], values: dict[str, Any], why: str = "") -> R:
-    """The result of a function for the values that were given; one that it does not take is refused.
+    """The result of a function for the options that were given; one that it does not take is refused.
 
     Args:
-        function: of the library.
+        function: of the library, whose own defaults stand for options that were not given.
         values: of the command's options, by the names of the function's parameters.
         why: it takes no more than it does.
     """
-    given = _given(values)
+    given = {name: value for name, value in values.items() if value is not None and value is not False and value != []}
     takes = inspect.signature(function).parameters
     for name in given:
         if name not in takes:
@@ -58,38 +57,32 @@ def _call[R](function: Callable[..., R], values: dict[str, Any], why: str = "") 
     return function(**given)
 
 
-def _given(values: dict[str, Any]) -> dict[str, Any]:
-    """The options that were given; the function's own defaults stand for the others."""
-    return {name: value for name, value in values.items() if value is not None and value is not False and value != []}
-
-
-def _release(
-    release: str | None, revision: str | None = None, upstream: Path | None = None, qrels: Path | None = None
-) -> "ReleaseSource":
-    """The release of these options: open, where they say more than its name. Judgements take the place of all three."""
-    if revision is None and upstream is None:
-        return release
-    if qrels is not None:
-        other = "revision" if upstream is None else "upstream"
-        raise UserError(f"{parameter(other)}: {parameter('qrels')} takes its place; leave it out")
+def _opened(values: dict[str, Any]) -> dict[str, Any]:
+    """The options with the release in place of what says more than its name; judgements take the place of all three."""
     from eval_kit.authors.opening import open_release
 
-    return open_release(release, revision, upstream)
+    places = {name: values.pop(name, None) for name in ("revision", "upstream")}
+    for name, value in places.items():
+        if value is not None and values.get("qrels") is not None:
+            raise UserError(f"{parameter(name)}: {parameter('qrels')} takes its place; leave it out")
+    if any(place is not None for place in places.values()):
+        values["release"] = open_release(values["release"], **places)
+    return values
 
 
-def _runs(runs: list[Path] | None, example: bool, release: str | None, **others: Any) -> tuple[list[Path], str | None]:
-    """The runs, and the release of --release; --example is both."""
-    if not example:
-        if not runs:
+def _with_runs(values: dict[str, Any], *others: str) -> dict[str, Any]:
+    """The options with runs; --example has its own, and a release, in place of these and of the ``others``."""
+    if not values.pop("example"):
+        if not values["runs"]:
             raise UserError("give RUNs, or --example for two that come with the kit")
-        return runs, release
-    for name, value in {"runs": runs, "release": release, **others}.items():
-        if value:
+        return values
+    for name in ("runs", "release", *others):
+        if values[name]:
             raise UserError(f"{parameter(name)}: --example has runs and queries of its own; leave it out")
     places = (Path(__file__).with_name("example"), Path(__file__).parents[1] / "examples")
     folder = next(filter(Path.is_dir, places))
     typer.echo(f"eval_kit: synthetic runs and queries, from {folder}", err=True)
-    return [folder / "bm25.trec", folder / "noisy.trec"], str(folder)
+    return values | {"runs": [folder / "bm25.trec", folder / "noisy.trec"], "release": folder}
 
 
 @_computing
@@ -101,15 +94,15 @@ def score(
     upstream: options.Upstream = None,
     qrels: options.Qrels = None,
     queries: options.Queries = None,
-    measure: options.Measures = None,
-    test_set: options.TestSets = None,
+    measures: options.Measures = None,
+    test_sets: options.TestSets = None,
     per_query: Annotated[
         Path | None, option("Write the values of each query to this file, tab-separated.", "FILE")
     ] = None,
     by: options.By = None,
     trained_on: options.TrainedOn = None,
     allow_missing: options.AllowMissing = False,
-    dataset: options.Datasets = None,
+    datasets: options.Datasets = None,
     bm25: Annotated[
         list[Path] | None,
         option(
@@ -122,29 +115,18 @@ def score(
 
     Example: eval_kit score runs/*.trec --measure nDCG@10 --page scores.html
     """
+    values = _with_runs(dict(locals()), "revision", "upstream", "qrels", "datasets")
     from eval_kit.files import atomic
     from eval_kit.protocols import beir, chameleons, scoring
 
-    others: dict[str, Any] = {"revision": revision, "upstream": upstream, "qrels": qrels}
-    runs, release = _runs(runs, example, release, datasets=dataset, **others)
-    values: dict[str, Any] = {
-        "runs": runs,
-        "qrels": qrels,
-        "queries": queries,
-        "measures": measure,
-        "test_sets": test_set,
-        "by": by,
-        "trained_on": trained_on,
-        "allow_missing": allow_missing,
-    }
-    if dataset or bm25:
-        values |= others | {"release": release, "per_query": per_query, "datasets": tuple(dataset or ()), "bm25": bm25}
+    if datasets or bm25:
+        values["datasets"] = tuple(datasets or ())
         return _call(beir.beir, values, "datasets of BEIR are scored by its own measures and split")
-    values["release"] = _release(release, **others)
+    values = _opened(values)
     if by == ["chameleons"]:
-        values |= {"by": None, "per_query": per_query}
-        return _call(chameleons.chameleons, values, "the Chameleons are scored as in Table 4 of CIKM 2021")
-    scores = _call(scoring.score, values)
+        why = "the Chameleons are scored as in Table 4 of CIKM 2021"
+        return _call(chameleons.chameleons, values | {"by": None}, why)
+    scores = _call(scoring.score, values | {"per_query": None})
     if per_query is not None:
         atomic.write_text(per_query, scores.per_query().write_csv(separator="\t"))
     return scores
@@ -158,19 +140,22 @@ def run(
     ],
     release: options.Release = None,
     revision: options.Revision = None,
-    option: options.OfModel = None,
-    test_set: options.TestSets = None,
-    variation: Annotated[
+    options: options.OfModel = None,
+    test_sets: options.TestSets = None,
+    variations: Annotated[
         list[str] | None,
         option(
             "Also search this wording of the queries, such as dev.typo; typos are made if there are none. Repeatable.",
             "NAME",
+            "--variation",
         ),
     ] = None,
-    pivot: Annotated[
+    pivots: Annotated[
         list[Path] | None,
         option(
-            "Compare with this run of an untrained system. Repeatable. Default: BM25, which is searched too.", "RUN"
+            "Compare with this run of an untrained system. Repeatable. Default: BM25, which is searched too.",
+            "RUN",
+            "--pivot",
         ),
     ] = None,
     no_pivot: Annotated[
@@ -181,10 +166,12 @@ def run(
         option("Training queries, in any form that clean --train takes. Adds leaks and far queries.", "FILE"),
     ] = None,
     passages: options.Passages = None,
-    depth: Annotated[int, option("Number of passages to keep for each query.", min=1, max=1_000_000)] = 1000,
-    out: Annotated[Path, option("Folder for the runs and indexes; what is encoded there is used again.")] = Path(
-        "runs"
-    ),
+    depth: Annotated[
+        int | None, option("Number of passages to keep for each query. Default: 1000.", min=1, max=1_000_000)
+    ] = None,
+    out: Annotated[
+        Path | None, option("Folder for the runs and indexes; what is encoded there is used again. Default: runs.")
+    ] = None,
     name: Annotated[str | None, option("Name of the run. Default: the model's name.")] = None,
     kind: Annotated[
         str | None, option("The model's kind, where its files do not tell: dense, sparse, late or cross.", "KIND")
@@ -199,30 +186,17 @@ def run(
 
     Example: eval_kit run sentence-transformers/all-MiniLM-L6-v2 --release nfcorpus --page card.html
     """
+    values = dict(locals())
     from eval_kit.models.opening import parse_options
     from eval_kit.models.run import run as run_model
 
-    if no_pivot and pivot:
-        raise UserError(f"--no-pivot: a {parameter('pivots')} is named too; leave one out")
-    values: dict[str, Any] = {
-        "model": model,
-        "release": _release(release, revision),
-        "out": out,
-        "pivots": () if no_pivot else pivot,
-        "test_sets": test_set,
-        "variations": variation,
-        "by": by,
-        "trained_on": trained_on,
-        "options": parse_options(option or []),
-        "kind": kind,
-        "passages": passages,
-        "depth": depth,
-        "name": name,
-        "replace": replace,
-        "seed": seed,
-        "outputs": [context.params["json_file"], context.params["page"]],
-    }
-    card = run_model(**_given(values))
+    if values.pop("no_pivot"):
+        if pivots:
+            raise UserError(f"--no-pivot: a {parameter('pivots')} is named too; leave one out")
+        values["pivots"] = ()
+    of_model = parse_options(values.pop("options") or [])
+    outputs = [values.pop("context").params[name] for name in ("json_file", "page")]
+    card = _call(run_model, _opened(values) | {"options": of_model, "outputs": outputs})
     return dataclasses.replace(card, again=["eval_kit", *sys.argv[1:]])
 
 
@@ -230,10 +204,10 @@ def run(
 def protocol(
     runs: options.GridRuns = None,
     paper: options.Paper = None,
-    system: Annotated[
+    systems: Annotated[
         list[str] | None, option("System name of each run, in RUN order, or one name for all.", "NAME", "--system")
     ] = None,
-    shift: Annotated[
+    shifts: Annotated[
         list[str] | None,
         option(
             "Shift of each run, in RUN order, or one for all: topic, wh, length, given, crossed, resttest or restrain.",
@@ -241,7 +215,7 @@ def protocol(
             "--shift",
         ),
     ] = None,
-    held_out: Annotated[
+    held_outs: Annotated[
         list[str] | None,
         option("Part that each run's training left out, in RUN order, such as c0.", "NAME", "--held-out"),
     ] = None,
@@ -265,22 +239,11 @@ def protocol(
 
     Example: eval_kit protocol mine.topic.*.trec --untrained bm25.trec --page report.html
     """
-    values: dict[str, Any] = {
-        "runs": runs,
-        "release": _release(release, revision),
-        "untrained": untrained,
-        "systems": system,
-        "shifts": shift,
-        "held_outs": held_out,
-        "vectors": vectors,
-        "seed": seed,
-        "allow_missing": allow_missing,
-    }
+    values = _opened(dict(locals()))
     if paper is not None:
         from eval_kit.papers.beside import of_paper
 
-        why = "a published table is set beside a grid whose names say all"
-        return _call(of_paper, values | {"paper": paper}, why)
+        return _call(of_paper, values, "a published table is set beside a grid whose names say all")
     from eval_kit.pages.report import report
 
     if not runs:
@@ -303,16 +266,17 @@ def similarity(
 
     Example: eval_kit similarity mine.topic.*.trec --release mini
     """
+    values = dict(locals())
     from eval_kit.protocols.similarity import similarity as similarities
 
-    return _call(similarities, {"release": release, "runs": runs, "vectors": vectors, "allow_missing": allow_missing})
+    return _call(similarities, values)
 
 
 @_computing
 def generalise(
     runs: Annotated[list[Path], argument("Runs of trained systems over the test set.", "RUN")],
-    pivot: Annotated[
-        list[Path], option("Compare with this run of an untrained system, such as BM25. Repeatable.", "RUN")
+    pivots: Annotated[
+        list[Path], option("Compare with this run of an untrained system, such as BM25. Repeatable.", "RUN", "--pivot")
     ],
     trained_on: Annotated[
         Path | None, option("Training queries (same forms as for clean); near and far are distances to them.", "FILE")
@@ -349,37 +313,22 @@ def generalise(
 
     Example: eval_kit generalise mine.trec --pivot bm25.trec --trained-on train.tsv
     """
+    values = dict(locals())
     from eval_kit.protocols.generalise import generalise as compare_gains
 
-    return _call(
-        compare_gains,
-        {
-            "runs": runs,
-            "pivots": pivot,
-            "release": release,
-            "test_set": test_set,
-            "trained_on": trained_on,
-            "by": by,
-            "far": far,
-            "vectors": vectors,
-            "qrels": qrels,
-            "queries": queries,
-            "seed": seed,
-            "allow_missing": allow_missing,
-        },
-    )
+    return _call(compare_gains, values)
 
 
 @_computing
 def clean(
     train: options.Train,
     release: options.Release = None,
-    test_set: options.TestSets = None,
+    test_sets: options.TestSets = None,
     near: Annotated[
         float | None,
         option("Cosine of trigrams from which two queries are near-duplicates. Default: 0.61 (docs/contamination.md)."),
     ] = None,
-    passages: Annotated[
+    shared_passages: Annotated[
         bool, option("Also count queries that share a relevant passage with a training query.", None, "--passages")
     ] = False,
 ) -> "Result":
@@ -387,12 +336,10 @@ def clean(
 
     Example: eval_kit clean --train train.tsv
     """
+    values = dict(locals())
     from eval_kit.protocols.clean import clean as find_leaks
 
-    return _call(
-        find_leaks,
-        {"train": train, "release": release, "test_sets": test_set, "near": near, "shared_passages": passages},
-    )
+    return _call(find_leaks, values)
 
 
 @_computing
@@ -407,7 +354,7 @@ def variations(
     pivot: Annotated[
         str | None, option("Compare with this system, such as bm25, by LongEval's effect ratio and ΔRI.", "SYSTEM")
     ] = None,
-    ranker: options.Rankers = None,
+    rankers: options.Rankers = None,
     release: options.Release = None,
     revision: options.Revision = None,
     seed: options.Seed = None,
@@ -417,15 +364,15 @@ def variations(
 
     Example: eval_kit variations runs/bm25*.trec --release mini
     """
+    values = _opened(dict(locals()))
     from eval_kit.authors.opening import open_release
     from eval_kit.pages.report import Report
     from eval_kit.protocols.variations import variations as changes
 
-    opened = open_release(release, revision)
-    pairs = (pair.partition("=") for pair in ranker or [])
+    opened = open_release(values["release"])
+    pairs = (pair.partition("=") for pair in rankers or [])
     of_paper = {system: published_name for system, _, published_name in pairs}
-    values = {"test_set": test_set, "pivot": pivot, "rankers": of_paper, "seed": seed, "allow_missing": allow_missing}
-    return Report(None, changes(runs, opened, **_given(values)), opened)
+    return Report(None, _call(changes, values | {"release": opened, "rankers": of_paper}), opened)
 
 
 @_computing
@@ -437,8 +384,8 @@ def compare(
     upstream: options.Upstream = None,
     qrels: options.Qrels = None,
     queries: options.Queries = None,
-    measure: options.Measures = None,
-    test_set: options.TestSets = None,
+    measures: options.Measures = None,
+    test_sets: options.TestSets = None,
     by: options.By = None,
     trained_on: options.TrainedOn = None,
     no_worse_than: Annotated[
@@ -457,11 +404,12 @@ def compare(
             "RELEASE|QRELS",
         ),
     ] = None,
-    against_run: Annotated[
+    against_runs: Annotated[
         list[Path] | None,
         option(
             "With --against: the systems' runs over it, in the order of RUN, or their folder. Default: the same RUNs.",
             "RUN",
+            "--against-run",
         ),
     ] = None,
     seed: options.Seed = None,
@@ -471,28 +419,14 @@ def compare(
 
     Example: eval_kit compare bm25.trec mine.trec --test-set dl19
     """
-    from eval_kit.protocols import compare as comparisons
-    from eval_kit.protocols import snapshots
-
-    runs, release = _runs(runs, example, release, upstream=upstream, qrels=qrels, against=against)
-    values: dict[str, Any] = {
-        "runs": runs,
-        "queries": queries,
-        "baseline": baseline,
-        "measures": measure,
-        "test_sets": test_set,
-        "by": by,
-        "trained_on": trained_on,
-        "no_worse_than": no_worse_than,
-        "against": against,
-        "against_runs": against_run,
-        "seed": seed,
-        "allow_missing": allow_missing,
-    }
-    values |= {"release": _release(release, None, upstream, qrels), "qrels": qrels}
+    values = _opened(_with_runs(dict(locals()), "upstream", "qrels", "against"))
     if against is None:
-        return _call(comparisons.compare, values, f"its snapshot is that of {parameter('against')}")
-    return _call(snapshots.snapshots, values, f"{parameter('against')} compares two snapshots as a whole")
+        from eval_kit.protocols.compare import compare as compare_systems
+
+        return _call(compare_systems, values, f"its snapshot is that of {parameter('against')}")
+    from eval_kit.protocols.snapshots import snapshots
+
+    return _call(snapshots, values, f"{parameter('against')} compares two snapshots as a whole")
 
 
 @_computing
@@ -506,9 +440,10 @@ def align(
 
     Example: eval_kit align scores.csv
     """
+    values = dict(locals())
     from eval_kit.protocols.align import align as correlate
 
-    return _call(correlate, {"scores": scores, "seed": seed})
+    return _call(correlate, values)
 
 
 def main() -> None:
@@ -518,7 +453,7 @@ def main() -> None:
     """
     gc.set_threshold(100_000)
     try:
-        with reporting("eval_kit", options.OF_PARAMETERS):
+        with reporting("eval_kit"):
             app()
     finally:
         gc.freeze()  # the collection at exit has nothing to walk

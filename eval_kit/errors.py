@@ -39,19 +39,14 @@ class UserError(Exception):
         return "".join(self._pieces())
 
     def in_shell(self, options: Mapping[str, str]) -> str:
-        """The sentence; parameters as the shell's callers write them: by these names, else by the one rule."""
+        """The sentence; parameters as the options of a command, or as most commands call what this one lacks."""
         pieces = self._pieces()
-        pieces[1::2] = (options.get(name) or option_of(name) for name in pieces[1::2])
+        pieces[1::2] = (options.get(name) or f"--{name.replace('_', '-')}" for name in pieces[1::2])
         return "".join(pieces)
 
     def _pieces(self) -> list[str]:
         """Texts, and the parameters between them."""
         return super().__str__().split(_MARK)
-
-
-def option_of(parameter: str) -> str:
-    """The shell's option for a parameter, where it has no name of its own."""
-    return f"--{parameter.replace('_', '-')}"
 
 
 def printable(text: str) -> str:
@@ -99,10 +94,8 @@ def environment(program: str) -> Iterator[None]:
 
 
 @contextmanager
-def reporting(program: str, options: Mapping[str, str] | None = None) -> Iterator[None]:
+def reporting(program: str) -> Iterator[None]:
     """Turn a :class:`UserError` into its sentence on standard error and exit status 2, without a traceback.
-
-    ``options`` are those of parameters whose names differ from theirs.
 
     So do errors of the system: a full disk, a file without read permission. Warnings have the same plain form, and end
     the command too where Python treats them as errors. Characters that the output's encoding lacks are escaped. A
@@ -119,7 +112,7 @@ def reporting(program: str, options: Mapping[str, str] | None = None) -> Iterato
         yield
         sys.stdout.flush()
     except (UserError, Warning) as error:
-        _say(program, error.in_shell(options or {}) if isinstance(error, UserError) else str(error))
+        _say(program, str(error))
         sys.exit(_EXIT_USER_ERROR)
     except ModuleNotFoundError as error:
         package = str(error.name).partition(".")[0]

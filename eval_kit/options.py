@@ -14,25 +14,6 @@ if TYPE_CHECKING:
     from eval_kit.results import Result
 
 
-OF_PARAMETERS = {
-    "against_runs": "--against-run",
-    "datasets": "--dataset",
-    "held_outs": "--held-out",
-    "measures": "--measure",
-    "options": "--option",
-    "pivots": "--pivot",
-    "rankers": "--ranker",
-    "runs": "RUN",
-    "shared_passages": "--passages",
-    "shifts": "--shift",
-    "systems": "--system",
-    "test_sets": "--test-set",
-    "variations": "--variation",
-}
-"""What the shell calls parameters of the library where it does not follow :func:`eval_kit.errors.option_of`: options
-that are given once for each of several."""
-
-
 def option(help: str, metavar: str | None = None, *names: str, **limits: Any) -> Any:
     """An option of a command, as typer takes it; ``limits`` are its bounds and whatever else typer knows."""
     return typer.Option(*names, metavar=metavar, help=help, **limits)
@@ -87,7 +68,9 @@ Seed = Annotated[int | None, option("Random seed of the bootstrap. Default: 0.",
 Datasets = Annotated[
     list[Path] | None,
     option(
-        "Score RUNs on these BEIR folders instead (one per run, same order), next to BEIR's published figures.", "DIR"
+        "Score RUNs on these BEIR folders instead (one per run, same order), next to BEIR's published figures.",
+        "DIR",
+        "--dataset",
     ),
 ]
 Runs = Annotated[
@@ -143,6 +126,7 @@ Rankers = Annotated[
     option(
         "Show SYSTEM beside this ranker of CIKM 2021, Table 7 (on chameleons.veiled.50). Default: the same name.",
         "SYSTEM=RANKER",
+        "--ranker",
     ),
 ]
 

@@ -90,7 +90,19 @@ def _parse(command: TyperCommand, context: Any, arguments: list[str]) -> list[st
 
 def _invoke(command: TyperCommand, context: Any) -> Any:
     check_outputs(context.params)
-    return type(command).invoke(command, context)
+    try:
+        return type(command).invoke(command, context)
+    except UserError as error:
+        raise UserError(error.in_shell(names_of(command))) from error
+
+
+def names_of(command: TyperCommand) -> dict[str, str]:
+    """What the shell calls each parameter of a command: its option, or the name of its argument in the help."""
+    names = {}
+    for each in command.params:
+        is_option = each.param_type_name == "option"
+        names[str(each.name)] = each.opts[0] if is_option else each.metavar or str(each.name).upper()
+    return names
 
 
 def _paths(value: Any) -> Iterator[Path]:

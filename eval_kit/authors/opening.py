@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from eval_kit.errors import UserError, parameter
+from eval_kit.files.opening import is_file
 from eval_kit.release import NoReleaseError, Release, ReleaseError, beir_folder, has_default
 from eval_kit.release import open_release as open_given
 
@@ -35,6 +36,8 @@ def release_of(release: ReleaseSource = None, qrels: Path | None = None, queries
 def open_release(source: ReleaseSource = None, revision: str | None = None, upstream: Path | None = None) -> Release:
     """As :func:`eval_kit.release.open_release`; where no release is named and none is there, the published test sets.
 
+    A file is judgements of one's own (:func:`open_judgements`).
+
     ``upstream`` is a copy of the authors' files, to make those test sets from.
 
     Raises:
@@ -53,6 +56,8 @@ def open_release(source: ReleaseSource = None, revision: str | None = None, upst
         except ReleaseError as error:  # the cache is the kit's own
             warnings.warn(f"{error}; taking the published test sets again", stacklevel=2)
             return replace(open_given(published_test_sets(upstream, again=True)), given_as=PUBLISHED)
+    if isinstance(source, str | os.PathLike) and is_file(Path(source)):
+        return open_judgements(Path(source))
     try:
         return open_given(source, revision)
     except NoReleaseError as error:

@@ -53,7 +53,7 @@ def apart(runs: Any, unnamed: str) -> list[tuple[Any, Any]]:
         runs = {f"{subset}.{split}": scores for subset in subsets for split, scores in subsets[subset].items()}
         runs = runs if len(runs) > 1 else next(iter(runs.values()), {})
     if isinstance(runs, Mapping) and not _is_one_run(runs):
-        return list(runs.items())
+        return [("" if name is None else name, run) for name, run in runs.items()]  # None: no name is given
     given = [runs]
     if isinstance(runs, Sequence) and not isinstance(runs, str | bytes):
         given = [runs] if runs and all(map(is_row, runs)) else list(runs)

@@ -13,9 +13,8 @@ import typer
 
 import eval_kit
 from eval_kit import cli
-from eval_kit.errors import option_of
-from eval_kit.options import OF_PARAMETERS
 from eval_kit.papers.beside import of_paper
+from eval_kit.program import names_of
 from eval_kit.release import Release
 from tests.eval_kit.plain_runs import plain_run
 
@@ -30,9 +29,9 @@ FUNCTIONS: dict[str, list[Callable[..., Any]]] = {
     "compare": [eval_kit.compare, eval_kit.snapshots],
     "align": [eval_kit.align],
 }
-OF_THE_SHELL = {"--format", "--json", "--page", "--per-query", "--example", "--no-pivot", "--revision", "--upstream"}
+OF_THE_SHELL = {"format", "json_file", "page", "per_query", "example", "no_pivot", "revision", "upstream", "help"}
 """Where results go, runs that come with the kit, no pivots at all, and what ``open_release`` takes."""
-OF_PYTHON = {"--outputs"}
+OF_PYTHON = {"outputs"}
 """What else a caller of ``run`` will write."""
 
 
@@ -47,18 +46,13 @@ def commands() -> dict[str, Any]:
 def test_a_command_has_the_options_that_its_functions_have() -> None:
     assert commands().keys() == FUNCTIONS.keys()
     for name, functions in FUNCTIONS.items():
-        given = parameters(*functions)
-        arguments = {each.name for each in commands()[name].params if each.param_type_name == "argument"}
-        options = {each.opts[0] for each in commands()[name].params if each.param_type_name == "option"}
-        expected = {OF_PARAMETERS.get(each) or option_of(each) for each in given - arguments}
-        assert arguments <= given and options - OF_THE_SHELL - {"--help"} == expected - OF_PYTHON, name
+        assert names_of(commands()[name]).keys() - OF_THE_SHELL == parameters(*functions) - OF_PYTHON, name
 
 
 def test_what_messages_call_a_parameter_is_one() -> None:
     public = parameters(*(getattr(eval_kit, name) for name in eval_kit.__all__ if name != "UserError"), of_paper)
     sources = "".join(path.read_text() for path in Path(eval_kit.__file__).parent.rglob("*.py"))
     assert set(re.findall(r"""\bparameter\(["'](\w+)["']\)""", sources)) <= public
-    assert OF_PARAMETERS.keys() <= public
 
 
 def test_no_call_of_the_library_rests_on_the_order_of_many_arguments() -> None:
@@ -126,7 +120,8 @@ def test_every_option_is_used_or_refused_in_every_branch(name: str, place: Path,
 
     for line, function in BRANCHES[name]:
         assert status(line) == 0, line
-        takes = {OF_PARAMETERS.get(each) or option_of(each) for each in parameters(function)}
+        names = names_of(commands()[name])
+        takes = {names[each] for each in parameters(function) if each in names}
         for option in (each.opts[0] for each in commands()[name].params if each.param_type_name == "option"):
             if option in WRONG and not (option == "--against" and option in line):
                 assert status(line, option, WRONG[option]) == 2, (line, option)
