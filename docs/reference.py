@@ -1,8 +1,7 @@
-"""Reference pages from the code: commands, Python, measures, shifts, protocols, schemas and test sets."""
+"""Reference pages from the code, as far as no plugin makes them: commands, measures, shifts, schemas and test sets."""
 
 import inspect
 import json
-import pkgutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ import baselines.config
 import builder.cli
 import eval_kit.authors.test_sets
 import eval_kit.cli
-from eval_kit import documents, protocols
+from eval_kit import documents
 from eval_kit.documents import TestSetEntry
 from eval_kit.measures import definitions
 from eval_kit.release import Release, open_release
@@ -29,12 +28,6 @@ PROGRAMS = {
     "python -m builder": builder.cli.app,
     "python -m baselines": baselines.cli.app,
 }
-RESULTS = (
-    "protocols.scores.Scores",
-    "protocols.compare.Comparison",
-    "release.release.Release",
-    "release.release.TestSet",
-)
 HELP_WIDTH = 100
 CLUSTERS = """\
 The parts of the published shifts have no names. Here are the words that are typical of each (by the z-score of their
@@ -52,10 +45,8 @@ def pages() -> dict[str, str]:
     """Markdown of every page but the test sets', which need a release."""
     return {
         "commands": _commands(),
-        "api": _api(),
         "measures": _measures(),
         "shifts": _shifts(),
-        "protocols": _protocols(),
         "schemas": _schemas(),
     }
 
@@ -122,15 +113,6 @@ def _helps(command: Any, name: str, parent: Any = None) -> Iterator[tuple[str, s
         yield from _helps(child, subcommand, context)
 
 
-def _api() -> str:
-    short = "    options:\n      show_root_full_path: false"
-    functions = "\n\n".join(f"::: eval_kit.{module}.{name}\n{short}" for name, module in eval_kit._MODULES.items())
-    runs = f"## What a run may be\n\n::: eval_kit.runs.given\n{WITHOUT_HEADING}\n      members: false"
-    classes = "\n\n".join(f"::: eval_kit.{name}" for name in RESULTS)
-    others = "The results of `protocol` and `similarity` are among the [protocols](protocols.md)."
-    return f"# Python\n\n{functions}\n\n{runs}\n\n{others}\n\n{classes}\n"
-
-
 def _measures() -> str:
     parts = ["# Measures", inspect.getdoc(definitions) or ""]
     for kind in definitions.KINDS.values():
@@ -170,14 +152,6 @@ def _shifts() -> str:
         docstring = f"::: builder.shifts.{name}\n{WITHOUT_HEADING}\n      members: false"
         parts.append(f"### How {name} is rebuilt\n\n{docstring}")
     return "\n\n".join(parts) + "\n"
-
-
-def _protocols() -> str:
-    modules = {module.name for module in pkgutil.iter_modules(protocols.__path__)}
-    names = sorted(modules - {"scores"})  # whose class is on the page of Python, as all that eval_kit exports
-    exported = "\n      filters: [" + ", ".join(f'"!^{name}$"' for name in eval_kit._MODULES) + ', "!^_"]'
-    parts = (f"::: eval_kit.protocols.{name}\n    options:{exported}" for name in names)
-    return "\n\n".join(["# Protocols", *parts]) + "\n"
 
 
 def _schemas() -> str:
