@@ -132,18 +132,19 @@ def report(
         UserError: as :func:`eval_kit.protocols.grid_results.protocol` and
             :func:`eval_kit.protocols.variations.variations`.
     """
-    opened_release = open_release(release)
     taken, without_cells = take(runs=runs, untrained=untrained)
     if not taken:
         raise UserError("give the RUNs of a grid")
-    of_grid, worded = taken, list[Run]()
-    if not (systems or shifts or held_outs):
+    of_grid, worded = list[Run](), list[Run]()
+    if systems or shifts or held_outs:
+        of_grid = in_cells(taken, systems, shifts, held_outs)  # before a release, which may come from the web
+    opened_release = open_release(release)
+    if not of_grid:
         of_grid, worded = grid_and_worded([*taken, *without_cells], opened_release)
-        of_grid = [run for run in of_grid if run not in without_cells]
+        of_grid = in_cells([run for run in of_grid if run not in without_cells])
     grid = changes = None
     if of_grid:
-        cells = in_cells(of_grid, systems, shifts, held_outs)
-        grid = of_cells(cells, opened_release, without_cells, seed, allow_missing)
+        grid = of_cells(of_grid, opened_release, without_cells, seed, allow_missing)
     if worded:
         changes = variations(worded, opened_release, seed=seed, allow_missing=allow_missing)
     result = Report(grid, changes, opened_release, vectors)

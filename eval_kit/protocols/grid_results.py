@@ -183,10 +183,9 @@ def protocol(
             were trained in different batches, or a run that cannot be used or does not cover the test sets of its
             shift.
     """
-    opened_release = open_release(release)
     taken, without_cells = take(runs=runs, untrained=untrained)
     cells = in_cells(taken, systems, shifts, held_outs)
-    return of_cells(cells, opened_release, without_cells, seed, allow_missing)
+    return of_cells(cells, open_release(release), without_cells, seed, allow_missing)
 
 
 def of_cells(

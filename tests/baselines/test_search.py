@@ -18,7 +18,7 @@ from eval_kit.models.run import run
 from eval_kit.models.runs import make_runs, variation_queries
 from eval_kit.protocols.variations import variations
 from eval_kit.release import Release, open_release
-from eval_kit.runs.contamination import declared_beside
+from eval_kit.runs.contamination import training_beside
 from eval_kit.search.passages import of_file
 from eval_kit.search.passages import passages as passages_of
 from tests.beir_folders import beir_folder
@@ -96,7 +96,7 @@ def test_a_release_and_some_of_its_test_sets(mini_release: Release, command, tmp
     wanted = {query for name in ("topic.c0", "length.short") for query in mini_release.test_sets[name].queries}
     assert {row[0] for row in rows(tmp_path / "bm25.trec")} == wanted
     assert max(int(row[3]) for row in rows(tmp_path / "bm25.trec")) == 5
-    assert declared_beside(tmp_path / "bm25.trec") == []
+    assert training_beside(tmp_path / "bm25.trec").training_data == []
     for more, noun in ((["--test-set", "topic.c9"], "topic.c9"), (["--no-pivot", "--pivot", "x.trec"], "--no-pivot")):
         done = command("eval_kit", "run", "bm25", "--release", mini_release.folder, *more)
         assert done.returncode == 2 and noun in done.stderr

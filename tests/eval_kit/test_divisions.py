@@ -112,7 +112,7 @@ def test_a_file_and_python_say_the_same(folder: Path, release: Release, tmp_path
 
 @pytest.mark.parametrize(
     ("by", "noun"),
-    [("metadata.nothing", "metadata.kind"), ("distance", "--trained-on"), ("topic", "division"), ({"z": "a"}, "400")],
+    [("metadata.nothing", "metadata.kind"), ("distance", "trained_on"), ("topic", "division"), ({"z": "a"}, "400")],
 )
 def test_a_division_that_is_not_there_is_refused(by: object, noun: str, release: Release) -> None:
     with pytest.raises(UserError, match=noun):
@@ -166,7 +166,7 @@ def test_judgements_alone_are_a_test_set(shared: Path, published_release: Releas
     [expected] = [mean.value for mean in score([run], published_release).means if mean.measure == "nDCG@10"]
     assert found == expected and round(found, 4) == 0.7210
     assert divide("question-word", release, release.queries("test")).parts["part"].n_unique() > 2
-    with pytest.raises(UserError, match="--queries"):
+    with pytest.raises(UserError, match="queries names"):
         divide("words", without := open_judgements(qrels), without.queries("test"))
     beir = tmp_path / "qrels.tsv"
     beir.write_text("query-id\tcorpus-id\tscore\nq1\tp1\t1\n")

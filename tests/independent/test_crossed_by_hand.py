@@ -134,7 +134,8 @@ def test_the_figures_are_those_of_the_run_files(release: Release, tmp_path: Path
             of_out = sum(sum(outs[query]) / 4 for query in own) / len(own)
             assert row["rel_loss"] == pytest.approx(1 - of_out / of_in, abs=1e-9)
     trained_on = release.table("crossed", "train").filter(pl.col("m1") == "train")
-    verdict = generalise(runs[0], runs[0], release, "crossed.m1", trained_on=trained_on["text"].to_list()).to_polars()
+    texts = trained_on["text"].to_list()
+    verdict = generalise(runs[0], runs[0], release, test_set="crossed.m1", trained_on=texts).to_polars()
     assert verdict.filter(shift="crossed").select(pl.col("near_parts") + pl.col("far_parts")).item() == len(clusters)
     shown = (tmp_path / "page.html").read_text()
     assert "RR@10 Rel Loss by cluster" in shown and "Rel Loss of RR@10 on each cluster against" in shown

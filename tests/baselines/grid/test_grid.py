@@ -264,7 +264,7 @@ def test_a_finished_cell_says_how_it_was_made_and_is_not_done_again(release: Rel
     assert done["run"]["queries"] == len(cell.test_queries()) == sum(benchmarks) == 50 + 43 + 54
     assert done["index_bytes"] > 10_000
     assert cell.published_run.samefile(cell.run)
-    assert contamination.declared_beside(cell.published_run) == []
+    assert contamination.training_beside(cell.published_run).training_data == []
     before = (cell.folder / "done.json").stat()
     assert run_cell(cell) == Outcome(cell.name, "done")
     assert (cell.folder / "done.json").stat() == before

@@ -18,7 +18,6 @@ from eval_kit.runs.contamination import (
     MARK,
     declaration,
     declare,
-    declared_beside,
     trained_on,
     training_beside,
     training_set_id,
@@ -174,15 +173,14 @@ def test_a_protocol_and_its_report_say_it(grid, mini_release: Release):
 
 def test_a_declaration_is_read_strictly_and_replaced_whole(tmp_path: Path):
     run = tmp_path / "a.b.trec.gz"
-    assert declared_beside(run) is None
+    assert training_beside(run) == Training(None)
     declare(run, ["msmarco-passage/train"])
     assert declaration(run) == tmp_path / "a.b.training.json"
-    assert declared_beside(run) == ["msmarco-passage/train"]
+    assert training_beside(run).training_data == ["msmarco-passage/train"]
     declaration(run).write_text('{"training_data": "msmarco-passage/train"}')
     with pytest.raises(UserError, match=r"a\.b\.training\.json: .*\$\.training_data"):
-        declared_beside(run)
+        training_beside(run)
     declare(run, None, 32)
-    assert declared_beside(run) is None
     assert training_beside(run) == Training(None, 32)
 
 

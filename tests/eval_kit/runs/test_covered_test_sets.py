@@ -97,7 +97,7 @@ def test_a_set_covered_in_part_is_named(tmp_path, held, lacking, of, name, allow
         cover(tmp_path, held)
     assert str(refused.value) == (
         f"{tmp_path / 'run.trec'}: {lacking} of the {of} queries of {name} are missing, more than 8 %; "
-        "--allow-missing scores them as 0"
+        "allow_missing scores them as 0"
     )
     assert cover(tmp_path, held, allow_missing=True)[0] == allowed
 
@@ -136,7 +136,7 @@ def test_a_run_of_which_few_queries_are_known_is_of_another_release(tmp_path):
 
 
 def test_a_set_that_a_run_was_to_cover_is_answered_with_those_that_it_does():
-    with pytest.raises(RunError, match="holds no query of other; it covers exact: add --test-set exact"):
+    with pytest.raises(RunError, match="holds no query of other; it covers exact: add test_sets exact"):
         complete(Path("run.trec"), pl.Series(MEMBERS["exact"]), [SETS["other"]], others=SETS.values())
 
 
