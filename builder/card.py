@@ -16,6 +16,7 @@ from eval_kit.files import atomic
 from eval_kit.files.text import read_utf8
 from eval_kit.release import Release, read_manifest, reference, title
 from eval_kit.release.manifest import is_of_ms_marco, is_synthetic, language
+from eval_kit.shifts import SHIFTS
 from eval_kit.stats.typical import about
 from eval_kit.tables.markdown import escape, to_markdown
 from eval_kit.tables.table import Table, Value, text_columns
@@ -34,14 +35,11 @@ EXPECTED = ("ecir2023-table2", "ecir2023-table3", "cikm2022-table7")
 """Published tables of models that were trained by these lists."""
 _IN_WORDS = "lists CC BY-NC-SA 4.0 and MIT; queries and judgements of MS MARCO for non-commercial research only"
 _TAGS = ("information-retrieval", "distribution-shift", "evaluation", "benchmark")
+_IN_SEVERAL = "; a query may be in several parts, with a row for each"
 HOLDS = {
-    "topic": "MS-Shift: queries by topic, c0 … c4; one row for each query and cluster",
-    "wh": "MS-Shift: queries by wh-word, wha, how, who; a query may be in several clusters",
-    "length": "MS-Shift: queries by length, short or long",
-    "resttest": "ReSTTest: queries in five buckets, b1 … b5; extrapolation is to a bucket that training left out",
-    "given": "the collection's own parts, such as articles or fields, or groups of them",
-    "crossed": "crossed hold-outs: small clusters, and each query's role for each model: train, in or out",
-    "restrain": "ReSTrain: training queries near to (interpolate) or far from (extrapolate) the test queries",
+    name: f"{shift.title}, to test a system {shift.phrase}{_IN_SEVERAL if shift.overlaps else ''}"
+    for name, shift in SHIFTS.items()
+} | {
     "chameleons": "MS MARCO Chameleons: how obstinate a query is (none, veiled, pygmy, lesser) at five levels",
     "trec_dl": "the TREC Deep Learning topics, and which of them are judged",
     "dl_typo": "DL-Typo: real mistyped queries, corrected, with their own judgements",
@@ -52,7 +50,7 @@ HOLDS = {
     "negatives": "passages for training that rank high and are not judged relevant",
     "passages": "the passages to be ranked",
 }
-"""The configs in words, for the card's table and for the Hub's own pages."""
+"""Every config that a release may hold, the shifts first, in words: for the card's table and for the Hub's own pages."""
 
 
 def texts(folder: Path, manifest: Manifest) -> dict[str, str]:
