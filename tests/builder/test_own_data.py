@@ -19,7 +19,7 @@ from builder.describe import describe
 from builder.export import export
 from builder.lite import of_passages
 from builder.parameters import ShiftParameters
-from builder.permission import publishable
+from builder.permission import permitted_part
 from builder.pool import read_systems
 from builder.shifts import given, length, resttest
 from builder.sources import beir, log, mini, released
@@ -182,9 +182,8 @@ def test_a_licence_that_nobody_states_is_not_lost_on_the_way(folder: Path, tmp_p
     releases.write(again, tmp_path / "again")
     of_passages(first, folder, tmp_path / "lite")
     for release in ("first", "again", "lite"):
-        path = tmp_path / release
-        with pytest.raises(UserError, match="licence"), publishable(path, read_manifest(path), [], []):
-            pass
+        with pytest.raises(UserError, match="licence"):
+            permitted_part(read_manifest(tmp_path / release), [], [])
 
 
 def test_an_edit_stays_inside_the_word_whatever_its_lower_case() -> None:
