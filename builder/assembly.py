@@ -19,10 +19,11 @@ from eval_kit.files.formats import by_id
 from eval_kit.shifts import TREC_DL
 from eval_kit.stats.vectors import Vectors
 
+# by SPREAD a 95 % interval of ±0.08, as ECIR 2023's Table 2 has drops of up to 0.07; of FEWEST_TESTED it is ±0.14
 TESTED = 100
 """Test queries that a part should have."""
 FEWEST_TESTED = 30
-"""Test queries of a part; a mean over fewer says next to nothing."""
+"""Test queries of a part; a mean over fewer says next to nothing (docs/by.md marks them too)."""
 SPREAD = 0.4
 """A usual standard deviation of RR@10 over queries, to say how wide intervals will be."""
 _SHOWN = 5

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from builder.options import RELEASE, Out, Seed, Version, print_result
+from eval_kit.console import status
 from eval_kit.errors import UserError
 from eval_kit.options import JsonFile, option
 from eval_kit.program import Program
@@ -41,7 +41,7 @@ def published(
 
     if upstream is not None and not upstream.is_dir():
         raise UserError(f"{upstream}: there is no such folder")
-    with Console(stderr=True).status("reading the authors' lists"):
+    with status("reading the authors' lists"):
         release = draft(upstream, allow_partial, unlicensed)
     _write(release, out, version, json_file)
 
@@ -147,7 +147,7 @@ def mini(
     """Generate a synthetic collection with planted shifts."""
     from builder.mini import draft
 
-    with Console(stderr=True).status("generating the mini collection"):
+    with status("generating the mini collection"):
         release = draft(seed=seed, queries=queries, strength=strength)
     _write(release, out, version, json_file)
 
@@ -164,7 +164,7 @@ def _collection(name: str, options: dict[str, Any]) -> "Collection":
     folder = Path(name)
     if name not in (MINI, MS_MARCO) and folder.is_dir() and not (folder / MANIFEST).is_file():
         return beir.collection(folder)  # has its own progress bar
-    with Console(stderr=True).status(f"reading {name}"):
+    with status(f"reading {name}"):
         if name == MINI:
             return mini.collection(mini.MiniParameters(**sources))
         if name == MS_MARCO:
@@ -178,6 +178,6 @@ def _write(draft: "Draft", out: Path, version: str | None, json_file: Path | Non
 
     if version is not None and not re.fullmatch(VERSION, version):
         raise UserError(f"--version {version}: expected three numbers, such as 1.1.0")
-    with Console(stderr=True).status(f"writing {out}"):
+    with status(f"writing {out}"):
         manifest = write(replace(draft, version=version or draft.version), out)
     print_result(manifest.as_json(), summary(out, manifest), json_file)

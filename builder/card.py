@@ -16,16 +16,16 @@ from eval_kit.files import atomic
 from eval_kit.files.text import read_utf8
 from eval_kit.release import Release, read_manifest, reference, title
 from eval_kit.release.manifest import is_of_ms_marco, is_synthetic, language
+from eval_kit.shifts import SHIFTS
 from eval_kit.stats.typical import about
 from eval_kit.tables.markdown import escape, to_markdown
-from eval_kit.tables.table import Table, Value, text_columns
+from eval_kit.tables.table import Table, text_columns
 
 CARD = "README.md"
 LICENCES = "LICENSE.md"
 """The Hub links to a licence of no standard name only by this file name, or by a URL."""
 _DEFAULT_CONFIG = "topic"
 """What ``load_dataset`` gives whoever names no config; the first config where there is no such one."""
-_AGAIN = "run 'python -m builder card {}' to write it again"
 TEMPLATES = Path(__file__).parent.parent / "hub_cards"
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 _SIDES = {"inter": "in", "extra": "out", "delta": "loss"}
@@ -34,14 +34,11 @@ EXPECTED = ("ecir2023-table2", "ecir2023-table3", "cikm2022-table7")
 """Published tables of models that were trained by these lists."""
 _IN_WORDS = "lists CC BY-NC-SA 4.0 and MIT; queries and judgements of MS MARCO for non-commercial research only"
 _TAGS = ("information-retrieval", "distribution-shift", "evaluation", "benchmark")
+_IN_SEVERAL = "; a query may be in several parts, with a row for each"
 HOLDS = {
-    "topic": "MS-Shift: queries by topic, c0 … c4; one row for each query and cluster",
-    "wh": "MS-Shift: queries by wh-word, wha, how, who; a query may be in several clusters",
-    "length": "MS-Shift: queries by length, short or long",
-    "resttest": "ReSTTest: queries in five buckets, b1 … b5; extrapolation is to a bucket that training left out",
-    "given": "the collection's own parts, such as articles or fields, or groups of them",
-    "crossed": "crossed hold-outs: small clusters, and each query's role for each model: train, in or out",
-    "restrain": "ReSTrain: training queries near to (interpolate) or far from (extrapolate) the test queries",
+    name: f"{shift.title}, to test a system {shift.phrase}{_IN_SEVERAL if shift.overlaps else ''}"
+    for name, shift in SHIFTS.items()
+} | {
     "chameleons": "MS MARCO Chameleons: how obstinate a query is (none, veiled, pygmy, lesser) at five levels",
     "trec_dl": "the TREC Deep Learning topics, and which of them are judged",
     "dl_typo": "DL-Typo: real mistyped queries, corrected, with their own judgements",
@@ -52,7 +49,7 @@ HOLDS = {
     "negatives": "passages for training that rank high and are not judged relevant",
     "passages": "the passages to be ranked",
 }
-"""The configs in words, for the card's table and for the Hub's own pages."""
+"""Every config of releases in words, the shifts first: for the card's table and for the Hub's own pages."""
 
 
 def texts(folder: Path, manifest: Manifest) -> dict[str, str]:
@@ -144,16 +141,15 @@ def _expected() -> dict[str, str]:
     """The papers' own figures of models trained by the lists, as tables, each under what it is."""
     tables = {}
     for id in EXPECTED:
-        table = reference.load(id)
-        figures: dict[str, dict[str, dict[str, str]]] = {}
+        table, figures = reference.load(id), dict[tuple[str, str], dict[str, str]]()
         for cell in table["cells"]:
-            row = figures.setdefault(f"{cell['test_set']}, {cell['measure']}", {})
-            row.setdefault(cell["system"], {})[_SIDES.get(cell["figure"], cell["figure"])] = reference.as_printed(cell)
-        systems = dict.fromkeys(cell["system"] for cell in table["cells"])
-        rows: list[list[Value]] = []
-        for name, row in figures.items():
-            texts = ["{in} → {out} ({loss})".format_map(of) if "in" in of else of["value"] for of in row.values()]
-            rows.append(list(map(Value, [name, *texts])))
+            of_cell = figures.setdefault((f"{cell['test_set']}, {cell['measure']}", cell["system"]), {})
+            of_cell[_SIDES.get(cell["figure"], cell["figure"])] = reference.as_printed(cell)
+        shown = {
+            key: ("{in} → {out} ({loss})" if "in" in of else "{value}").format_map(of) for key, of in figures.items()
+        }
+        names, systems = (list(dict.fromkeys(part)) for part in zip(*shown, strict=True))
+        rows = [[name, *(shown[name, system] for system in systems)] for name in names]
         paper = table["paper"]
         text = to_markdown(Table(text_columns("test set", *systems), [rows])).rstrip()
         tables[f"{paper['venue']} {paper['year']}, {table['table']}"] = text
@@ -221,11 +217,20 @@ def check_card(folder: Path, manifest: Manifest) -> None:
     """Check that the card's YAML is of this manifest's version, content, columns and rows: no digest covers it.
 
     Raises:
-        UserError: there is no card, its YAML is not valid, or it describes something else.
+        UserError: there is no card, its YAML is not valid by the library's classes, or it describes something else.
     """
-    path = folder / CARD
-    if _described(_yaml_data(path)) != _described(card_data(folder, manifest)):
-        raise UserError(f"{path}: is not that of the release; {_AGAIN.format(folder)}")
+    import yaml
+    from huggingface_hub import DatasetCard
+
+    path, again = folder / CARD, f"run 'python -m builder card {folder}' to write it again"
+    try:
+        data = DatasetCard(read_utf8(path)).data.to_dict()  # type: ignore[no-untyped-call]
+    except UserError as error:
+        raise UserError(f"{error}; {again}") from error
+    except (ValueError, TypeError, yaml.YAMLError) as error:
+        raise UserError(f"{path}: its YAML is not valid: {str(error).splitlines()[0]}; {again}") from error
+    if _described(data) != _described(card_data(folder, manifest)):
+        raise UserError(f"{path}: is not that of the release; {again}")
 
 
 def _described(data: Mapping[str, Any]) -> list[Any]:
@@ -235,28 +240,6 @@ def _described(data: Mapping[str, Any]) -> list[Any]:
         rows = [(split.get("name"), split.get("num_examples")) for split in info.get("splits") or ()]
         infos.append([info.get("config_name"), info.get("features"), rows])
     return [data.get("configs"), infos]
-
-
-def _yaml_data(path: Path) -> dict[str, Any]:
-    """The card's YAML, checked by the library's classes.
-
-    Raises:
-        UserError: there is no card, or its YAML is not valid.
-    """
-    import yaml
-    from huggingface_hub import DatasetCard
-
-    try:
-        text = read_utf8(path)
-    except UserError as error:
-        raise UserError(f"{error}; {_AGAIN.format(path.parent)}") from error
-    try:
-        data: dict[str, Any] = DatasetCard(text).data.to_dict()  # type: ignore[no-untyped-call]
-    except (ValueError, TypeError, yaml.YAMLError) as error:
-        raise UserError(
-            f"{path}: its YAML is not valid: {str(error).splitlines()[0]}; {_AGAIN.format(path.parent)}"
-        ) from error
-    return data
 
 
 def _dataset_info(folder: Path, config: str, splits: Sequence[TableEntry]) -> dict[str, Any]:

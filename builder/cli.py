@@ -195,7 +195,7 @@ def publish(
     ] = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Publish a release on the Hub. It makes one commit and tags it; run it again to finish."""
+    """Publish a release on the Hub. It uploads the release and tags it last; run it again to finish."""
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
     from builder import publish as publishing

@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-from rich.console import Console
-
 from builder.options import RELEASE, Cache, Folder, Out, print_result
 from eval_kit import output
+from eval_kit.console import status
 from eval_kit.errors import UserError
 from eval_kit.options import JsonFile, PageFile, PrintedFormat, argument, option
 
@@ -37,7 +36,7 @@ def fidelity(
 
     opened_release = open_release(release)
     if against is not None and not pool:
-        with Console(stderr=True).status("comparing the releases"):
+        with status("comparing the releases"):
             report = compare(opened_release, open_release(against))
         output.emit(report, format=format, json=json_file, page=page)
         return

@@ -18,16 +18,14 @@ from eval_kit.errors import UserError
 from eval_kit.files import atomic, strict_json
 from eval_kit.files.digests import file_sha256
 from eval_kit.release import MANIFEST, NAME, verified_manifest
-from eval_kit.shifts import SHIFTS
 
 VARIATIONS = "variations"
-CONFIGS = list(dict.fromkeys([*SHIFTS, *card.HOLDS]))
-"""Every config that a release may hold, the shifts first."""
+_CONFIGS = list(card.HOLDS)
 
 
 def in_order(tables: Iterable[Table]) -> list[Table]:
     """The tables, their configs in the order in which a release lists them."""
-    return sorted(tables, key=lambda table: CONFIGS.index(table.config))
+    return sorted(tables, key=lambda table: _CONFIGS.index(table.config))
 
 
 def write(draft: Draft, out: Path) -> Manifest:

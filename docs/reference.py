@@ -143,7 +143,8 @@ def _shifts() -> str:
     rows = ["| shift | | published table | measures |", "| --- | --- | --- | --- |"]
     for shift in SHIFTS.values():
         measures = ", ".join(shift.measures) or "those of the test set"
-        rows.append(f"| `{shift.name}` | {shift.title} | `{shift.published_table}` | {measures} |")
+        published = f"`{shift.published_table}`" if shift.published_table else ""
+        rows.append(f"| `{shift.name}` | {shift.title} | {published} | {measures} |")
     table = "\n".join(rows)
     classes = "      members: [Shift, Clusters, WordClusters, Buckets, Regimes, Training]"
     shifts = f"::: eval_kit.shifts\n{WITHOUT_HEADING}\n{classes}"

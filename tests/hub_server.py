@@ -1,7 +1,7 @@
 """A small Hugging Face Hub on the loopback interface, for the unmodified client with ``HF_HUB_DISABLE_XET=1``.
 
-A commit is a whole tree, and refs move only when a commit or a tag is complete. ``python tests/hub_server.py`` runs one
-to rehearse a publication on.
+A commit is a whole tree, refs move only when a commit or a tag is complete, and every file is in git, none in LFS.
+``python tests/hub_server.py`` runs one to rehearse a publication on.
 """
 
 import base64
@@ -31,11 +31,9 @@ ROUTES = {
     "preupload": ("POST", rf"/api/datasets/{ID}/preupload/{REV}"),
     "commit": ("POST", rf"/api/datasets/{ID}/commit/{REV}"),
     "tag": ("POST", rf"/api/datasets/{ID}/tag/{REV}"),
-    "lfs_batch": ("POST", rf"/datasets/{ID}\.git/info/lfs/objects/batch"),
-    "put": ("PUT", r"/lfs/(?P<oid>[0-9a-f]{64})"),
     "resolve": ("GET", rf"/datasets/{ID}/resolve/{REV}/(?P<path>.+)"),
 }
-WRITES = {"create", "preupload", "commit", "tag", "lfs_batch"}
+WRITES = {"create", "preupload", "commit", "tag"}
 
 
 class RefusalError(Exception):
@@ -67,7 +65,6 @@ class Hub:
 
     def __init__(self, port: int = 0) -> None:
         self.repositories: dict[str, Repository] = {}
-        self.objects: dict[str, bytes] = {}
         self.refused: dict[str, int] = {}
         self.before: dict[str, Callable[[], object]] = {}  # called once, just before that step
         self.steps: list[str] = []
@@ -95,7 +92,7 @@ class Hub:
         if id in self.repositories:
             return 409, answer | {"error": "exists already"}, {}
         self.repositories[id] = Repository(private=wanted.get("visibility") == "private" or bool(wanted.get("private")))
-        self.repositories[id].commit({".gitattributes": b"*.parquet filter=lfs\n"})
+        self.repositories[id].commit({".gitattributes": b""})
         return 200, answer, {}
 
     def validate_yaml(self, body: bytes) -> Answer:
@@ -139,24 +136,9 @@ class Hub:
         _, tree = self.at(id, rev)
         files = []
         for file in json.loads(body)["files"]:
-            path = file["path"]
-            mode = "lfs" if path.endswith(".parquet") else "regular"
-            oid = _etag(path, tree[path]) if path in tree else None
-            files.append({"path": path, "uploadMode": mode, "shouldIgnore": False, "oid": oid})
+            oid = _etag(tree[file["path"]]) if file["path"] in tree else None
+            files.append({"path": file["path"], "uploadMode": "regular", "shouldIgnore": False, "oid": oid})
         return 200, {"files": files}, {}
-
-    def lfs_batch(self, id: str, body: bytes) -> Answer:
-        objects = [{"oid": one["oid"], "size": one["size"]} for one in json.loads(body)["objects"]]
-        for one in objects:
-            if one["oid"] not in self.objects:
-                one["actions"] = {"upload": {"href": f"{self.url}/lfs/{one['oid']}"}}
-        return 200, {"transfer": "basic", "objects": objects}, {"Content-Type": "application/vnd.git-lfs+json"}
-
-    def put(self, oid: str, body: bytes) -> Answer:
-        if hashlib.sha256(body).hexdigest() != oid:
-            raise RefusalError(400)
-        self.objects[oid] = body
-        return 200, b"", {}
 
     def commit(self, id: str, rev: str, body: bytes) -> Answer:
         repository = self.repositories[id]
@@ -168,8 +150,6 @@ class Hub:
             value = operation["value"]
             if operation["key"] == "file":
                 tree[value["path"]] = base64.b64decode(value["content"])
-            elif operation["key"] == "lfsFile":
-                tree[value["path"]] = self.objects[value["oid"]]
             else:
                 del tree[value["path"]]
         oid = repository.commit(tree)
@@ -186,20 +166,17 @@ class Hub:
         oid, tree = self.at(id, rev)
         if path not in tree:
             raise RefusalError(404, "EntryNotFound")
-        return 200, tree[path], {"X-Repo-Commit": oid, "ETag": f'"{_etag(path, tree[path])}"', "Accept-Ranges": "bytes"}
+        return 200, tree[path], {"X-Repo-Commit": oid, "ETag": f'"{_etag(tree[path])}"', "Accept-Ranges": "bytes"}
 
 
-def _etag(path: str, data: bytes) -> str:
-    """The id of a file: sha256 where LFS keeps it, else git's own."""
-    is_large = path.endswith(".parquet")
-    return hashlib.sha256(data).hexdigest() if is_large else hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+def _etag(data: bytes) -> str:
+    """Git's own id of a file."""
+    return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
 
 
 def _entry(path: str, data: bytes) -> dict[str, Any]:
     commit = {"id": "0" * 40, "title": "", "date": DATE}
-    entry = {"type": "file", "path": path, "oid": _etag(path, data)[:40], "size": len(data), "lastCommit": commit}
-    large = {"oid": _etag(path, data), "size": len(data), "pointerSize": 127}
-    return entry | ({"lfs": large} if path.endswith(".parquet") else {})
+    return {"type": "file", "path": path, "oid": _etag(data), "size": len(data), "lastCommit": commit}
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -230,7 +207,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(content)
 
-    do_GET = do_HEAD = do_POST = do_PUT = _serve  # noqa: N815
+    do_GET = do_HEAD = do_POST = _serve  # noqa: N815
 
     def _answer(self, body: bytes) -> Answer:
         url, method = urlsplit(self.path), self.command.replace("HEAD", "GET")

@@ -6,7 +6,7 @@ obstinate for all rankers is a *lesser* chameleon; for all but at most one, a *p
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +42,7 @@ MEASURE = "AP@1000"
 class ChameleonParameters:
     """The paper's levels, in percent."""
 
-    levels: Sequence[int] = LEVELS
+    levels: tuple[int, ...] = LEVELS
 
 
 def _average_precision(runs: Mapping[str, Path], qrels: pl.DataFrame, queries: pl.Series) -> pl.DataFrame:

@@ -10,6 +10,7 @@ from eval_kit.words import words
 
 _MOST = 5_000
 """Queries looked at, at most."""
+# test_splits.py: clusters by function words are told less often; test_own_data.py: SQuAD's articles and topics more
 _WEAK = 2.0
 """Parts that are told less often than this multiple of shuffled ones are remarked on."""
 

@@ -14,11 +14,14 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Annotated
 
+import msgspec
 import numpy as np
 import polars as pl
 
 from builder.assembly import Build, ShiftResult, lacks_train
+from builder.collection import SPLIT
 from builder.shifts.kmeans import Ints, Matrix
 from eval_kit.console import counting
 from eval_kit.errors import UserError
@@ -53,7 +56,9 @@ TOLERANCE = 0.1
 class RestrainParameters:
     """The paper's three sizes (in queries); the seed is ours."""
 
-    sizes: Mapping[str, int] = MappingProxyType({"14k": 14_000, "45k": 45_000, "200k": 200_000})
+    sizes: Mapping[Annotated[str, msgspec.Meta(pattern=f"^({SPLIT.pattern})$")], int] = MappingProxyType(
+        {"14k": 14_000, "45k": 45_000, "200k": 200_000}
+    )
     seed: int = 13
 
 

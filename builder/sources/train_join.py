@@ -85,14 +85,11 @@ def _read_as_utf8(text: str) -> str:
 
 
 def _read(path: Path) -> pl.DataFrame:
-    with path.open(encoding="utf-8", newline="\n") as file:
-        header = file.readline().rstrip("\r\n").split("\t")
-        if header != HEADER:
-            raise UserError(f"{path}:1: expected the columns {HEADER}, found {header}")
-        rows: list[tuple[str | int, ...]] = []
-        for number, line in enumerate(file, start=2):
-            fields = line.rstrip("\r\n").split("\t")
-            if len(fields) != len(HEADER) or not all(map(str.isdigit, fields[1:])):
-                raise UserError(f"{path}:{number}: expected a text and {len(HEADER) - 1} whole numbers, tab-separated")
-            rows.append((fields[0], *map(int, fields[1:])))
-    return pl.DataFrame(rows, {"query": pl.String, **dict.fromkeys(HEADER[1:], pl.Int64)}, orient="row")
+    types = dict.fromkeys(HEADER, pl.Int64()) | {"query": pl.String()}
+    try:
+        rows = pl.read_csv(path, separator="\t", quote_char=None, schema_overrides=types, infer_schema=False)
+    except pl.exceptions.PolarsError as error:
+        raise UserError(f"{path}: {str(error).splitlines()[0]}") from error
+    if rows.columns != HEADER or any(rows[HEADER[1:]].null_count().row(0)):
+        raise UserError(f"{path}: expected a text and {len(HEADER) - 1} whole numbers in the columns {HEADER}")
+    return rows.with_columns(pl.col("query").fill_null(""))

@@ -51,7 +51,7 @@ class Results(Result):
     @property
     def comparisons(self) -> list[BesidePaper]:
         """With the latest table of each shift and those of variants; empty if the release is not the papers'."""
-        ids = dict.fromkeys([*map(attrgetter("published_table"), SHIFTS.values()), *CIKM_VARIANT_SYSTEMS])
+        ids = dict.fromkeys([*filter(None, map(attrgetter("published_table"), SHIFTS.values())), *CIKM_VARIANT_SYSTEMS])
         return [comparison for id in ids for comparison in self.comparisons_of(id).values()]
 
     @property

@@ -33,7 +33,7 @@ from eval_kit.release.manifest import (
 
 DEFAULT = "ms-marco-shift"
 ENVIRONMENT_VARIABLE = "MS_MARCO_SHIFT_RELEASE"
-"""What earlier versions changed, in a release of a later one."""
+"""Names the release to open where a caller names none."""
 _SPLITS_LISTED = 6
 """Splits of a config that a notebook lists."""
 _FIXED_REVISION = re.compile(r"v\d+\.\d+\.\d+|[0-9a-f]{40}")

@@ -114,7 +114,7 @@ def test_the_command(command: Run, published_release: Release, runs: Path, tmp_p
 
 def test_every_figure_of_our_systems_that_a_paper_prints_is_looked_for():
     """The names by which a published table is looked up are names that it has."""
-    for shift, id in ((name, shift.published_table) for name, shift in SHIFTS.items()):
+    for shift, id in ((name, shift.published_table) for name, shift in SHIFTS.items() if shift.published_table):
         figures = CIKM_FIGURES.values() if id.startswith("cikm") else FIGURES
         have = {cell["figure"] for cell in published_cells(id)}
         assert set(figures) <= have, shift

@@ -201,14 +201,6 @@ def test_killed_and_taken_up_by_two_at_once_to_the_same_bytes(
     assert not list(own.glob("negatives/*/shards"))
 
 
-# --- mistakes
-
-
-def test_a_sample_larger_than_the_depth(bare: Path) -> None:
-    with pytest.raises(UserError, match="cannot draw 20 of 10 passages"):
-        negatives.add(bare, negatives.NegativeParameters(depth=10, sample=20))
-
-
 def test_queries_without_text(bare: Path) -> None:
     """Such a query is refused, unless another table has its text."""
     release = open_release(bare)
@@ -224,13 +216,6 @@ def test_queries_without_text(bare: Path) -> None:
     blank = release.table("restrain", split).with_columns(pl.lit(None, pl.String).alias("text"))
     queries = negatives.training_queries(Release(bare, release.manifest, {("restrain", split): blank}))
     assert dict(queries.iter_rows()) == training_texts(release)
-
-
-def test_nothing_to_draw_from(shared: Path, published_release: Release) -> None:
-    before = content(published_release.folder)
-    with pytest.raises(UserError, match="training queries have no text"):
-        negatives.add(published_release.folder)
-    assert content(published_release.folder) == before
 
 
 def test_the_command(bare: Path, cache: Path, drawn: Release, tmp_path: Path, monkeypatch, capsys) -> None:

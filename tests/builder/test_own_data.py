@@ -18,38 +18,16 @@ from builder.collection import split_name
 from builder.describe import describe
 from builder.export import export
 from builder.lite import of_passages
-from builder.parameters import ShiftParameters
-from builder.permission import publishable
+from builder.permission import permitted_part
 from builder.pool import read_systems
 from builder.shifts import given, length, resttest
 from builder.sources import beir, log, mini, released
 from builder.verify import verify
 from eval_kit import question_words
 from eval_kit.errors import UserError
-from eval_kit.files import atomic
 from eval_kit.models import typos
 from eval_kit.release import Release, open_release, read_manifest, title
 from eval_kit.shifts import SHIFTS
-
-WORDS = ["river", "stone", "music", "bread", "garden", "winter", "engine", "doctor", "harbour", "letter"]
-WH = ("what is the {0} of {1}", "how to {0} a {1}", "who is {0} in {1} and when", "{0} {1} {2}")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A BEIR folder: 400 training and 60 test queries with a passage each."""
-    folder = tmp_path_factory.mktemp("own") / "toy"
-    (folder / "qrels").mkdir(parents=True)
-    draw = random.Random(1)
-    texts = [WH[number % 4].format(*draw.choices(WORDS, k=3)) + f" {number}" for number in range(460)]
-    lines = [json.dumps({"_id": f"q{n}", "text": text, "meta": {"kind": n % 3}}) for n, text in enumerate(texts)]
-    (folder / "queries.jsonl").write_text("\n".join(lines) + "\n")
-    lines = [json.dumps({"_id": f"p{n}", "title": "", "text": f"about {text}"}) for n, text in enumerate(texts)]
-    (folder / "corpus.jsonl").write_text("\n".join(lines) + "\n")
-    for split, numbers in (("train", range(400)), ("test", range(400, 460))):
-        rows = [f"q{n}\tp{n}\t1\n" for n in numbers]
-        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(rows))
-    return folder
 
 
 def build(folder: Path, out: Path, shift: str, *settings: str) -> Release:
@@ -62,21 +40,21 @@ def faults(folder: Path) -> list[str]:
     return [f"{check.what}: {check.fault}" for check in verify(folder) if check.fault]
 
 
-def test_a_test_set_named_twice_is_varied_once(folder: Path, tmp_path: Path) -> None:
-    build(folder, tmp_path / "own", "length")
+def test_a_test_set_named_twice_is_varied_once(toy: Path, tmp_path: Path) -> None:
+    build(toy, tmp_path / "own", "length")
     release, names = variations.add_typos(tmp_path / "own", ["length.short", "length.short"])
     assert len(names) == len(set(names)) == len(typos.KINDS) and not faults(release.folder)
 
 
-def test_the_length_of_a_query_does_not_depend_on_the_others(folder: Path, tmp_path: Path) -> None:
+def test_the_length_of_a_query_does_not_depend_on_the_others(toy: Path, tmp_path: Path) -> None:
     blanks = pl.Series("text", [" a b c d e"])
     assert length.lengths(pl.concat([blanks, pl.Series("text", ["什么 是 爱"])]))[0] == length.lengths(blanks)[0] == 6
-    release = build(folder, tmp_path / "own", "length", "length.words=4")
+    release = build(toy, tmp_path / "own", "length", "length.words=4")
     checks = [check.what for check in verify(release.folder)]
     assert "clusters follow the length rule (length/train)" in checks and not faults(release.folder)
 
 
-def test_levels_are_compared_in_the_order_of_their_numbers(folder: Path, tmp_path: Path) -> None:
+def test_levels_are_compared_in_the_order_of_their_numbers(toy: Path, tmp_path: Path) -> None:
     draw = random.Random(2)
     runs = {}
     for name in ("a", "b", "c"):
@@ -87,31 +65,29 @@ def test_levels_are_compared_in_the_order_of_their_numbers(folder: Path, tmp_pat
             lines += [f"q{number} Q0 {passage} {rank} {9 - rank} {name}\n" for rank, passage in enumerate(ranked, 1)]
         runs[name] = tmp_path / f"{name}.trec"
         runs[name].write_text("".join(lines))
-    parameters = rebuilt.defaults(beir.collection(folder)).with_settings(["chameleons.levels=5,10,50"])
-    draft = rebuilt.draft(beir.collection(folder), ["chameleons"], None, parameters, runs=runs)
+    parameters = rebuilt.defaults(beir.collection(toy)).with_settings(["chameleons.levels=5,10,50"])
+    draft = rebuilt.draft(beir.collection(toy), ["chameleons"], None, parameters, runs=runs)
     releases.write(draft, tmp_path / "own")
     assert not faults(tmp_path / "own")
     (tmp_path / "one.tsv").write_text("a dog\n")
-    assert "too few queries" in describe(folder, tmp_path / "one.tsv", 13).notes()[-1]
+    assert "too few queries" in describe(toy, tmp_path / "one.tsv", 13).notes()[-1]
 
 
-def test_whole_words_leave_out_of_training_what_their_own_rule_finds(folder: Path, tmp_path: Path) -> None:
-    release = build(folder, tmp_path / "own", "wh", "wh.rule=token")
+def test_whole_words_leave_out_of_training_what_their_own_rule_finds(toy: Path, tmp_path: Path) -> None:
+    release = build(toy, tmp_path / "own", "wh", "wh.rule=token")
     texts = SHIFTS["wh"].training(release, "how").queries["text"]
     assert texts.str.contains("what").any() and not texts.str.contains(r"\bhow\b").any()
     shown = question_words.contains(pl.col("text"), ("how",), True)
     assert not pl.DataFrame({"text": ["what is the show"]}).select(shown).item()
 
 
-def test_names_and_question_words_are_the_same_in_every_unicode_form(folder: Path, tmp_path: Path) -> None:
+def test_names_and_question_words_are_the_same_in_every_unicode_form(toy: Path, tmp_path: Path) -> None:
     texts = pl.DataFrame({"text": [normalize(form, "là gì thế Où") for form in ("NFC", "NFD")]})
     for form in ("NFC", "NFD"):
         for term in ("là gì", "où"):
             assert texts.select(question_words.contains(pl.col("text"), (normalize(form, term),), True))["text"].all()
     (file := tmp_path / "parts.tsv").write_text(normalize("NFC", "q1\tSaúde\n") + normalize("NFD", "q2\tSaúde\n"))
-    assert given.read_given(str(file), folder)["part"].n_unique() == 1
-    with pytest.raises(UserError, match=r"no training query holds a question word \(jak, kdo\); --set wh.terms"):
-        build(folder, tmp_path / "own", "wh", "wh.terms=how:jak,who:kdo")
+    assert given.read_given(str(file), toy)["part"].n_unique() == 1
 
 
 def test_a_release_is_named_as_the_hub_takes_it(mini_release: Release) -> None:
@@ -148,9 +124,6 @@ def test_ids_of_a_log_are_those_of_its_texts_or_numbers(tmp_path: Path) -> None:
     assert "3 distinct queries" in collection.remarks[0] and "number of its first row" in collection.remarks[-1]
     file.write_text("id,query\na,dog\na,dog\nb,cat\n")
     assert log.collection(file).queries["train"].rows() == [("a", "dog"), ("b", "cat")]
-    file.write_text("id,query\n\na,dog\nb\n")
-    with pytest.raises(UserError, match=r"LOG\.CSV:4: 1 columns"):
-        log.collection(file)
 
 
 def test_topics_of_queries_alone_are_topics_and_not_wordings(shared: Path, tmp_path: Path) -> None:
@@ -174,17 +147,16 @@ def test_topics_of_queries_alone_are_topics_and_not_wordings(shared: Path, tmp_p
     assert len(terms) == 5 and not {"what", "how", "the", "of", "in", "did"} & set(chain.from_iterable(terms))
 
 
-def test_a_licence_that_nobody_states_is_not_lost_on_the_way(folder: Path, tmp_path: Path) -> None:
-    first = build(folder, tmp_path / "first", "topic", "topic.topics=2", "topic.k=20", "topic.size=155")
+def test_a_licence_that_nobody_states_is_not_lost_on_the_way(toy: Path, tmp_path: Path) -> None:
+    first = build(toy, tmp_path / "first", "topic", "topic.topics=2", "topic.k=20", "topic.size=155")
     files = [file.licence for file in first.manifest.inputs]
     assert f"| toy | {len(files)} |" in (card := (first.folder / "README.md").read_text()) and files[0] in card
     again = rebuilt.draft(released.collection(first.folder), ["length"])
     releases.write(again, tmp_path / "again")
-    of_passages(first, folder, tmp_path / "lite")
+    of_passages(first, toy, tmp_path / "lite")
     for release in ("first", "again", "lite"):
-        path = tmp_path / release
-        with pytest.raises(UserError, match="licence"), publishable(path, read_manifest(path), [], []):
-            pass
+        with pytest.raises(UserError, match="licence"):
+            permitted_part(read_manifest(tmp_path / release), [], [])
 
 
 def test_an_edit_stays_inside_the_word_whatever_its_lower_case() -> None:
@@ -208,36 +180,11 @@ def test_a_split_called_training_is_train() -> None:
     assert names == ["train", "train", "dev", "dl_19"]
 
 
-@pytest.mark.parametrize("name", [".", ".."])
-def test_the_folder_that_one_is_in_is_not_replaced(name: str) -> None:
-    with pytest.raises(UserError, match="go to its parent"):
-        atomic.lock(Path(name))
-
-
-def test_parts_that_cannot_be_held_back_are_one_sentence(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no query has a text or number there"):
-        given.read_given("meta", folder)
-    (tmp_path / "parts.tsv").write_text("")
-    with pytest.raises(UserError, match=r"parts.tsv: is empty"):
-        given.read_given(str(tmp_path / "parts.tsv"), folder)
-    rows = pl.DataFrame({"query_id": [f"q{n}" for n in range(8)], "part": [f"a{n // 2}" for n in range(8)]})
-    collection = replace(beir.collection(folder), parts=rows)
-    with pytest.raises(UserError, match="given: no part has enough queries"):
-        rebuilt.draft(collection, ["given"])
-    with pytest.raises(UserError, match=r"16 crossed models .* need 3,200"):
-        rebuilt.draft(
-            beir.collection(folder), ["crossed"], None, ShiftParameters().with_settings(["crossed.models=16"])
-        )
-    (tmp_path / "log.tsv").write_text("a dog\na cat\n")
-    with pytest.raises(UserError, match="--disjoint-passages needs judgements"):
-        rebuilt.draft(log.collection(tmp_path / "log.tsv"), disjoint_passages=True)
-
-
-def test_topics_without_the_judged_passages_are_built_all_the_same(folder: Path, tmp_path: Path) -> None:
+def test_topics_without_the_judged_passages_are_built_all_the_same(toy: Path, tmp_path: Path) -> None:
     for path in ("queries.jsonl", "qrels/train.tsv", "qrels/test.tsv"):
         (tmp_path / "absent" / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "absent" / path).write_bytes((folder / path).read_bytes())
-    lines = (folder / "corpus.jsonl").read_text().replace('"_id": "p', '"_id": "x')
+        (tmp_path / "absent" / path).write_bytes((toy / path).read_bytes())
+    lines = (toy / "corpus.jsonl").read_text().replace('"_id": "p', '"_id": "x')
     (tmp_path / "absent" / "corpus.jsonl").write_text(lines)
     settings = ("topic.topics=2", "topic.k=20", "topic.size=155")
     release = build(tmp_path / "absent", tmp_path / "own", "topic", *settings)
@@ -255,31 +202,13 @@ def test_terms_are_words_and_no_patterns() -> None:
             question_words.parse(refused)
 
 
-def test_a_beir_folder_is_exported_with_its_passages(folder: Path, tmp_path: Path, command) -> None:
-    export(open_release(folder), tmp_path / "out", "beir")
+def test_a_beir_folder_is_exported_with_its_passages(toy: Path, tmp_path: Path) -> None:
+    export(open_release(toy), tmp_path / "out", "beir")
     exported = next(path for path in (tmp_path / "out").iterdir() if path.is_dir())
     assert len((exported / "corpus.jsonl").read_text().splitlines()) == 460
-    arguments = ("--format", "sentence-transformers", "--training-set", "x", "--passages", tmp_path / "none.tsv")
-    done = command("builder", "export", folder, *arguments)
-    assert done.returncode == 2 and "--passages is for --format beir and tevatron" in done.stderr
 
 
-def test_options_that_passages_of_ones_own_have_no_use_for_are_refused(folder: Path, tmp_path: Path, command) -> None:
-    release = build(folder, tmp_path / "own", "length").folder
-    for options in (("--queries", 3), ("--dense", "none"), ("--depth", 5)):
-        done = command("builder", "lite", release, "--out", tmp_path / "lite", "--collection", folder, *options)
-        assert done.returncode == 2 and f"{options[0]} is for passages that are drawn" in done.stderr
-    with pytest.raises(UserError, match="has no test sets of topics"):
-        of_passages(open_release(release), folder, tmp_path / "lite", ["topics"])
-    (tmp_path / "twice.tsv").write_text("p1\ta\np1\tb\n")
-    with pytest.raises(UserError, match="passage p1 appears twice"):
-        of_passages(open_release(release), tmp_path / "twice.tsv", tmp_path / "lite")
-
-
-def test_a_new_version_is_an_option(folder: Path, tmp_path: Path, command) -> None:
-    arguments = ("build", "rebuilt", "--collection", folder, "--shift", "length", "--out", tmp_path / "own")
+def test_a_new_version_is_an_option(toy: Path, tmp_path: Path, command) -> None:
+    arguments = ("build", "rebuilt", "--collection", toy, "--shift", "length", "--out", tmp_path / "own")
     assert command("builder", *arguments, "--version", "1.2.0").returncode == 0
     assert read_manifest(tmp_path / "own").version == "1.2.0"
-    for version in ("2", "1.1.١", "1234567890.0.0"):
-        done = command("builder", *arguments, "--version", version)
-        assert done.returncode == 2 and f"--version {version}: expected three numbers" in done.stderr

@@ -2,13 +2,11 @@
 
 import json
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import layouts
-import numpy as np
 import polars as pl
 import pytest
 from sklearn.metrics import adjusted_rand_score
@@ -17,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from builder import rebuilt
 from builder import release as releases
 from builder.collection import Collection
-from builder.encoders import Compute, Lsa, Model, public_name
+from builder.encoders import Lsa, Model, public_name
 from builder.parameters import MS_MARCO_TRAINING, ShiftParameters, for_collection, for_mini, settings
 from builder.shifts import wh
 from builder.shifts.restrain import RestrainParameters
@@ -332,98 +330,3 @@ def test_nfcorpus_is_rebuilt_with_the_defaults(nfcorpus: Release) -> None:
     assert "# nfcorpus-shift 1.0.0 (rebuilt)" in card and 'load_dataset("ORG/nfcorpus-shift"' in card
     assert "pretty_name: nfcorpus-shift" in card and "Query splits of nfcorpus" in card
     assert "TREC DL" not in card
-
-
-def test_settings_that_are_refused() -> None:
-    for setting, sentence in (
-        ("topic.kk=3", "--set topic.kk=3: expected name=value with one of topic.k, topic.topics"),
-        ("topic.seed=3", "--set topic.seed=3: expected name=value"),
-        ("topic.k", "--set topic.k: expected name=value"),
-        ("topic.k=many", "--set topic.k=many: 'many' is not a whole number"),
-        ("topic.test_share=half", "'half' is not a number"),
-        ("wh.rule=word", "'word' is not one of substring, token"),
-        ("restrain.sizes=100", "'100' is not name:number,name:number"),
-        ("restrain.sizes=a:1,a:2", "is not name:number,name:number"),
-        ("restrain.sizes=A b:1", "is not name:number,name:number"),
-        ("chameleons.levels=ten", "'ten' is not number,number"),
-        ("crossed.cells=no", "'no' is not true or false"),
-    ):
-        with pytest.raises(UserError) as error:
-            ShiftParameters().with_settings([setting])
-        assert sentence in str(error.value) and "\n" not in str(error.value)
-
-
-class Broken:
-    name, revision = "broken", "1"
-
-    def load(self, texts: Sequence[str]) -> Compute:
-        return lambda part: np.full((len(part), 4), np.nan, np.float32)
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"shifts": ["topics"]}, "there is no shift 'topics'; there are topic, wh"),
-        ({"shifts": ["chameleons"]}, "chameleons cannot be built: no runs over dev are given"),
-        ({"shifts": ["topic"], "runs": {"a": Path("a")}}, "--run is for the shift chameleons, which --shift leaves"),
-        (
-            {"parameters": SETTINGS.with_settings(["topic.k=5000"])},
-            "k-means with k = 5,000 needs at least as many queries",
-        ),
-        ({"parameters": SETTINGS.with_settings(["topic.size=900"])}, "topics of about 900 queries cannot be reached"),
-        ({"parameters": SETTINGS.with_settings(["restrain.sizes=a:900"])}, "ReSTrain size a .900. cannot be reached"),
-        (
-            {"parameters": SETTINGS.with_settings(["resttest.iterations=-1"])},
-            "k-means needs at least one iteration, not -1",
-        ),
-        ({"parameters": SETTINGS.with_settings(["wh.size=1"])}, "a wh cluster must have at least 2 queries"),
-        (
-            {"parameters": SETTINGS.with_settings(["length.test_share=1"])},
-            "the share of test queries must be between 0 and",
-        ),
-        ({"encoder": Broken()}, "encoder 'broken' gives NaN or infinity"),
-    ],
-)
-def test_what_cannot_be_built(small: Collection, options: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence):
-        rebuilt.draft(small, **{"encoder": LSA, "parameters": SETTINGS, **options})
-
-
-def test_collections_that_are_refused(small: Collection) -> None:
-    def changed(split: str, queries: pl.DataFrame, qrels: pl.DataFrame | None = None) -> Collection:
-        pairs = small.qrels | ({split: qrels} if qrels is not None else {})
-        return replace(small, queries={**small.queries, split: queries}, qrels=pairs)
-
-    train, dev = small.queries["train"], small.queries["dev"]
-    with pytest.raises(UserError, match=r"^query id '\d+' appears more than once$"):
-        changed("train", pl.concat([train, train[:1]]))
-    with pytest.raises(UserError, match=r"^ms-marco-shift-mini: query \d+ of dev has no text$"):
-        changed("dev", dev.with_columns(text=pl.when(pl.int_range(pl.len()) == 3).then(pl.lit(" ")).otherwise("text")))
-    with pytest.raises(UserError, match=r"queries are in both train and dev, .* must not be trained on"):
-        changed("dev", train, small.qrels["train"])
-    with pytest.raises(UserError, match=r"a split cannot be called 'dev\.2'"):
-        changed("dev.2", dev, small.qrels["dev"])
-    with pytest.raises(UserError, match="mini: has no judged queries, from which shifts are built"):
-        replace(small, qrels={})
-
-
-def test_options_and_runs_that_are_refused_leave_nothing(
-    command: Run, runs: list[Path], small: Collection, tmp_path: Path
-) -> None:
-    folder = layouts.beir(small, tmp_path / "toy")
-    lines = runs[0].read_text().splitlines(keepends=True)
-    (tmp_path / "short.trec").write_text("".join(lines[:1_000]))
-    one_run = ["--shift", "chameleons", "--run", runs[0]]
-    two_runs = [*one_run, "--run", runs[1]]
-    out = tmp_path / "out" / "release"
-    for arguments, sentence in (
-        (["rebuilt", "--shift", "chameleons", "--run", tmp_path / "short.trec"], "short.trec: lacks"),
-        (["rebuilt", *two_runs], "chameleons need at least three rankers, not 2"),
-        (["rebuilt", *two_runs, "--run", runs[1]], "two runs have the same name"),
-        (["rebuilt", "--collection", folder, "--queries", 600], "--queries belongs to the collection mini"),
-        (["rebuilt", "--collection", "beir/nothing"], "there is no collection 'beir/nothing'"),
-    ):
-        done = command("builder", "build", *arguments, "--out", out)
-        assert done.returncode == 2 and done.stdout == "", arguments
-        assert sentence in done.stderr and done.stderr.count("\n") == 1, done.stderr
-        assert not out.parent.exists(), arguments

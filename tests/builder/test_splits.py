@@ -1,8 +1,7 @@
 """Splits of any queries: given parts, logs, languages, sizes, passages that no two sides share."""
 
 import re
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from builder import release as releases
 from builder.assembly import apart
 from builder.collection import Collection
 from builder.describe import describe
-from builder.encoders import Compute, Lsa
+from builder.encoders import Lsa
 from builder.parameters import for_mini
 from builder.shifts import length, wh
 from builder.shifts.given import part_names, read_given
@@ -69,9 +68,6 @@ def test_own_question_words() -> None:
     queries = pl.DataFrame({"query_id": list("abc"), "text": ["jak to", "kdo je", "Jakub"]})
     found = wh.assign(queries, wh.WhParameters(terms="how:jak,who:kdo|kdy", test_share=0.5))
     assert dict(found.select("query_id", pl.col("cluster").cast(pl.String)).iter_rows()) == {"a": "how", "b": "who"}
-    for terms in ("how", "how:jak", "a:b:c,d:e"):
-        with pytest.raises(UserError, match=r"wh\.terms="):
-            wh.assign(queries, wh.WhParameters(terms=terms))
 
 
 @pytest.mark.parametrize("of_passages", [True, False])
@@ -134,8 +130,6 @@ def test_given_parts_are_a_shift_like_the_others(collection: Collection, tmp_pat
     held_out = set(release.table("given", "train").filter(cluster="zurich_3")["query_id"])
     assert held_out and not held_out & set(shift.training(release, "zurich_3").queries["query_id"])
     assert "Zürich 3" in (release.folder / "reports" / "given.tsv").read_text(encoding="utf-8")
-    with pytest.raises(UserError, match=r"has no queries\.jsonl"):
-        read_given("metadata.article", tmp_path)
 
 
 @given(st.lists(st.text(min_size=1, max_size=80), unique=True, max_size=30))
@@ -173,37 +167,12 @@ def test_odd_parts_end_in_a_design_or_in_one_sentence(
     assert any(re.search(outcome, remark) for remark in said), said
 
 
-class Alike:
-    """Gives seven queries of ten the same vector."""
-
-    name, revision = "alike", "1"
-
-    def load(self, texts: Sequence[str]) -> Compute:
-        def compute(part: Sequence[str]) -> np.ndarray:
-            numbers = np.array([zlib.crc32(text.encode()) for text in part])
-            return np.eye(32, dtype=np.float32)[np.where(numbers % 10 < 7, 0, numbers % 31 + 1)]
-
-        return compute
-
-
-def test_clusters_of_vectors_that_do_not_differ_and_parts_of_other_queries_are_refused(collection: Collection) -> None:
-    with pytest.raises(UserError, match=r"a cluster holds 1,\d{3} of .* name a model as --encoder, or give --parts"):
-        rebuilt.draft(collection, ["crossed"], Alike())
-    foreign = pl.DataFrame({"query_id": ["x"], "part": ["a"]})
-    for shift in ("crossed", "given"):
-        with pytest.raises(UserError, match="no training query has a part"):
-            rebuilt.draft(replace(collection, parts=foreign), [shift], LSA)
-
-
 def test_a_log_is_read_whatever_its_columns(tmp_path: Path) -> None:
     file = tmp_path / "log.csv"
     file.write_text('date,query,count\n2026-01-01,"Öl, billig",3\n2026-01-02,"Öl, billig",2\n2026-01-03,wetter,1\n')
     found = log.collection(file)
     assert found.queries["train"]["text"].to_list() == ["Öl, billig", "wetter"]
     assert "3 rows of the log, asked 6 times, hold 2 distinct queries" in found.remarks[0]
-    file.write_text("a,b,c\n")
-    with pytest.raises(UserError, match=r"log.csv:1: which column is the query"):
-        log.collection(file)
 
 
 @pytest.mark.slow

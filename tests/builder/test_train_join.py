@@ -17,7 +17,6 @@ from builder.sources.train_join import HEADER, join_by_text
 from builder.verify import verify
 from eval_kit.authors import fetch, lists, sources
 from eval_kit.authors.test_sets import BUCKETS, TOPICS
-from eval_kit.errors import UserError
 from eval_kit.files.formats import QRELS_SCHEMA, QUERIES_SCHEMA
 from eval_kit.release import Release, open_release
 from eval_kit.shifts import SHIFTS
@@ -97,18 +96,6 @@ def test_two_spellings_of_one_text(tmp_path: Path) -> None:
     join = join_by_text(clustering(tmp_path / "disagree.tsv", *rows), train_queries(TRAIN))
     assert join.members("topic", TOPICS).is_empty()
     assert join.report.count("rows disagree on the clusters") == 2
-
-
-def test_malformed_files(tmp_path: Path) -> None:
-    for line in ("text\t1\t1", row("text").replace("1", "one")):
-        with pytest.raises(UserError, match=":3: expected a text"):
-            join_by_text(clustering(tmp_path / "bad.tsv", row("good"), line), train_queries(TRAIN))
-    (tmp_path / "header.tsv").write_text("query\tcluster\n")
-    with pytest.raises(UserError, match=":1: expected the columns"):
-        join_by_text(tmp_path / "header.tsv", train_queries(TRAIN))
-    members = pl.DataFrame({"query_id": ["1", "1", "2"], "bucket": ["b1", "b2", "b1"]})
-    with pytest.raises(UserError, match="neither buckets nor complements"):
-        published._own_bucket(members)
 
 
 # --- a world in which nothing is missing

@@ -105,16 +105,3 @@ def test_tevatron_reads_ids_and_texts(trainable_release: Release, tmp_path: Path
         ids = [row["query_id"], *(passage["docid"] for passage in (positive, *negatives))]
         sha256.update("\t".join(ids).encode() + b"\n")
     assert sha256.hexdigest() == written.sha256
-
-
-def test_mistakes(trainable_release: Release, mini_release: Release, tmp_path: Path, command: Run) -> None:
-    out = tmp_path / "out"
-    for release, options, words in (
-        (trainable_release, ("--training-set", "topics.not-c0"), "has no training set topics.not-c0; there are all."),
-        (trainable_release, ("--training-set", "topic.not-c9"), "has no training set topic.not-c9; there are all."),
-        (trainable_release, ("--test-set", "topic.c0"), "is for training queries: name them with --training-set"),
-        (trainable_release, (), "is for training queries: name them with --training-set"),
-        (mini_release, ("--training-set", "topic.not-c0"), "python -m builder negatives"),
-    ):
-        done = command("builder", "export", release.folder, "--format", "sentence-transformers", *options, "--out", out)
-        assert (done.returncode, done.stderr.count("\n")) == (2, 1) and words in done.stderr and not out.exists()
