@@ -38,6 +38,8 @@ _WORDS = {
 _GENERATIVE = {"ForCausalLM": "causal", "ForConditionalGeneration": "seq2seq"}
 BARE = {"masked", "transformer", *_GENERATIVE.values()}
 """Kinds that make no vectors until their pooling is known."""
+_FIRST_TOKEN = ":cls"
+"""Ends a name whose vectors are the first token's last hidden state, as ECIR 2023 and arXiv 2205.02870 §3.1 take it."""
 _MODULES = {
     "pylate.": "multivector",
     ".multi_vector_encoder.": "multivector",
@@ -46,6 +48,12 @@ _MODULES = {
 }
 """Parts of the names of modules, and the architecture that they show."""
 _MISSING = re.compile(r"^(\S.*?)\s*\|\s*(?:\x1b\[[\d;]*m)*MISSING", re.M)
+
+
+def name_and_pooling(name: str) -> tuple[str, str | None]:
+    """A model's Hub id or folder, and the pooling that its user asks for: ``cls`` of ``NAME:cls``, else None."""
+    bare = name.removesuffix(_FIRST_TOKEN)
+    return bare, "cls" if bare != name else None
 
 
 def check(model: str, architecture: str, revision: str | None = None, bare: bool = False) -> None:
@@ -258,18 +266,37 @@ def loading(model: str, whole: bool = True) -> Iterator[None]:
         raise UserError(f"{model}: cannot be loaded: its files lack weights, such as {missing.names[0]}")
 
 
-def open_model(model: str, library_class: str, revision: str | None = None, **options: Any) -> Any:
-    """A model of a class of sentence-transformers, which gets the options; its files have to be whole.
+def open_model(
+    model: str, library_class: str, revision: str | None = None, pooling: str | None = None, **options: Any
+) -> Any:
+    """A model of a class of sentence-transformers; its files have to be whole.
+
+    Args:
+        model: Hub id or folder.
+        library_class: its name, such as ``SentenceTransformer``.
+        revision: on the Hub.
+        pooling: how token vectors become one (``cls``, ``mean``); of the bare transformer, without what follows it.
+        options: of the class, or with pooling of the transformer's loading.
 
     Raises:
         UserError: it cannot be loaded, or lacks weights or its tokenizer.
     """
     import sentence_transformers
 
+    made = getattr(sentence_transformers, library_class)
     with loading(model):
-        model_object = getattr(sentence_transformers, library_class)(model, **pinned_commit(model, revision), **options)
-    check_tokenizer(model, getattr(model_object, "tokenizer", None))
-    return model_object
+        pin = {**pinned_commit(model, revision), **options}
+        opened = made(model, **pin) if pooling is None else _pooled(made, model, pooling, pin)
+    check_tokenizer(model, getattr(opened, "tokenizer", None))
+    return opened
+
+
+def _pooled(made: Any, model: str, pooling: str, how: dict[str, Any]) -> Any:
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    transformer = Transformer(model, model_kwargs=dict(how), processor_kwargs=dict(how), config_kwargs=dict(how))
+    modules = [transformer, Pooling(transformer.get_embedding_dimension(), pooling)]
+    return made(modules=modules, similarity_fn_name="dot")
 
 
 def check_tokenizer(model: str, tokenizer: Any) -> None:
