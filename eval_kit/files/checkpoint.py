@@ -8,9 +8,11 @@ import functools
 import hashlib
 import logging
 import re
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,7 @@ _MODULES = {
     ".cross_encoder.": "cross",
 }
 """Parts of the names of modules, and the architecture that they show."""
+# transformers has no way to refuse missing weights; what it logs of them is all there is
 _MISSING = re.compile(r"^(\S.*?)\s*\|\s*(?:\x1b\[[\d;]*m)*MISSING", re.M)
 
 
@@ -147,28 +150,17 @@ def check_start(model: str) -> None:
 def digest(model: str, revision: str | None = None) -> str:
     """Identifies the weights: the commit of a model on the Hub, or the sha256 of a folder's files except its card.
 
-    Folders that are linked count too, and so does the model that an adapter is for.
+    Folders that are linked count too; the base of an adapter does not.
     """
     folder = Path(model)
-    if not folder.is_dir():
-        names = ("config.json", "modules.json", "adapter_config.json")
-        path = next(filter(None, (_file(model, name, revision) for name in names)), None)
-        if path is None:
-            raise _absent(model)
-        adapters = [file for file in [_file(model, "adapter_config.json", revision)] if file]
-        parts = [path.parent.name]
-    else:
+    if folder.is_dir():
         files = sorted(file for file in _files(folder) if file.suffix != ".md")
-        adapters = [file for file in files if file.name == "adapter_config.json"]
-        parts = [f"{file.relative_to(folder).as_posix()} {file_sha256(file)}" for file in files]
-    for file in adapters:
-        base = strict_json.read(file)
-        if isinstance(base, dict) and (name := str(base.get("base_model_name_or_path") or "")) not in ("", model):
-            with suppress(UserError):  # loading will say it, if it is needed
-                parts.append(digest(name, base.get("revision")))
-    return (
-        parts[0] if len(parts) == 1 and not folder.is_dir() else hashlib.sha256("\n".join(parts).encode()).hexdigest()
-    )
+        lines = (f"{file.relative_to(folder).as_posix()} {file_sha256(file)}" for file in files)
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    for name in ("config.json", "modules.json", "adapter_config.json"):
+        if path := _file(model, name, revision):
+            return path.parent.name
+    raise _absent(model)
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -199,7 +191,7 @@ def pinned_commit(model: str, revision: str | None = None) -> Mapping[str, Any]:
     """
     if Path(model).is_dir() or _is_path(model):
         return {}
-    from huggingface_hub import HfApi, try_to_load_from_cache
+    from huggingface_hub import HfApi
     from huggingface_hub.errors import HFValidationError, OfflineModeIsEnabled
 
     try:
@@ -209,23 +201,9 @@ def pinned_commit(model: str, revision: str | None = None) -> Mapping[str, Any]:
     except Exception as error:  # an unreachable Hub raises errors of every kind
         if (why := hub.reason(error)) is None:
             raise
-        cached_file = try_to_load_from_cache(model, "config.json", revision=revision)
-        if revision is None and isinstance(cached_file, str):
-            commit = Path(cached_file).parent.name
-            warnings.warn(f"{model}: taken from the local cache, commit {commit}: {why}", stacklevel=2)
+        if revision is None:  # a cached copy may be of an older commit
+            warnings.warn(f"{model}: taken from the local cache, if it is there: {why}", stacklevel=2)
     return {"revision": revision, "local_files_only": True}
-
-
-class _Missing(logging.Handler):
-    """Collects the weights that a model needs and its files lack, from what transformers logs of them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        names = _MISSING.findall(record.getMessage())
-        self.names += [name for name in names if not name.startswith("pooler.")]  # which no encoder here uses
 
 
 @contextmanager
@@ -241,12 +219,11 @@ def loading(model: str, whole: bool = True) -> Iterator[None]:
 
     bar, level = transformers_logging.is_progress_bar_enabled(), transformers_logging.get_verbosity()
     library = logging.getLogger("sentence_transformers")
-    before = library.level
-    missing = _Missing()
+    before, said = library.level, BufferingHandler(sys.maxsize)
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     transformers_logging.set_verbosity_warning()  # type: ignore[no-untyped-call]
     transformers_logging.disable_default_handler()
-    transformers_logging.add_handler(missing)
+    transformers_logging.add_handler(said)
     library.setLevel(logging.ERROR)
     try:
         yield
@@ -257,13 +234,15 @@ def loading(model: str, whole: bool = True) -> Iterator[None]:
         raise UserError(f"{model}: cannot be loaded: {why}") from error
     finally:
         library.setLevel(before)
-        transformers_logging.remove_handler(missing)
+        transformers_logging.remove_handler(said)
         transformers_logging.enable_default_handler()
         transformers_logging.set_verbosity(level)
         if bar:
             transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
-    if whole and missing.names:
-        raise UserError(f"{model}: cannot be loaded: its files lack weights, such as {missing.names[0]}")
+    missing = [name for record in said.buffer for name in _MISSING.findall(record.getMessage())]
+    missing = [name for name in missing if not name.startswith("pooler.")]  # which no encoder here uses
+    if whole and missing:
+        raise UserError(f"{model}: cannot be loaded: its files lack weights, such as {missing[0]}")
 
 
 def open_model(
