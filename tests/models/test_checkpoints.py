@@ -56,19 +56,6 @@ def test_mistakes_are_one_sentence():
         opening.retriever("densse", "model", {})
 
 
-def test_what_a_checkpoint_is_stands_in_its_files():
-    others = {"classes": "cross", "masked": "masked", "bert": "transformer"}
-    for name, kind in {name: name for name in ("dense", "sparse", "multivector", "cross")}.items() | others.items():
-        assert checkpoint.kind(str(tiny(name))) == kind
-
-
-@pytest.mark.parametrize("architectures", ["[5]", "[null]", '{"BertModel": 1}', '"BertModel"', "[]"])
-def test_a_config_that_names_no_architecture_is_of_a_bare_transformer(tmp_path, architectures):
-    (tmp_path / "config_sentence_transformers.json").write_text('{"model_type": ["SparseEncoder"]}')
-    (tmp_path / "config.json").write_text(f'{{"architectures": {architectures}}}')
-    assert checkpoint.kind(str(tmp_path)) == "transformer"
-
-
 def test_a_digest_is_of_the_weights_and_not_of_the_card(tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(tiny("dense"), copy)
