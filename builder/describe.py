@@ -20,15 +20,16 @@ from eval_kit.stats.typical import topics
 from eval_kit.tables.table import Column, Table, or_dash
 from eval_kit.words import words
 
-PARTS = ("shift", "part", "queries", "words", "examples", "jaccard")
-EXAMPLES = 10
-SAMPLE = 2_000
+_PARTS = ("shift", "part", "queries", "words", "examples", "jaccard")
+_EXAMPLES = 10
+_SAMPLE = 2_000
 """Queries of each side that the classifier sees, at most: half to learn from, half to be tested on."""
-WIDTH = 1 << 14
+_WIDTH = 1 << 14
 """Features of the classifier."""
-FEWEST = 10
-"""Queries of a side that the two-sample test needs."""
-LEVEL = 0.05
+_FEWEST = 10
+"""Queries of a side; of fewer, a classifier would learn from less than five."""
+_LEVEL = 0.05
+"""Of 20 pairs of halves of one log at most 4 are called different (tests/builder/test_splits.py)."""
 _NOT_WHOLE = (
     "whether the logs differ is not tested: a release has the queries that its shifts kept, no random sample; "
     "give both logs themselves, as files"
@@ -125,7 +126,7 @@ def describe(source: Path, against: Path | None, seed: int) -> Description:
     if release is not None:
         lines += [f"remark: {remark}" for remark in release.manifest.remarks]
         provenance["release"] = release.identity
-    return Description(pl.DataFrame(rows, PARTS, orient="row"), lines, provenance)
+    return Description(pl.DataFrame(rows, _PARTS, orient="row"), lines, provenance)
 
 
 def _two_sample(first: pl.Series, other: pl.Series, seed: int) -> tuple[float, float]:
@@ -142,9 +143,9 @@ def _two_sample(first: pl.Series, other: pl.Series, seed: int) -> tuple[float, f
     from sklearn.linear_model import LogisticRegression
 
     rng = np.random.Generator(np.random.PCG64(seed))
-    size = min(len(first), len(other), SAMPLE) // 2 * 2
+    size = min(len(first), len(other), _SAMPLE) // 2 * 2
     texts = pl.concat([side.gather(rng.permutation(len(side))[:size]) for side in (first, other)])
-    rows = HashingVectorizer(analyzer="char_wb", ngram_range=(2, 4), n_features=WIDTH).transform(texts.to_list())
+    rows = HashingVectorizer(analyzer="char_wb", ngram_range=(2, 4), n_features=_WIDTH).transform(texts.to_list())
     labels = np.repeat([0, 1], size)
     learn = np.arange(2 * size) % size < size // 2  # the first half of each side, whose texts are in random order
     model = LogisticRegression(C=10, max_iter=200).fit(rows[learn], labels[learn])
@@ -175,16 +176,16 @@ def _parts(table: pl.DataFrame, label: str, other: pl.DataFrame | None, seed: in
     for part in topics(table.unique(["query_id", label], keep="first", maintain_order=True), label):
         members = table.filter(pl.col(label).cast(pl.String) == part.cluster)
         near = None if other is None else weighted_jaccard(members["text"], other["text"])
-        ids = draw_ids(members["query_id"], EXAMPLES, seed, f"describe {part.cluster}")
+        ids = draw_ids(members["query_id"], _EXAMPLES, seed, f"describe {part.cluster}")
         examples = members.filter(pl.col("query_id").is_in(ids.implode()))["text"].unique(maintain_order=True)
         yield part.cluster, part.queries, ", ".join(part.terms), "\n".join(examples), near
 
 
 def _verdict(queries: pl.DataFrame, other: pl.DataFrame, seed: int) -> str:
     first, second = (side["text"].unique(maintain_order=True) for side in (queries, other))
-    if min(len(first), len(second)) < FEWEST:
-        return f"too few queries to tell two logs apart: that needs {FEWEST} of each"
+    if min(len(first), len(second)) < _FEWEST:
+        return f"too few queries to tell two logs apart: that needs {_FEWEST} of each"
     accuracy, p = _two_sample(first, second, seed)
     chance = f"= {p:.2g}" if p else "< 1e-300"
-    verdict = "they differ" if p < LEVEL else "no difference beyond chance is seen"
+    verdict = "they differ" if p < _LEVEL else "no difference beyond chance is seen"
     return f"a classifier tells the two logs apart in {accuracy:.1%} of cases, p {chance}: {verdict}"

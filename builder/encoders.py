@@ -1,19 +1,17 @@
 """Encoders, which turn texts into vectors, by name; the vectors are kept on disk, in constant memory.
 
-``lsa`` is TF-IDF and a truncated SVD: no weights, one seed. Any other name is a sentence-transformers model (Hub id or
-folder); followed by ``:cls``, the bare transformer's [CLS] of the last hidden state, as ECIR 2023 §3.1 takes it
-from DistilBERT (``distilbert-base-uncased:cls``).
+``lsa`` is TF-IDF and a truncated SVD: no weights, one seed. Any other name is a sentence-transformers model, as
+:func:`eval_kit.files.checkpoint.name_and_pooling` takes it; ECIR 2023's is ``distilbert-base-uncased:cls``.
 """
 
 import hashlib
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
@@ -145,42 +143,22 @@ class Model:
     @property
     def source(self) -> str:
         """Hub id or folder."""
-        return self.name.removesuffix(":cls")
+        return checkpoint.name_and_pooling(self.name)[0]
 
     @cached_property
     def revision(self) -> str:
         """The commit on the Hub, else of the cached copy; or the digest of a folder's files."""
-        with self._faults():
-            return checkpoint.digest(self.source)
+        return checkpoint.digest(self.source)
 
     def load(self, texts: Sequence[str]) -> Compute:
         """Load the weights; vectors are not scaled, and have no prompt."""
-        revision = None if Path(self.source).is_dir() else self.revision  # refuses before the slow imports
-        with self._faults():
-            try:
-                from eval_kit.models.dense import Dense
+        source, pooling = checkpoint.name_and_pooling(self.name)
+        revision = None if Path(source).is_dir() else self.revision  # refuses before the slow imports
+        from eval_kit.models.dense import Dense
 
-                pooling = "cls" if self.name.endswith(":cls") else None
-                model = Dense(
-                    self.source,
-                    revision=revision,
-                    pooling=pooling,
-                    similarity="dot",
-                    query_prompt="",
-                    encode_precision="float32",
-                )
-                model.encode_queries(list(texts[:1]))
-            except ModuleNotFoundError as error:
-                raise UserError(f"{error}; in a clone, run: pip install '.[models]'") from error
+        unscaled: dict[str, Any] = {"similarity": "dot", "query_prompt": "", "encode_precision": "float32"}
+        model = Dense(source, revision=revision, pooling=pooling, **unscaled)
         return lambda part: np.asarray(model.encode_queries(list(part)), np.float32)
-
-    @contextmanager
-    def _faults(self) -> Iterator[None]:
-        try:
-            yield
-        except UserError as error:
-            why = str(error).removeprefix(f"{self.source}: ").removeprefix("cannot be loaded: ")
-            raise UserError(f"encoder {self.name!r} cannot be loaded: {why}; lsa needs no model") from error
 
 
 def digest(texts: Iterable[str]) -> str:
@@ -220,20 +198,13 @@ def encode(texts: Sequence[str] | pl.Series, encoder: Encoder, cache: Path | Non
 
 
 def _on_disk(texts: list[str], encoder: Encoder, folder: Path) -> Embeddings:
-    compute: Compute | None = None
-
-    def vectors(part: list[str]) -> shards.Arrays:
-        nonlocal compute
-        compute = compute or encoder.load(texts)
-        vectors = compute(part)
-        finite = np.isfinite(vectors).all(axis=1)
-        if not finite.all():
-            raise UserError(f"encoder {encoder.name!r} gives NaN or infinity for the text {part[finite.argmin()]!r}")
-        return {"vectors": vectors}
-
+    compute = cache(lambda: encoder.load(texts))  # where all are on the disk, nothing is loaded
     numbered = CountedPassages(lambda: ((str(row), text) for row, text in enumerate(texts)), len(texts))
     identity, doing = json.dumps([encoder.name, encoder.revision]), f"encoding ({encoder.name})"
-    return shards.write(numbered, folder, vectors, identity, doing, "texts", size=SHARD).array("vectors")
+    kept = shards.write(
+        numbered, folder, lambda part: {"vectors": compute()(part)}, identity, doing, "texts", size=SHARD
+    )
+    return kept.array("vectors")
 
 
 def _check(texts: Sequence[str] | pl.Series) -> list[str]:

@@ -17,20 +17,18 @@ from eval_kit.authors.test_sets import levels_in
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.results import Result
-from eval_kit.shifts import CLUSTERED, SHIFTS
-from eval_kit.stats.similarity import by_cluster
+from eval_kit.shifts import SHIFTS
 from eval_kit.tables.table import Column, Table
 
 type Key = tuple[str, str]
 _LABELS = {name: shift.label for name, shift in SHIFTS.items() if shift.label}
-DIVISIONS = {"shift": pl.String, "shared": pl.Int64, "rand": pl.Float64, "information": pl.Float64}
+_DIVISIONS = {"shift": pl.String, "shared": pl.Int64, "rand": pl.Float64, "information": pl.Float64}
 _MATCHES = {
     **dict.fromkeys(["shift", "published", "rebuilt"], pl.String),
     **dict.fromkeys(["queries", "both"], pl.Int64),
-    **dict.fromkeys(["share", "jaccard"], pl.Float64),
+    "share": pl.Float64,
 }
-SIZES = {**dict.fromkeys(["table", "cluster"], pl.String), **dict.fromkeys(["published", "rebuilt"], pl.Int64)}
-_JACCARD = {**dict.fromkeys(["shift", "cluster"], pl.String), **dict.fromkeys(["published", "rebuilt"], pl.Float64)}
+_SIZES = {**dict.fromkeys(["table", "cluster"], pl.String), **dict.fromkeys(["published", "rebuilt"], pl.Int64)}
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,10 +40,8 @@ class Fidelity(Result):
             ``restrain.14k``), ``shared`` queries, adjusted ``rand`` index and normalised mutual ``information``
             (arithmetic mean; both null without shared queries).
         matches: of each published cluster: the ``rebuilt`` one matched to it (null if there are fewer), how many shared
-            ``queries`` it has, how many of them ``both`` have, that ``share``, and ``jaccard``: by those in either.
+            ``queries`` it has, how many of them ``both`` have, and that ``share``.
         sizes: ``table``, ``cluster``, ``published``, ``rebuilt`` (rows; null where a release lacks the table).
-        jaccard: ``shift``, ``cluster``, ``published``, ``rebuilt``: weighted Jaccard of each cluster's test queries to
-            those of the others; clusters of the same name may differ in subject.
         limits: shift -> what cannot be reproduced, and why.
         provenance: both releases.
     """
@@ -53,7 +49,6 @@ class Fidelity(Result):
     divisions: pl.DataFrame
     matches: pl.DataFrame
     sizes: pl.DataFrame
-    jaccard: pl.DataFrame
     limits: Mapping[str, tuple[str, ...]]
     provenance: Mapping[str, Any]
     title: ClassVar[str] = "Fidelity of a rebuilt release"
@@ -63,12 +58,11 @@ class Fidelity(Result):
         return self.divisions
 
     def tables(self) -> list[Table]:
-        """Divisions, matches, sizes and similarities."""
+        """Divisions, matches and sizes."""
         return [
             _table("Membership: 1 is the same division, a Rand index of 0 is chance", self.divisions),
             _table("Each published cluster beside the rebuilt one of the best one-to-one match", self.matches),
             _table("Sizes", self.sizes),
-            _table("Weighted Jaccard of each cluster's test queries to the others'", self.jaccard),
         ]
 
     def notes(self) -> list[str]:
@@ -77,8 +71,7 @@ class Fidelity(Result):
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        frames = {"matches": self.matches, "sizes": self.sizes, "jaccard": self.jaccard}
-        return super().as_json() | {name: frame.to_dicts() for name, frame in frames.items()}
+        return super().as_json() | {"matches": self.matches.to_dicts(), "sizes": self.sizes.to_dicts()}
 
 
 def compare(rebuilt: Release, published: Release) -> Fidelity:
@@ -93,16 +86,13 @@ def compare(rebuilt: Release, published: Release) -> Fidelity:
         raise UserError(f"{rebuilt.folder} and {published.folder} have no shift in common")
     divisions, matches = zip(*(agreement(name, ours[name], authors[name]) for name in common), strict=True)
     shifts = dict.fromkeys(name.partition(".")[0] for name in common)
-    jaccard: list[tuple[Any, ...]] = []
-    for shift in CLUSTERED:
-        if shift in shifts and "test" in rebuilt.configs[shift] and "test" in published.configs[shift]:
-            jaccard += _beside(_similarity(rebuilt, shift), _similarity(published, shift))
-    sizes = list(_beside(_counts(rebuilt, shifts), _counts(published, shifts)))
+    ours_sizes, authors_sizes = _counts(rebuilt, shifts), _counts(published, shifts)
+    keys = dict.fromkeys([*authors_sizes, *ours_sizes])
+    sizes = [(*key, authors_sizes.get(key), ours_sizes.get(key)) for key in keys]
     return Fidelity(
-        pl.DataFrame(divisions, DIVISIONS, orient="row"),
+        pl.DataFrame(divisions, _DIVISIONS, orient="row"),
         pl.concat(matches),
-        pl.DataFrame(sizes, SIZES, orient="row"),
-        pl.DataFrame(jaccard, _JACCARD, orient="row"),
+        pl.DataFrame(sizes, _SIZES, orient="row"),
         {shift: REBUILDABLE[shift].limits for shift in shifts},
         {"kit_version": __version__, "release": rebuilt.identity, "published": published.identity},
     )
@@ -112,7 +102,7 @@ def agreement(name: str, rebuilt: pl.DataFrame, published: pl.DataFrame) -> tupl
     """How far two divisions agree: tables of ``query_id`` and ``cluster``, one row for each membership.
 
     Returns:
-        A row of :data:`DIVISIONS`, and its matches.
+        A row of :data:`_DIVISIONS`, and its matches.
     """
     import numpy as np
     from scipy.optimize import linear_sum_assignment
@@ -129,13 +119,10 @@ def agreement(name: str, rebuilt: pl.DataFrame, published: pl.DataFrame) -> tupl
     counterpart = dict(zip(*linear_sum_assignment(counts, maximize=True), strict=True))
     matches: list[tuple[Any, ...]] = []
     for row, cluster in enumerate(rows):
-        size, partner = int((authors["cluster"] == cluster).sum()), None
-        both, either = 0, size
+        size, partner, both = int((authors["cluster"] == cluster).sum()), None, 0
         if row in counterpart:
-            partner = columns[counterpart[row]]
-            both = int(counts[row, counterpart[row]])
-            either = size + int((ours["cluster"] == partner).sum()) - both
-        matches.append((name, cluster, partner, size, both, both / size, both / either))
+            partner, both = columns[counterpart[row]], int(counts[row, counterpart[row]])
+        matches.append((name, cluster, partner, size, both, both / size))
     division = (name, authors["query_id"].n_unique(), *_indices(authors, ours))
     return division, pl.DataFrame(matches, _MATCHES, orient="row")
 
@@ -173,12 +160,6 @@ def _divisions(release: Release) -> Iterator[tuple[str, pl.DataFrame]]:
             yield f"chameleons.{level.removeprefix('level_')}", table.select("query_id", cluster=level)
 
 
-def _beside(rebuilt: Mapping[Key, float], published: Mapping[Key, float]) -> Iterator[tuple[Any, ...]]:
-    """Rows of the key, and the values of both releases; None where one lacks it."""
-    for key in dict.fromkeys([*published, *rebuilt]):
-        yield *key, published.get(key), rebuilt.get(key)
-
-
 def _counts(release: Release, shifts: Iterable[str]) -> dict[Key, int]:
     """(``config/split``, cluster) -> rows."""
     counts: dict[Key, int] = {}
@@ -193,11 +174,6 @@ def _counts(release: Release, shifts: Iterable[str]) -> dict[Key, int]:
             if not labels:
                 counts[name, "all"] = table.height
     return counts
-
-
-def _similarity(release: Release, shift: str) -> dict[Key, float]:
-    rows = by_cluster(release, shift).select("cluster", "jaccard")
-    return {(shift, cluster): jaccard for cluster, jaccard in rows.iter_rows()}
 
 
 def _table(title: str, rows: pl.DataFrame) -> Table:

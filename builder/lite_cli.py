@@ -45,8 +45,8 @@ def fidelity(
     contributors, others = read_systems(pool, opened_release), read_systems(run or [], opened_release)
     if both := sorted(contributors.keys() & others.keys()):
         raise UserError(f"{both[0]} is in --pool and in --run; give each system in one of them")
-    fidelity_measures = measure_fidelity(contributors | others, opened_release, list(contributors), depth)
-    output.emit(fidelity_measures, format=format, json=json_file, page=page)
+    of_pool = measure_fidelity(others, contributors, opened_release, depth)
+    output.emit(of_pool, format=format, json=json_file, page=page)
 
 
 def lite(

@@ -258,7 +258,11 @@ def similarity(
     ] = None,
     release: options.Release = None,
     vectors: Annotated[
-        str | None, option("Vectors for the cosine: a sentence-transformers model, or NAME.npy with NAME.ids.txt.")
+        str | None,
+        option(
+            "Vectors for the cosine: a sentence-transformers model (append :cls for the bare [CLS], as the papers "
+            "take), or NAME.npy with NAME.ids.txt."
+        ),
     ] = None,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":

@@ -8,9 +8,11 @@ import functools
 import hashlib
 import logging
 import re
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,8 @@ _WORDS = {
 _GENERATIVE = {"ForCausalLM": "causal", "ForConditionalGeneration": "seq2seq"}
 BARE = {"masked", "transformer", *_GENERATIVE.values()}
 """Kinds that make no vectors until their pooling is known."""
+_FIRST_TOKEN = ":cls"
+"""Ends a name whose vectors are the first token's last hidden state, as ECIR 2023 and arXiv 2205.02870 §3.1 take it."""
 _MODULES = {
     "pylate.": "multivector",
     ".multi_vector_encoder.": "multivector",
@@ -45,7 +49,14 @@ _MODULES = {
     ".cross_encoder.": "cross",
 }
 """Parts of the names of modules, and the architecture that they show."""
+# transformers has no way to refuse missing weights; what it logs of them is all there is
 _MISSING = re.compile(r"^(\S.*?)\s*\|\s*(?:\x1b\[[\d;]*m)*MISSING", re.M)
+
+
+def name_and_pooling(name: str) -> tuple[str, str | None]:
+    """A model's Hub id or folder, and the pooling that its user asks for: ``cls`` of ``NAME:cls``, else None."""
+    bare = name.removesuffix(_FIRST_TOKEN)
+    return bare, "cls" if bare != name else None
 
 
 def check(model: str, architecture: str, revision: str | None = None, bare: bool = False) -> None:
@@ -139,28 +150,17 @@ def check_start(model: str) -> None:
 def digest(model: str, revision: str | None = None) -> str:
     """Identifies the weights: the commit of a model on the Hub, or the sha256 of a folder's files except its card.
 
-    Folders that are linked count too, and so does the model that an adapter is for.
+    Folders that are linked count too; the base of an adapter does not.
     """
     folder = Path(model)
-    if not folder.is_dir():
-        names = ("config.json", "modules.json", "adapter_config.json")
-        path = next(filter(None, (_file(model, name, revision) for name in names)), None)
-        if path is None:
-            raise _absent(model)
-        adapters = [file for file in [_file(model, "adapter_config.json", revision)] if file]
-        parts = [path.parent.name]
-    else:
+    if folder.is_dir():
         files = sorted(file for file in _files(folder) if file.suffix != ".md")
-        adapters = [file for file in files if file.name == "adapter_config.json"]
-        parts = [f"{file.relative_to(folder).as_posix()} {file_sha256(file)}" for file in files]
-    for file in adapters:
-        base = strict_json.read(file)
-        if isinstance(base, dict) and (name := str(base.get("base_model_name_or_path") or "")) not in ("", model):
-            with suppress(UserError):  # loading will say it, if it is needed
-                parts.append(digest(name, base.get("revision")))
-    return (
-        parts[0] if len(parts) == 1 and not folder.is_dir() else hashlib.sha256("\n".join(parts).encode()).hexdigest()
-    )
+        lines = (f"{file.relative_to(folder).as_posix()} {file_sha256(file)}" for file in files)
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    for name in ("config.json", "modules.json", "adapter_config.json"):
+        if path := _file(model, name, revision):
+            return path.parent.name
+    raise _absent(model)
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -191,7 +191,7 @@ def pinned_commit(model: str, revision: str | None = None) -> Mapping[str, Any]:
     """
     if Path(model).is_dir() or _is_path(model):
         return {}
-    from huggingface_hub import HfApi, try_to_load_from_cache
+    from huggingface_hub import HfApi
     from huggingface_hub.errors import HFValidationError, OfflineModeIsEnabled
 
     try:
@@ -201,23 +201,9 @@ def pinned_commit(model: str, revision: str | None = None) -> Mapping[str, Any]:
     except Exception as error:  # an unreachable Hub raises errors of every kind
         if (why := hub.reason(error)) is None:
             raise
-        cached_file = try_to_load_from_cache(model, "config.json", revision=revision)
-        if revision is None and isinstance(cached_file, str):
-            commit = Path(cached_file).parent.name
-            warnings.warn(f"{model}: taken from the local cache, commit {commit}: {why}", stacklevel=2)
+        if revision is None:  # a cached copy may be of an older commit
+            warnings.warn(f"{model}: taken from the local cache, if it is there: {why}", stacklevel=2)
     return {"revision": revision, "local_files_only": True}
-
-
-class _Missing(logging.Handler):
-    """Collects the weights that a model needs and its files lack, from what transformers logs of them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        names = _MISSING.findall(record.getMessage())
-        self.names += [name for name in names if not name.startswith("pooler.")]  # which no encoder here uses
 
 
 @contextmanager
@@ -233,12 +219,11 @@ def loading(model: str, whole: bool = True) -> Iterator[None]:
 
     bar, level = transformers_logging.is_progress_bar_enabled(), transformers_logging.get_verbosity()
     library = logging.getLogger("sentence_transformers")
-    before = library.level
-    missing = _Missing()
+    before, said = library.level, BufferingHandler(sys.maxsize)
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     transformers_logging.set_verbosity_warning()  # type: ignore[no-untyped-call]
     transformers_logging.disable_default_handler()
-    transformers_logging.add_handler(missing)
+    transformers_logging.add_handler(said)
     library.setLevel(logging.ERROR)
     try:
         yield
@@ -249,27 +234,48 @@ def loading(model: str, whole: bool = True) -> Iterator[None]:
         raise UserError(f"{model}: cannot be loaded: {why}") from error
     finally:
         library.setLevel(before)
-        transformers_logging.remove_handler(missing)
+        transformers_logging.remove_handler(said)
         transformers_logging.enable_default_handler()
         transformers_logging.set_verbosity(level)
         if bar:
             transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
-    if whole and missing.names:
-        raise UserError(f"{model}: cannot be loaded: its files lack weights, such as {missing.names[0]}")
+    missing = [name for record in said.buffer for name in _MISSING.findall(record.getMessage())]
+    missing = [name for name in missing if not name.startswith("pooler.")]  # which no encoder here uses
+    if whole and missing:
+        raise UserError(f"{model}: cannot be loaded: its files lack weights, such as {missing[0]}")
 
 
-def open_model(model: str, library_class: str, revision: str | None = None, **options: Any) -> Any:
-    """A model of a class of sentence-transformers, which gets the options; its files have to be whole.
+def open_model(
+    model: str, library_class: str, revision: str | None = None, pooling: str | None = None, **options: Any
+) -> Any:
+    """A model of a class of sentence-transformers; its files have to be whole.
+
+    Args:
+        model: Hub id or folder.
+        library_class: its name, such as ``SentenceTransformer``.
+        revision: on the Hub.
+        pooling: how token vectors become one (``cls``, ``mean``); of the bare transformer, without what follows it.
+        options: of the class, or with pooling of the transformer's loading.
 
     Raises:
         UserError: it cannot be loaded, or lacks weights or its tokenizer.
     """
     import sentence_transformers
 
+    made = getattr(sentence_transformers, library_class)
     with loading(model):
-        model_object = getattr(sentence_transformers, library_class)(model, **pinned_commit(model, revision), **options)
-    check_tokenizer(model, getattr(model_object, "tokenizer", None))
-    return model_object
+        pin = {**pinned_commit(model, revision), **options}
+        opened = made(model, **pin) if pooling is None else _pooled(made, model, pooling, pin)
+    check_tokenizer(model, getattr(opened, "tokenizer", None))
+    return opened
+
+
+def _pooled(made: Any, model: str, pooling: str, how: dict[str, Any]) -> Any:
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    transformer = Transformer(model, model_kwargs=dict(how), processor_kwargs=dict(how), config_kwargs=dict(how))
+    modules = [transformer, Pooling(transformer.get_embedding_dimension(), pooling)]
+    return made(modules=modules, similarity_fn_name="dot")
 
 
 def check_tokenizer(model: str, tokenizer: Any) -> None:

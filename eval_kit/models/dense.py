@@ -18,7 +18,7 @@ from eval_kit.models import checkpoints
 from eval_kit.models.encoder import Encoder
 from eval_kit.search import dense, shards
 from eval_kit.search.dense import SIMILARITIES
-from eval_kit.search.encoders import check_store, store_of, with_pooling
+from eval_kit.search.encoders import store_of
 
 _WITH_PREFIXES = re.compile(r"\b(e5|bge|nomic-embed)\b", re.I)
 """Names of models whose prefixes stand in their cards alone."""
@@ -55,7 +55,7 @@ class Dense(Encoder):
         super().__post_init__()
         if self.similarity is not None and self.similarity not in SIMILARITIES:
             raise UserError(f"there is no similarity {self.similarity!r}; there are {', '.join(SIMILARITIES)}")
-        check_store(self.store)
+        store_of(self.store, self.encode_precision)  # refuses
         self.query_model = self.query_model or self.model
         for encoder in {self.model, self.query_model} if self.loaded is None else ():
             checkpoint.check(encoder, "dense", self._revision_of(encoder), bare=self.pooling is not None)
@@ -90,11 +90,10 @@ class Dense(Encoder):
         return self._model if self.query_model == self.model else self._load(str(self.query_model))
 
     def _load(self, model: str) -> Any:
+        encoder = self._of_library(self.library_class, model, pooling=self.pooling)
         if self.pooling is None:
-            encoder = super()._load(model)
             self._warn_of_prompts(model, encoder)
-            return encoder
-        return self._prepare(with_pooling(model, self.pooling, self._revision_of(model), self.trust_remote_code))
+        return self._prepare(encoder)
 
     def _prepare(self, model: Any) -> Any:
         if self.truncate_dim is not None:

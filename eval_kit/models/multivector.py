@@ -16,7 +16,7 @@ from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
 from eval_kit.models.encoder import Encoder
 from eval_kit.search import late, shards
-from eval_kit.search.encoders import batches, check_store, store_of
+from eval_kit.search.encoders import batches, store_of
 from eval_kit.search.retriever import Passages
 
 
@@ -39,7 +39,7 @@ class MultiVector(Encoder):
         if self.engine not in (None, *late.ENGINES):
             engines = ", ".join(late.ENGINES)
             raise UserError(f"there is no late-interaction engine {self.engine!r}; there are {engines}")
-        check_store(self.store)
+        store_of(self.store, self.encode_precision)  # refuses
         if self.loaded is None:
             checkpoint.check(self.model, "multivector", self.revision)
 

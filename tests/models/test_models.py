@@ -1,0 +1,700 @@
+"""What a model may be: the one that is searched is the one that was given, by every door, beside a few lines of numpy.
+
+First twenty-five kinds of model, each by `eval_kit run`, ShiftEvaluator, MTEB's task and numpy: one figure. Then
+objects of one's own, what changes between two runs, and what is refused.
+"""
+
+import importlib
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+import eval_kit
+from builder import mini
+from builder import release as releases
+from eval_kit.errors import UserError
+from eval_kit.files import checkpoint
+from eval_kit.models import checkpoints
+from eval_kit.models.opening import open_retriever, retriever
+from eval_kit.release import Release, open_release
+from eval_kit.release.pool import Pool, pool
+from tests import tiny_checkpoints
+from tests.tiny_checkpoints import SIZES, SPECIAL, save_tokenizer, tiny
+
+WIDTH = 32
+PAGE = Path(__file__).parents[2] / "docs/tutorials/trained-model.md"
+type Ranking = Mapping[str, Mapping[str, float]]
+"""Scores of passages by query."""
+
+
+@pytest.fixture(scope="module")
+def small(trainable_release: Release, tmp_path_factory: pytest.TempPathFactory) -> Pool:
+    """Some twenty queries of the topic shift."""
+    from builder import lite
+
+    folder = tmp_path_factory.mktemp("small")
+    lite.make(trainable_release, folder / "small", 1, 2, cache=folder / "cache", queries=4, shifts=["topic"])
+    return pool(open_release(folder / "small"), "topic")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(small: Pool, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One that knows every word: to a model that reads [UNK] all texts of a length are equal, and their order luck."""
+    words = {
+        word.lower() for column in (small.queries, small.passages) for text in column["text"] for word in text.split()
+    }
+    folder = tmp_path_factory.mktemp("tokenizer") / "bert"
+    save_tokenizer([*SPECIAL, *sorted(words), "[", "]", "d", "q", "alpha", "beta", "yes", "no"], folder)
+    return folder
+
+
+def transformer(tokenizer: Path, architecture: str = "BertModel", dtype: Any = torch.float32, **config: Any) -> str:
+    """A folder of a plain transformer with random weights."""
+    import transformers
+
+    folder = tokenizer.parent / f"{architecture}-{dtype}-{len(config)}"
+    if not folder.exists():
+        transformers.set_seed(13)
+        words = len((tokenizer / "vocab.txt").read_text(encoding="utf-8").splitlines())
+        sizes: dict[str, Any] = {"hidden_size": WIDTH, "num_hidden_layers": 2, **SIZES, "vocab_size": words}
+        kind: Any = transformers.Qwen3Config if "Qwen3" in architecture else transformers.BertConfig
+        if "Qwen3" in architecture:
+            sizes |= {"num_key_value_heads": 1, "head_dim": 16}
+        made = getattr(transformers, architecture)(kind(**sizes, initializer_range=0.1, **config))
+        made.get_input_embeddings().weight.data.mul_(20)  # so that texts of like words are alike
+        made.to(dtype).save_pretrained(folder)
+        transformers.AutoTokenizer.from_pretrained(tokenizer).save_pretrained(folder)
+    return str(folder)
+
+
+def dense(tokenizer: Path, *heads: Any, pooling: Any = "mean", base: Any = None, **how: Any) -> Any:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    first = Transformer(base or transformer(tokenizer), **how.pop("transformer", {}))
+    return SentenceTransformer(modules=[first, Pooling(WIDTH, **as_options(pooling)), *heads], **how)
+
+
+def as_options(pooling: Any) -> dict[str, Any]:
+    return pooling if isinstance(pooling, dict) else {"pooling_mode": pooling}
+
+
+def half(tokenizer: Path, dtype: Any, **how: Any) -> Any:
+    return dense(tokenizer, base=transformer(tokenizer, dtype=dtype), **how)
+
+
+def with_head(tokenizer: Path) -> Any:
+    from sentence_transformers.base.modules import Dense
+
+    torch.manual_seed(1)
+    return dense(tokenizer, Dense(WIDTH, 12), pooling="cls")
+
+
+def normalized(tokenizer: Path) -> Any:
+    from sentence_transformers.base.modules import Normalize
+
+    return dense(tokenizer, Normalize(), similarity_fn_name="dot")
+
+
+def of_two(tokenizer: Path) -> Any:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Router
+
+    routes = [
+        [*dense(tokenizer, pooling=pooling, transformer={"max_seq_length": length})]
+        for pooling, length in (("cls", 6), ("mean", 20))
+    ]
+    return SentenceTransformer(modules=[Router.for_query_document(*routes)])
+
+
+def words(tokenizer: Path) -> Any:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer
+
+    one = Tokenizer.from_file(str(tokenizer / "tokenizer.json"))
+    weights = np.random.default_rng(5).normal(size=(one.get_vocab_size(), 24)).astype(np.float32)
+    return SentenceTransformer(modules=[StaticEmbedding(one, embedding_weights=weights)])
+
+
+def decoder(tokenizer: Path) -> Any:
+    model = dense(
+        tokenizer, base=transformer(tokenizer, "Qwen3Model"), pooling="lasttoken", prompts={"query": "alpha "}
+    )
+    model.tokenizer.padding_side = "left"
+    return model
+
+
+def splade(tokenizer: Path, **how: Any) -> Any:
+    from sentence_transformers import SparseEncoder
+
+    return SparseEncoder(transformer(tokenizer, "BertForMaskedLM"), **how)
+
+
+def without_inference(tokenizer: Path) -> Any:
+    from sentence_transformers import SparseEncoder
+    from sentence_transformers.base.modules import Router
+    from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
+
+    documents = splade(tokenizer)
+    weights = torch.rand(len(documents.tokenizer), generator=torch.Generator().manual_seed(7))
+    queries = SparseStaticEmbedding(documents.tokenizer, weight=weights)
+    return SparseEncoder(modules=[Router.for_query_document([queries], [*documents])])
+
+
+def auto_encoder(tokenizer: Path) -> Any:
+    from sentence_transformers import SparseEncoder
+    from sentence_transformers.sparse_encoder.modules import SparseAutoEncoder
+
+    torch.manual_seed(2)
+    head = SparseAutoEncoder(WIDTH, hidden_dim=96, k=12, k_aux=8)
+    return SparseEncoder(modules=[*dense(tokenizer), head], similarity_fn_name="cosine")
+
+
+def late(tokenizer: Path, **how: Any) -> Any:
+    from sentence_transformers import MultiVectorEncoder
+
+    torch.manual_seed(3)
+    return MultiVectorEncoder(transformer(tokenizer), **how)
+
+
+def cross(tokenizer: Path, architecture: str = "BertForSequenceClassification", **how: Any) -> Any:
+    from sentence_transformers import CrossEncoder
+
+    config = {"num_labels": 1} if architecture.startswith("Bert") else {}
+    return CrossEncoder(transformer(tokenizer, architecture, **config), **how)
+
+
+KINDS: dict[str, Callable[[Path], Any]] = {
+    "dense, cosine": partial(dense, similarity_fn_name="cosine"),
+    "dense, dot": partial(dense, similarity_fn_name="dot"),
+    "dense, euclidean": partial(dense, similarity_fn_name="euclidean"),
+    "dense, manhattan": partial(dense, similarity_fn_name="manhattan"),
+    "dense, bfloat16, cosine": partial(half, dtype=torch.bfloat16, similarity_fn_name="cosine"),
+    "dense, float16, dot": partial(half, dtype=torch.float16, similarity_fn_name="dot"),
+    "dense, prompts": partial(dense, prompts={"query": "alpha beta ", "document": "beta "}),
+    "dense, default prompt outside the pooling": partial(
+        dense,
+        prompts={"all": "alpha beta beta alpha "},
+        default_prompt_name="all",
+        pooling={"pooling_mode": "mean", "include_prompt": False},
+    ),
+    "dense, truncated (Matryoshka)": partial(dense, truncate_dim=10),
+    "dense, Normalize and dot": normalized,
+    "dense, CLS and a linear head": with_head,
+    "dense, two encoders of two lengths (Router)": of_two,
+    "dense, decoder, last token, padded on the left": decoder,
+    "word vectors (StaticEmbedding)": words,
+    "SPLADE": splade,
+    "SPLADE, cosine": partial(splade, similarity_fn_name="cosine"),
+    "SPLADE, euclidean": partial(splade, similarity_fn_name="euclidean"),
+    "SPLADE, manhattan": partial(splade, similarity_fn_name="manhattan"),
+    "SPLADE without inference for queries (Router)": without_inference,
+    "CSR, cosine": auto_encoder,
+    "late interaction": late,
+    "late interaction, prompts": partial(late, prompts={"query": "alpha ", "document": "beta "}),
+    "cross-encoder": cross,
+    "cross-encoder, default prompt": partial(cross, prompts={"all": "alpha beta "}, default_prompt_name="all"),
+    "re-ranker that generates": partial(cross, architecture="Qwen3ForCausalLM"),
+}
+
+
+def by_numpy(model: Any, small: Pool, candidates: Ranking) -> Ranking:
+    """The model's own similarity, or what it predicts of each candidate, in 32 bits."""
+    queries, passages = dict(small.queries.iter_rows()), dict(small.passages.iter_rows())
+    if hasattr(model, "predict"):
+        raw = {"activation_fn": torch.nn.Identity(), "show_progress_bar": False}
+        found = {}
+        for query, texts in candidates.items():
+            scores = model.predict([(queries[query], passages[passage]) for passage in texts], **raw)
+            found[query] = dict(zip(texts, scores.tolist(), strict=True))
+        return found
+    how = {} if "MultiVector" in type(model).__name__ else {"convert_to_tensor": True}
+    one, other = model.encode_query([*queries.values()], **how), model.encode_document([*passages.values()], **how)
+    vectors = (batch.float() if how else batch for batch in (one, other))
+    rows = model.similarity(*vectors).to_dense().tolist()
+    return {query: dict(zip(passages, row, strict=True)) for query, row in zip(queries, rows, strict=True)}
+
+
+def first_ten(ranking: Ranking) -> dict[str, list[str]]:
+    best = {}
+    for query, scores in ranking.items():
+        best[query] = sorted(scores, key=lambda passage: (scores[passage], passage), reverse=True)[:10]
+    return best
+
+
+def reciprocal_ranks(ranking: Ranking, small: Pool) -> dict[str, float]:
+    """RR@10 of each test set."""
+    relevant = set(small.qrels.filter(small.qrels["relevance"] > 0).select("query_id", "passage_id").iter_rows())
+    values = {}
+    for query, passages in first_ten(ranking).items():
+        ranks = [rank for rank, passage in enumerate(passages, start=1) if (query, passage) in relevant]
+        values[query] = 1 / ranks[0] if ranks else 0.0
+    return {one.name: float(np.mean([values.get(query, 0.0) for query in one.queries])) for one in small.test_sets}
+
+
+def of_file(run: Path) -> Ranking:
+    ranking: dict[str, dict[str, float]] = {}
+    for line in run.read_text().splitlines():
+        query, _, passage, _, score, _ = line.split()
+        ranking.setdefault(query, {})[passage] = float(score)
+    return ranking
+
+
+def by_mteb(model: Any, small: Pool, folder: Path, candidates: Ranking) -> tuple[Ranking, dict[str, float]]:
+    import mteb
+
+    from eval_kit.integrations.mteb import run, tasks
+
+    [task] = tasks(small.release, "topic")
+    if hasattr(model, "predict"):
+        first = {"mteb_model_meta": {"model_name": "bm25", "revision": "1"}, "default": {"test": candidates}}
+        (folder / "first.json").write_text(json.dumps(first))
+        task.convert_to_reranking(folder / "first.json", top_k=100)
+    quiet: Any = {"show_progress_bar": False, "encode_kwargs": {"show_progress_bar": False}}
+    made = mteb.evaluate(model, task, cache=None, prediction_folder=folder, **quiet).task_results
+    scores = made[0].scores["test"][0]
+    figures = {name.removesuffix(" RR@10"): value for name, value in scores.items() if name.endswith(" RR@10")}
+    return run(folder / task.prediction_file_name), figures
+
+
+@pytest.fixture(scope="module")
+def candidates(small: Pool, tmp_path_factory: pytest.TempPathFactory) -> Ranking:
+    """BM25's, of each query that it finds something for."""
+    out = tmp_path_factory.mktemp("bm25")
+    eval_kit.run("bm25", small.release, out, pivots=[])
+    return of_file(out / "bm25.trec")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_door_gives_one_figure(
+    kind: str, small: Pool, tokenizer: Path, candidates: Ranking, tmp_path: Path
+) -> None:
+    pytest.importorskip("mteb")
+    from eval_kit.integrations.sentence_transformers import ShiftEvaluator
+
+    made = KINDS[kind](tokenizer)
+    made.save_pretrained(str(tmp_path / "model"))
+    model = type(made)(str(tmp_path / "model"))
+    wanted = by_numpy(model, small, candidates)
+    figures = reciprocal_ranks(wanted, small)
+    rankings, doors = [], []
+    for name, given in {"folder": str(tmp_path / "model"), "memory": model}.items():
+        card = eval_kit.run(given, small.release, tmp_path, pivots=[], name=name)
+        stored = next((half for half in ("bfloat16", "float16") if half in kind), "float32")
+        assert any(f"as {'stored' if name == 'folder' else 'given'}: {stored}" in note for note in card.notes())
+        doors.append(dict(card.to_polars().filter(measure="RR@10").select("test_set", "value").iter_rows()))
+        rankings.append(of_file(tmp_path / f"{name}.trec"))
+    found = ShiftEvaluator(small.release, "topic", candidates if hasattr(model, "predict") else None)(model)
+    doors.append({name: found[f"{name}_RR@10"] for name in figures})
+    ranking, by_task = by_mteb(model, small, tmp_path, candidates)
+
+    assert any(figures.values())
+    for door in (*doors, by_task):
+        assert door == pytest.approx(figures, abs=1e-5)  # MTEB rounds
+    for found_ranking in (*rankings, ranking):  # in other batches 32 bits round otherwise, most where squares cancel
+        for query, passages in first_ten(found_ranking).items():
+            scores = wanted[query]
+            best = [scores[passage] for passage in first_ten(wanted)[query]]
+            bound = (5e-5 if "euclidean" in kind else 2e-6) * max(map(abs, scores.values()))
+            assert [scores[passage] for passage in passages] == pytest.approx(best, rel=0, abs=bound)
+    assert f"| {kind} | {np.mean(list(figures.values())):.4f} |\n" in PAGE.read_text(encoding="utf-8")
+
+
+def test_the_page_has_no_other_kind() -> None:
+    assert set(re.findall(r"^\| ([^|]+) \| \d\.", PAGE.read_text(encoding="utf-8"), re.M)) == set(KINDS)
+
+
+PASSAGES = tiny_checkpoints.passages(60)
+QUERIES = tiny_checkpoints.texts(8, 1, longest=8)
+
+
+def hits(name: str, folder: Path, options: dict[str, Any] | None = None, **how: Any) -> dict[str, dict[str, float]]:
+    """What a search of the passages finds, by query."""
+    retriever, _ = open_retriever(name, options, **how)
+    retriever.index(PASSAGES, folder)
+    queries = pl.DataFrame({"query_id": [f"q{row}" for row in range(len(QUERIES))], "text": QUERIES})
+    return {query: dict(found) for query, found in retriever.search(queries, folder, 60)}
+
+
+def agree(found: dict[str, dict[str, float]], scores: Any, tolerance: float = 1e-4) -> None:
+    """The same scores, in an order that is right but for ties, of all that the search finds."""
+    wanted = np.asarray(scores, np.float64)
+    bound = tolerance * np.abs(wanted).max()
+    for row, ranked in enumerate(found.values()):
+        columns = [int(passage[1:]) for passage in ranked]
+        assert len(columns) >= 10
+        assert np.allclose(list(ranked.values()), wanted[row, columns], rtol=0, atol=bound)
+        assert (np.sort(wanted[row])[::-1][:10] <= wanted[row, columns[:10]] + bound).all()
+
+
+def own_scores(model: Any) -> Any:
+    """By the model's own similarity, of vectors of 32 bits."""
+    queries, documents = (
+        encode(batch, convert_to_tensor=True).float()
+        for encode, batch in ((model.encode_query, QUERIES), (model.encode_document, [text for _, text in PASSAGES]))
+    )
+    return model.similarity(queries, documents).to_dense()
+
+
+def saved(folder: Path, *heads: Any, dtype: Any = torch.float32, **how: Any) -> Any:
+    """A small dense model, in a folder too."""
+    from sentence_transformers import SentenceTransformer
+
+    modules = {"modules": [*SentenceTransformer(str(tiny("dense"))), *heads]}
+    model = SentenceTransformer(**modules, **how).to(dtype)
+    model.save(str(folder))
+    return model
+
+
+class Counts:
+    """Letters of a text."""
+
+    scale: Any = 1.0
+
+    def vectors(self, batch: Any) -> Any:
+        return np.array([[text.count(letter) for letter in "abcdefghiklmnoprstuvwxyz"] for text in batch]) * self.scale
+
+
+OBJECT = Counts()
+
+
+class Plain(Counts):
+    def encode(self, batch: Any) -> Any:
+        return self.vectors(batch)
+
+
+class Cosine(Plain):
+    similarity_fn_name = "cosine"
+
+
+class Near(Plain):
+    similarity_fn_name = "euclidean"
+
+
+class Tensors(Counts):
+    def encode(self, batch: Any) -> Any:
+        return torch.nn.Parameter(torch.from_numpy(self.vectors(batch))).bfloat16()
+
+
+class Beir(Counts):
+    def encode_queries(self, batch: Any) -> Any:
+        return self.vectors(batch)
+
+    def encode_corpus(self, batch: Any) -> Any:
+        return self.vectors([passage["title"] + passage["text"] for passage in batch])
+
+
+class LangChain(Counts):
+    def embed_query(self, text: str) -> Any:
+        return self.vectors([text])[0].tolist()
+
+    def embed_documents(self, batch: Any) -> Any:
+        return self.vectors(batch).tolist()
+
+
+class Packed(Counts):
+    def encode(self, batch: Any) -> Any:
+        return np.packbits(self.vectors(batch) > 1, axis=1)
+
+
+class Measured(Plain):
+    def similarity(self, queries: Any, passages: Any) -> Any:
+        return -torch.cdist(queries, passages, p=1)
+
+
+Counts.encode = Counts.vectors  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", [Plain, Cosine, Near, Measured, Tensors, Beir, LangChain, Packed])
+def test_objects_of_any_make_are_searched_by_the_similarity_that_they_declare(kind: Any, tmp_path: Path) -> None:
+    counts = Counts()
+    queries, documents = counts.vectors(QUERIES), counts.vectors([text for _, text in PASSAGES])
+    scores = queries @ documents.T
+    if kind is Cosine:
+        scores = scores / np.linalg.norm(queries, axis=1)[:, None] / np.linalg.norm(documents, axis=1)
+    elif kind is Near:
+        scores = -np.linalg.norm(queries[:, None] - documents[None], axis=2)
+    elif kind is Measured:
+        scores = -np.abs(queries[:, None] - documents[None]).sum(2)
+    elif kind is Packed:
+        scores = 24.0 - 2 * ((queries > 1)[:, None] != (documents > 1)[None]).sum(2)
+    agree(hits("mine", tmp_path / "index", loaded=kind()), scores)
+
+
+@pytest.mark.parametrize("stored", [torch.bfloat16, torch.float16])
+def test_arithmetic_has_the_precision_that_was_asked(stored: torch.dtype, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    saved(tmp_path / "model", dtype=stored)
+    model = SentenceTransformer(str(tmp_path / "model")).float()
+    found = hits(str(tmp_path / "model"), tmp_path / "index", {"encode_precision": "float32"})
+    agree(found, own_scores(model), 1e-5)
+    with pytest.warns(UserWarning, match=str(stored).removeprefix("torch.")):
+        hits(str(tmp_path / "model"), tmp_path / "other")
+
+
+def test_lengths_and_dimensions_are_options(tokenizer: Path, tmp_path: Path) -> None:
+    of_two(tokenizer).save(str(tmp_path / "router"))
+    whole = hits(str(tmp_path / "router"), tmp_path / "index")
+    assert hits(str(tmp_path / "router"), tmp_path / "index", {"query_length": 4}) != whole
+    saved(tmp_path / "model")
+    model = saved(tmp_path / "short", truncate_dim=8)
+    agree(hits(str(tmp_path / "model"), tmp_path / "truncated", {"truncate_dim": 8}), own_scores(model))
+    longest = retriever("dense", tiny("dense"), {"passage_length": 128})  # as many tokens as there are positions
+    assert longest.encode_passages(["alpha"])["vectors"].shape == (1, 32)  # type: ignore[attr-defined]
+
+
+def test_prefixes_that_only_a_card_tells_are_those_of_mteb(tmp_path: Path, monkeypatch: Any) -> None:
+    pytest.importorskip("mteb")
+    model = saved(tmp_path / "model")
+    name = "intfloat/e5-small-v2"
+    monkeypatch.setattr(checkpoint, "kind", lambda *_: "dense")
+    monkeypatch.setattr(checkpoint, "card", lambda *_: None)
+    monkeypatch.setattr(checkpoint, "digest", lambda *_: "weights")
+    monkeypatch.setattr(checkpoint, "_json", lambda *_: {})
+    monkeypatch.setattr(checkpoint, "open_model", lambda *_, **how: saved(tmp_path / "copy"))
+    bare = hits(name, tmp_path / "index", {"query_prompt": "", "passage_prompt": ""})
+    agree(bare, own_scores(model))
+    with pytest.warns(UserWarning, match="registry"):
+        found = hits(name, tmp_path / "index")
+    model.prompts = {"query": "query: ", "document": "passage: "}
+    agree(found, own_scores(model))
+    assert found != bare
+    monkeypatch.setattr(checkpoints, "_registered", lambda _: None)  # mteb is not there
+    with pytest.warns(UserWarning, match="query_prompt"):
+        assert hits(name, tmp_path / "index") == bare
+
+
+def of_json(name: str, **values: Any) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        [file] = folder.glob(name)
+        file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+    return change
+
+
+def of_weights(name: str, dtype: Any = None) -> Callable[[Path], None]:
+    from safetensors.torch import load_file, save_file
+
+    def change(folder: Path) -> None:
+        [file] = folder.glob(name)
+        weights = {key: tensor.to(dtype) if dtype else tensor.flip(0) for key, tensor in load_file(file).items()}
+        save_file(weights, file, {"format": "pt"})
+
+    return change
+
+
+CHANGES: dict[str, Callable[[Path], None] | dict[str, Any]] = {
+    "weights": of_weights("model.safetensors"),
+    "head": of_weights("2_Dense/model.safetensors"),
+    "stored precision": of_weights("model.safetensors", torch.bfloat16),
+    "length": of_json("sentence_bert_config.json", max_seq_length=5),
+    "pooling": of_json("1_Pooling/config.json", pooling_mode="cls"),
+    "similarity": of_json("config_sentence_transformers.json", similarity_fn_name="euclidean"),
+    "prompt of queries": of_json("config_sentence_transformers.json", prompts={"query": "alpha beta "}),
+    "prompt of passages": of_json("config_sentence_transformers.json", prompts={"document": "alpha beta "}),
+    "dimensions": of_json("config_sentence_transformers.json", truncate_dim=4),
+    "linked pooling": lambda folder: of_json("config.json", pooling_mode="cls")(folder.parent / "linked"),
+    "option precision": {"encode_precision": "bfloat16"},
+    "option length": {"passage_length": 4},
+    "option prompt": {"passage_prompt": "psi "},
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_changes_in_place_or_by_an_option_changes_the_next_run(what: str, tmp_path: Path) -> None:
+    from sentence_transformers.base.modules import Dense
+
+    torch.manual_seed(1)
+    model, change = tmp_path / "model", CHANGES[what]
+    saved(model, Dense(32, 12))
+    if what.startswith("linked"):
+        shutil.move(model / "1_Pooling", tmp_path / "linked")
+        (model / "1_Pooling").symlink_to(tmp_path / "linked", target_is_directory=True)
+    before = hits(str(model), tmp_path / "index")
+    options = change if isinstance(change, dict) else None
+    if not isinstance(change, dict):
+        change(model)
+    after = hits(str(model), tmp_path / "index", options)
+    assert after == hits(str(model), tmp_path / "fresh", options) != before
+
+
+def test_passages_code_and_an_objects_state_that_change_change_the_next_run(tmp_path: Path, monkeypatch: Any) -> None:
+    before = hits("mine", tmp_path / "object", loaded=OBJECT)
+    monkeypatch.setattr(sys.modules[__name__], "PASSAGES", [*PASSAGES[:-1], (PASSAGES[-1][0], "omega")])
+    changed = hits("mine", tmp_path / "object", loaded=OBJECT)
+    assert changed == hits("mine", tmp_path / "fresh", loaded=OBJECT) != before
+    monkeypatch.setattr(OBJECT, "scale", np.arange(24.0, 0.0, -1.0))  # which no list of files shows
+    with pytest.warns(UserWarning, match="again"):
+        assert hits("mine", tmp_path / "object", loaded=OBJECT) != changed
+
+    monkeypatch.syspath_prepend(tmp_path)
+    found = []
+    for folder, word in (("one", "alpha"), ("one", "beta"), ("two", "beta")):
+        encode = f"lambda _, texts: numpy.array([[text.count('{word}'), 1] for text in texts])"
+        code = f"import numpy\nclass Mine:\n    encode = {encode}\nmine = Mine()\n"
+        (tmp_path / "its_code.py").write_text(code)
+        sys.modules.pop("its_code", None)
+        importlib.invalidate_caches()
+        found.append(hits("its_code:mine", tmp_path / folder))
+    assert found[1] == found[2] != found[0]
+
+
+FILES = {
+    "a generative model of text to text": ("config.json", {"architectures": ["T5ForConditionalGeneration"]}, "seq2seq"),
+    "a generative model": ("config.json", {"architectures": ["Qwen3ForCausalLM"]}, "causal"),
+    "a classifier": ("config.json", {"architectures": ["BertForSequenceClassification"]}, "cross"),
+    "pylate's": ("modules.json", [{"type": "pylate.models.Dense.Dense"}], "multivector"),
+    "an older dense model": ("modules.json", [{"type": "sentence_transformers.models.Dense"}], "dense"),
+    **{
+        f"architectures {value}": ("config.json", {"architectures": value, "x": 1}, "transformer")
+        for value in ([5], [None], {"BertModel": 1}, "BertModel", [])
+    },
+}
+
+
+@pytest.mark.parametrize("what", FILES)
+def test_what_a_model_is_stands_in_its_files(what: str, tmp_path: Path) -> None:
+    name, content, kind = FILES[what]
+    (tmp_path / "config_sentence_transformers.json").write_text('{"model_type": ["SparseEncoder"]}')
+    (tmp_path / name).write_text(json.dumps(content))
+    assert checkpoint.kind(str(tmp_path)) == kind
+
+
+SAVED = {name: name for name in ("dense", "sparse", "multivector", "cross")}
+SAVED |= {"classes": "cross", "masked": "masked", "bert": "transformer"}
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_what_a_saved_model_is(name: str) -> None:
+    assert checkpoint.kind(str(tiny(name))) == SAVED[name]
+
+
+REFUSED = [
+    *(("bm25", {"k1": k1}, "k1") for k1 in (-1.0, float("nan"), True)),
+    ("bm25", {"b": 7}, "k1"),
+    *(("dense", {name: 0}, name) for name in ("encode_batch", "query_length", "passage_length")),
+    ("dense", {"passage_length": 1_000}, "128 positions"),
+    ("dense", {"truncate_dim": 800}, "truncate_dim"),
+    ("dense", {"store": "int4"}, "int4"),
+    ("dense", {"encode_precision": "int4"}, "int4"),
+    ("dense", {"similarity": "hamming"}, "hamming"),
+    ("cross", {"pair_length": 129}, "129 tokens"),
+    ("classes", {}, "3 scores"),
+    ("bert", {}, "pooling"),
+    ("bert", {"pooling": "foo"}, "foo"),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "place"), REFUSED)
+def test_what_is_refused_before_anything_is_searched(name: str, options: dict[str, Any], place: str) -> None:
+    with pytest.raises(UserError, match=place):
+        made: Any = open_retriever(name if name == "bm25" else str(tiny(name)), options)[0]
+        _ = made._model if name == "cross" else made.encode_passages(["a"])
+
+
+def test_a_kind_is_what_the_user_says(tmp_path: Path) -> None:
+    (tmp_path / "modules.json").write_text('[{"type": "sentence_transformers.models.Dense"}]')
+    assert open_retriever(str(tmp_path), kind="late")[0].__class__.__name__ == "MultiVector"
+    with pytest.raises(UserError, match="kind"):
+        open_retriever(str(tmp_path), kind="colbert")
+
+
+def test_runs_of_folders_of_one_name_are_told_apart_and_none_replaces_anothers(
+    trainable_release: Release, tmp_path: Path
+) -> None:
+    search = partial(eval_kit.run, release=trainable_release, out=tmp_path / "runs", pivots=[], test_sets=["dl19"])
+    for parent in ("a", "b"):
+        saved(tmp_path / parent / "checkpoint-500")
+        search(str(tmp_path / parent / "checkpoint-500"))
+    assert {file.name for file in (tmp_path / "runs").glob("*.trec")} == {
+        "a-checkpoint-500.trec",
+        "b-checkpoint-500.trec",
+    }
+    first, model = tmp_path / "runs" / "a-checkpoint-500.trec", saved(tmp_path / "other", similarity_fn_name="dot")
+    before = first.read_bytes()
+    with pytest.raises(UserError, match="replace"):
+        search(model, name="a-checkpoint-500")
+    assert first.read_bytes() == before
+    search(model, name="a-checkpoint-500", replace=True)
+    assert first.read_bytes() != before
+
+
+def mteb_scores(model: Any, release: Release) -> Any:
+    import mteb
+
+    from eval_kit.integrations.mteb import tasks
+
+    return mteb.evaluate(model, tasks(release, "topic"), cache=None, show_progress_bar=False)
+
+
+def test_two_scores_a_pair_and_whole_numbers_are_told_at_every_door(trainable_release: Release, tmp_path: Path) -> None:
+    pytest.importorskip("mteb")
+    from sentence_transformers import CrossEncoder, SentenceTransformer
+
+    from eval_kit.integrations.sentence_transformers import ShiftEvaluator
+
+    class Quantised(SentenceTransformer):
+        kind = "ubinary"
+
+        def encode(self, *texts: Any, **how: Any) -> Any:
+            return super().encode(*texts, **how | {"precision": self.kind, "convert_to_tensor": False})
+
+    many, bits = CrossEncoder(str(tiny("classes"))), Quantised(str(tiny("dense")))
+    queries = trainable_release.test_sets["topic.c0"].queries
+    passage = trainable_release.table("passages", "passages")["passage_id"][0]
+    candidates = {query: {passage: 1.0} for query in queries}
+    search = partial(eval_kit.run, release=trainable_release, pivots=[], test_sets=["topic.c0"])
+    for refused in (
+        lambda: search(many, out=tmp_path),
+        lambda: ShiftEvaluator(trainable_release, "topic", candidates)(many),
+        lambda: mteb_scores(many, trainable_release),
+    ):
+        with pytest.raises(UserError, match="3 scores"):
+            refused()
+    assert not list(tmp_path.iterdir())
+    for bits.kind, said in (("ubinary", "Hamming"), ("binary", "numbers"), ("int8", "numbers")):
+        for warned in (
+            lambda: search(bits, out=tmp_path / bits.kind),
+            lambda: ShiftEvaluator(trainable_release, "topic")(bits),
+        ):
+            with pytest.warns(UserWarning, match=said):
+                warned()
+        with pytest.raises(UserError, match="int8"):
+            mteb_scores(bits, trainable_release)
+
+
+def test_a_second_release_in_the_same_folder_is_searched_in_its_own_passages(tmp_path: Path) -> None:
+    found = {}
+    for out in ("shared", "shared", "fresh"):
+        seed = len(found) and 5
+        folder = tmp_path / f"release{seed}"
+        if not folder.exists():
+            releases.write(mini.draft(seed=seed, queries=500), folder)
+        card = eval_kit.run("bm25", folder, tmp_path / out, test_sets=["dl19"])
+        found[out, seed] = card.to_polars()["value"].to_list()
+    assert found["shared", 5] == found["fresh", 5] != found["shared", 0]
+
+
+def test_a_test_set_that_is_named_is_the_only_one_beside_a_pivot_too(mini_release: Release, tmp_path: Path) -> None:
+    search = partial(eval_kit.run, "bm25", mini_release, test_sets=["dev"])
+    card = search(out=tmp_path)
+    beside = search(out=tmp_path / "other", pivots=[tmp_path / "bm25.trec"], name="other", options={"k1": 1.2})
+    assert set(beside.to_polars()["test_set"]) == set(card.to_polars()["test_set"]) == {"dev"}
+
+
+def test_an_output_in_the_models_folder_is_refused(mini_release: Release, tmp_path: Path) -> None:
+    (tmp_path / "model").symlink_to(tiny("dense"), target_is_directory=True)
+    with pytest.raises(UserError, match="runs"):
+        eval_kit.run(str(tmp_path / "model"), mini_release, tmp_path / "model" / "runs")
