@@ -43,12 +43,7 @@ WITHOUT_HEADING = "    options:\n      show_root_heading: false\n      show_root
 
 def pages() -> dict[str, str]:
     """Markdown of every page but the test sets', which need a release."""
-    return {
-        "commands": _commands(),
-        "measures": _measures(),
-        "shifts": _shifts(),
-        "schemas": _schemas(),
-    }
+    return {"commands": _commands(), "measures": _measures(), "shifts": _shifts(), "schemas": _schemas()}
 
 
 def test_sets(release: Release) -> str:

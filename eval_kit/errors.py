@@ -41,7 +41,9 @@ class UserError(Exception):
     def in_shell(self, options: Mapping[str, str]) -> str:
         """The sentence; parameters as the options of a command, or as most commands call what this one lacks."""
         pieces = self._pieces()
-        pieces[1::2] = (options.get(name) or f"--{name.replace('_', '-')}" for name in pieces[1::2])
+        for place, name in enumerate(pieces[1::2]):
+            one = options.get(name) or options.get(name.removesuffix("s"))  # of several, a command may take one
+            pieces[2 * place + 1] = one or f"--{name.replace('_', '-')}"
         return "".join(pieces)
 
     def _pieces(self) -> list[str]:

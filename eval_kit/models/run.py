@@ -24,7 +24,7 @@ from eval_kit.program import check_outputs
 from eval_kit.protocols.by_part import scores_by_part
 from eval_kit.protocols.clean import clean
 from eval_kit.protocols.compare import Comparison, compared
-from eval_kit.protocols.generalise import far_test_set, generalised
+from eval_kit.protocols.generalise import contrasts, far_test_set, near_and_far
 from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.scoring import named, scores_of
 from eval_kit.protocols.variations import varied_beside
@@ -138,9 +138,8 @@ def run(
     never_trained = [each for each in untrained if contamination.training_beside(each.path).training_data == []]
     if training and never_trained:
         far_on = far_test_set(release, next(iter(test_sets), None))
-        generalises = generalised(
-            scores, release, systems, pivots=never_trained, test_set=far_on, training=train, seed=seed
-        )
+        sides = near_and_far(release, far_on, train, seed=seed)
+        generalises = contrasts(scores, release, systems, never_trained, far_on, sides)
     # a folder is often called "model" or after a step: the one above it says more
     shown = "/".join(Path(model).resolve().parts[-2:]) if Path(model).is_dir() else model
     provenance = figures_of.provenance

@@ -90,6 +90,12 @@ class Suite(Result):
                 for name in _TITLES:
                     row += [or_dash(by_title[name][which], ".3f") for which in ("value", "published")]
                 group.append(row)
+            if "bm25" not in map(_in_paper, rows["system"].unique()):  # the paper's, beside any system
+                paper = published_values().get(("bm25", first["dataset"]), {})
+                row = ["", "bm25", ""]
+                for name in of_dataset.filter(system=first["system"])["measure"]:
+                    row += ["-", or_dash(paper.get(name), ".3f")]
+                group.append(row)
             groups.append(group)
         return [Table(columns, groups)]
 
@@ -186,6 +192,11 @@ def beir(runs: GivenRuns, datasets: Sequence[Path], bm25: GivenRuns = ()) -> Sui
     return Suite(pl.concat(_rows(*each) for each in scores.items()), provenance)
 
 
+def _in_paper(system: str) -> str:
+    """What the paper calls a system, if it has it."""
+    return _PUBLISHED_AS.get(system, system.partition(".")[0])
+
+
 def _as_printed() -> pl.Expr:
     """The measure, of those with a title, that the paper prints of a dataset: Table 9's is capped for TREC-COVID."""
     is_capped = (pl.col("dataset") == _CAPPED) & (pl.col("title") == "R@100")
@@ -220,7 +231,7 @@ def _rows(system: str, scores: Mapping[str, Scores]) -> pl.DataFrame:
         mean = together.agg(means, pl.col("queries", "missing").sum(), **keys)
         members.append(mean.select(members[0].columns))
     rows = pl.concat(chain.from_iterable(by_dataset.values()))
-    paper_name = _PUBLISHED_AS.get(system, system.partition(".")[0])
+    paper_name = _in_paper(system)
     names = rows.select("dataset", "measure").iter_rows()
     paper = [published_values().get((paper_name, dataset), {}).get(measure) for dataset, measure in names]
     return rows.with_columns(published=pl.Series(paper, dtype=pl.Float64))

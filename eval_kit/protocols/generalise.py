@@ -171,6 +171,23 @@ class NearAndFar:
     source: str = ""
 
 
+@dataclass(frozen=True)
+class Sides:
+    """Divisions of a test set's queries, and what they were made from.
+
+    Attributes:
+        divisions: each with its far parts.
+        distances: from :func:`eval_kit.stats.distance.to_training`; None without training queries.
+        vectors: what the distances were taken by; None for trigrams.
+        seed: of the parts by similarity.
+    """
+
+    divisions: Sequence[NearAndFar]
+    distances: pl.DataFrame | None = None
+    vectors: str | None = None
+    seed: int = 0
+
+
 def generalise(
     runs: GivenRuns,
     pivots: GivenRuns,
@@ -214,20 +231,10 @@ def generalise(
     if not untrained:
         raise UserError("name a pivot: the run of an untrained system, such as BM25, on the same queries")
     of_test_set = far_test_set(opened_release, test_set)
+    sides = near_and_far(opened_release, of_test_set, training, by, far, vectors, seed)
     every_run = list(dict.fromkeys([*systems, *untrained]))
     scores = score_on(dict.fromkeys(every_run, (of_test_set,)), opened_release, allow_missing)
-    return generalised(
-        scores,
-        opened_release,
-        systems,
-        pivots=untrained,
-        test_set=of_test_set,
-        training=training,
-        by=by,
-        far=far,
-        vectors=vectors,
-        seed=seed,
-    )
+    return contrasts(scores, opened_release, systems, untrained, of_test_set, sides)
 
 
 def far_test_set(release: Release, name: str | None = None) -> TestSet:
@@ -241,67 +248,29 @@ def far_test_set(release: Release, name: str | None = None) -> TestSet:
     return next(iter(named(release.test_sets, [chosen]).values()))
 
 
-def generalised(
-    scores: Scores,
-    release: Release,
-    runs: Sequence[Run],
-    *,
-    pivots: Sequence[Run],
-    test_set: TestSet,
-    training: pl.DataFrame | None = None,
-    by: Sequence[str | Parts] = (),
-    far: Sequence[str] = (),
-    vectors: str | None = None,
-    seed: int = 0,
-) -> Generalisation:
-    """The same of runs and pivots that are scored on the test set.
-
-    Raises:
-        UserError: no far part, or a pivot without a value for some query.
-    """
-    distances = None
-    if training is not None:
-        distances = distance.to_training(release.queries(test_set.name), training, vectors)
-    divisions = _divisions(release, test_set, distances, by, far, seed, training)
-    result = contrasts(scores, release, runs, pivots, test_set, divisions, distances)
-    return replace(result, provenance=result.provenance | {"seed": seed, "vectors": vectors})
-
-
 def contrasts(
-    scores: Scores,
-    release: Release,
-    runs: Sequence[Run],
-    pivots: Sequence[Run],
-    test_set: TestSet,
-    divisions: Sequence[NearAndFar],
-    distances: pl.DataFrame | None = None,
+    scores: Scores, release: Release, runs: Sequence[Run], pivots: Sequence[Run], test_set: TestSet, sides: Sides
 ) -> Generalisation:
-    """Compare gains over the pivots by each of the divisions of a test set's queries.
-
-    ``distances`` are those of the queries to training, from :func:`eval_kit.stats.distance.to_training`.
+    """Compare gains over the pivots on near and far queries of a test set, on which both are scored.
 
     Raises:
-        UserError: no far part, or a pivot without a value for some query.
+        UserError: a pivot without a value for some query.
     """
-    if not any(map(attrgetter("far"), divisions)):
-        raise UserError(
-            f"it is not known which parts are far; give {parameter('trained_on')}, or {parameter('by')} and "
-            f"{parameter('far')}"
-        )
     measures = [name for name in test_set.measures if not parse(name).kind.lower_is_better][:1]
     values = scores.per_query().filter(pl.col("measure").is_in(measures), pl.col("test_set") == test_set.name)
     covariates = _covariates(pivots, release, test_set, values)
     names = [pivot.name for pivot in pivots]
     rows = []
-    for division in divisions:
+    for division in sides.divisions:
         for run, measure in product(runs, measures):
             of_system = values.filter(pl.col("run") == run.name, pl.col("measure") == measure)
-            row = _contrast(of_system, covariates, division, distances)
+            row = _contrast(of_system, covariates, division, sides.distances)
             row["why"] = row["why"].replace("the pivot", " and ".join(names))
             rows.append({"shift": division.shift, "system": run.name, "measure": measure} | row)
-    sources = {division.shift: division.source for division in divisions if division.source}
+    sources = {division.shift: division.source for division in sides.divisions if division.source}
     provenance = scores.provenance | {"pivots": names, "margin": MARGIN, "divisions": sources}
-    return Generalisation(_with_verdicts(rows), distances, provenance)
+    provenance |= {"seed": sides.seed, "vectors": sides.vectors}
+    return Generalisation(_with_verdicts(rows), sides.distances, provenance)
 
 
 def small_division(shift: str, sides: Mapping[str, pl.DataFrame], far: str, seed: int) -> NearAndFar:
@@ -325,6 +294,32 @@ def _small_parts(queries: pl.DataFrame, seed: int) -> pl.Series:
     """The number of each query's part, as text."""
     count = int(np.clip(queries.height // QUERIES_A_PART, 2, MOST_PARTS))
     return pl.Series(distance.small_parts(queries["text"], count, seed)).cast(pl.String)
+
+
+def near_and_far(
+    release: Release,
+    test_set: TestSet,
+    training: pl.DataFrame | None = None,
+    by: Sequence[str | Parts] = (),
+    far: Sequence[str] = (),
+    vectors: str | None = None,
+    seed: int = 0,
+) -> Sides:
+    """The divisions of a test set into near and far parts; the arguments are those of :func:`generalise`.
+
+    Raises:
+        UserError: no such part, or none is known to be far.
+    """
+    distances = None
+    if training is not None:
+        distances = distance.to_training(release.queries(test_set.name), training, vectors)
+    divisions = _divisions(release, test_set, distances, by, far, seed, training)
+    if not any(map(attrgetter("far"), divisions)):
+        raise UserError(
+            f"it is not known which parts are far; give {parameter('trained_on')}, or {parameter('by')} and "
+            f"{parameter('far')}"
+        )
+    return Sides(divisions, distances, vectors, seed)
 
 
 def _divisions(

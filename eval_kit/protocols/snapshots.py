@@ -119,8 +119,8 @@ class Snapshots(Result):
 
 def snapshots(
     runs: GivenRuns,
-    release: ReleaseSource,
-    against: ReleaseSource,
+    release: ReleaseSource = None,
+    against: ReleaseSource = None,
     against_runs: GivenRuns = (),
     *,
     baseline: str | None = None,

@@ -12,7 +12,7 @@ import eval_kit
 from eval_kit.errors import UserError
 from eval_kit.files.formats import read_queries
 from eval_kit.protocols.clean import Clean, clean
-from eval_kit.protocols.generalise import contrasts, small_division
+from eval_kit.protocols.generalise import Sides, contrasts, small_division
 from eval_kit.protocols.scoring import score_on
 from eval_kit.release import Release, open_release
 from eval_kit.runs import training
@@ -162,8 +162,8 @@ def test_random_leaks_have_no_effect(mini_release: Release, tmp_path: Path) -> N
         divisions.append(small_division("leaks", sides, "clean", seed))
     pivots, models = take(pivots=files[:1], runs=files[1:])
     dev_set = mini_release.test_sets["dev"]
-    scores = score_on(dict.fromkeys([*pivots, *models], [dev_set]), mini_release, allow_missing=True)
-    drawn = contrasts(scores, mini_release, models, pivots, dev_set, divisions).to_polars()
+    scores = score_on(dict.fromkeys([*pivots, *models], (dev_set,)), mini_release, allow_missing=True)
+    drawn = contrasts(scores, mini_release, models, pivots, dev_set, Sides(divisions)).to_polars()
     alarms = (drawn["p"] < 0.05).sum()
     print(f"false alarms: {alarms} of {drawn.height}")
     assert alarms <= 11, "5 expected; more than 11 in one case of a hundred"
@@ -176,5 +176,5 @@ def test_the_command_and_mistakes(mini_release: Release, leaky, command, tmp_pat
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "clean.json").read_text()) == json.loads(json.dumps(result.as_json()))
     for mistake in ({"test_sets": ["nosuch"]}, {"near": 0}):
-        with pytest.raises(UserError, match="nosuch|above 0"):
+        with pytest.raises(UserError, match=r"nosuch|above 0"):
             clean(train, mini_release, **mistake)

@@ -9,7 +9,7 @@ from planted_oracle import oracle_ranking, taught_ranking
 from scipy.stats import spearmanr
 
 from eval_kit.documents import TestSetEntry
-from eval_kit.protocols.generalise import DOES_NOT, contrasts, small_division
+from eval_kit.protocols.generalise import DOES_NOT, Sides, contrasts, small_division
 from eval_kit.protocols.scoring import score_on
 from eval_kit.release import Release
 from eval_kit.runs import writer as run_files
@@ -59,8 +59,8 @@ def test_twenty_minis(tmp_path: Path) -> None:
             divisions.append(small_division(cluster, divided, "far", seed))
         models, pivots = take(runs=[runs[name] for name in CLUSTERS], pivots=runs["pivot"])
         dev = release.test_sets["dev"]
-        scores = score_on(dict.fromkeys([*models, *pivots], [dev]), release)
-        frame = contrasts(scores, release, models, pivots, dev, divisions).to_polars()
+        scores = score_on(dict.fromkeys([*models, *pivots], (dev,)), release)
+        frame = contrasts(scores, release, models, pivots, dev, Sides(divisions)).to_polars()
         for cluster in CLUSTERS:
             of_cluster = frame.filter(shift=cluster)
             row = of_cluster.row(by_predicate=pl.col("system") == cluster, named=True)
