@@ -94,9 +94,7 @@ def cards(mini_release, runs, tmp_path_factory) -> dict[str, Card]:
     for number, path in enumerate(worded):
         path.write_bytes(runs[number // 2].read_bytes())
     training = TrainingQueries(Path("train.tsv"), mini_release.queries("dev").head(40), NONE, NONE)
-    compared = compare(
-        runs, mini_release, by=[dict.fromkeys(mini_release.queries("dev")["query_id"], LONG)]
-    )
+    compared = compare(runs, mini_release, by=[dict.fromkeys(mini_release.queries("dev")["query_id"], LONG)])
     whole = Card(
         *(compared, variations(worded, mini_release), None, compared.provenance, "hub/some-model", compared.systems[1]),
         *(mini_release, clean(training, mini_release, test_sets=["dev"])),

@@ -19,7 +19,8 @@ from eval_kit.errors import UserError
 from eval_kit.markup import element
 from eval_kit.output import emit
 from eval_kit.pages.page import TEMPLATES, render, result_page
-from eval_kit.pages.report import Report, report as report_on, standings
+from eval_kit.pages.report import Report, standings
+from eval_kit.pages.report import report as report_on
 from eval_kit.protocols.grid_results import Protocols, protocol
 from eval_kit.protocols.in_out import in_and_out_by_query, overall
 from eval_kit.protocols.similarity import nearness, queries_to_encode

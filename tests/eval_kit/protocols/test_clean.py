@@ -162,7 +162,7 @@ def test_random_leaks_have_no_effect(mini_release: Release, tmp_path: Path) -> N
         divisions.append(small_division("leaks", sides, "clean", seed))
     pivots, models = take(pivots=files[:1], runs=files[1:])
     dev_set = mini_release.test_sets["dev"]
-    scores = score_on(dict.fromkeys([*pivots, *models], [dev_set]), mini_release, allow_missing=True)
+    scores = score_on(dict.fromkeys([*pivots, *models], (dev_set,)), mini_release, allow_missing=True)
     drawn = contrasts(scores, mini_release, models, pivots, dev_set, divisions).to_polars()
     alarms = (drawn["p"] < 0.05).sum()
     print(f"false alarms: {alarms} of {drawn.height}")
@@ -176,5 +176,5 @@ def test_the_command_and_mistakes(mini_release: Release, leaky, command, tmp_pat
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "clean.json").read_text()) == json.loads(json.dumps(result.as_json()))
     for mistake in ({"test_sets": ["nosuch"]}, {"near": 0}):
-        with pytest.raises(UserError, match="nosuch|above 0"):
+        with pytest.raises(UserError, match=r"nosuch|above 0"):
             clean(train, mini_release, **mistake)

@@ -59,7 +59,7 @@ def test_twenty_minis(tmp_path: Path) -> None:
             divisions.append(small_division(cluster, divided, "far", seed))
         models, pivots = take(runs=[runs[name] for name in CLUSTERS], pivots=runs["pivot"])
         dev = release.test_sets["dev"]
-        scores = score_on(dict.fromkeys([*models, *pivots], [dev]), release)
+        scores = score_on(dict.fromkeys([*models, *pivots], (dev,)), release)
         frame = contrasts(scores, release, models, pivots, dev, divisions).to_polars()
         for cluster in CLUSTERS:
             of_cluster = frame.filter(shift=cluster)

@@ -14,14 +14,7 @@ from eval_kit.protocols.compare import compare
 from eval_kit.protocols.grid_results import protocol
 from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, TestSet, open_release
-from eval_kit.runs.contamination import (
-    MARK,
-    declaration,
-    declare,
-    trained_on,
-    training_beside,
-    training_set_id,
-)
+from eval_kit.runs.contamination import MARK, declaration, declare, trained_on, training_beside, training_set_id
 from eval_kit.shifts import SHIFTS
 from tests import schemas
 
