@@ -195,7 +195,8 @@ def run(
             raise UserError(f"--no-pivot: a {parameter('pivots')} is named too; leave one out")
         values["pivots"] = ()
     of_model = parse_options(values.pop("options") or [])
-    outputs = [values.pop("context").params[name] for name in ("json_file", "page")]
+    of_command = values.pop("context").params
+    outputs = [of_command[name] for name in ("json_file", "page")]
     card = _call(run_model, _opened(values) | {"options": of_model, "outputs": outputs})
     return dataclasses.replace(card, again=["eval_kit", *sys.argv[1:]])
 
