@@ -11,7 +11,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Any
@@ -150,17 +150,28 @@ def check_start(model: str) -> None:
 def digest(model: str, revision: str | None = None) -> str:
     """Identifies the weights: the commit of a model on the Hub, or the sha256 of a folder's files except its card.
 
-    Folders that are linked count too; the base of an adapter does not.
+    Folders that are linked count too, and so does the model that an adapter is for.
     """
     folder = Path(model)
-    if folder.is_dir():
+    if not folder.is_dir():
+        names = ("config.json", "modules.json", "adapter_config.json")
+        path = next(filter(None, (_file(model, name, revision) for name in names)), None)
+        if path is None:
+            raise _absent(model)
+        adapters = [file for file in [_file(model, "adapter_config.json", revision)] if file]
+        parts = [path.parent.name]
+    else:
         files = sorted(file for file in _files(folder) if file.suffix != ".md")
-        lines = (f"{file.relative_to(folder).as_posix()} {file_sha256(file)}" for file in files)
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-    for name in ("config.json", "modules.json", "adapter_config.json"):
-        if path := _file(model, name, revision):
-            return path.parent.name
-    raise _absent(model)
+        adapters = [file for file in files if file.name == "adapter_config.json"]
+        parts = [f"{file.relative_to(folder).as_posix()} {file_sha256(file)}" for file in files]
+    for file in adapters:
+        base = strict_json.read(file)
+        if isinstance(base, dict) and (name := str(base.get("base_model_name_or_path") or "")) not in ("", model):
+            with suppress(UserError):  # loading will say it, if it is needed
+                parts.append(digest(name, base.get("revision")))
+    return (
+        parts[0] if len(parts) == 1 and not folder.is_dir() else hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    )
 
 
 def _files(folder: Path) -> Iterator[Path]:

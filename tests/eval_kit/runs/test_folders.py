@@ -38,11 +38,11 @@ def test_scores_are_those_of_its_files(runs: Path, mini_release: Release, comman
 
 def test_files_that_may_be_runs_are_named(runs: Path, mini_release: Release) -> None:
     (runs / "notes.txt").rename(runs / "a.dl19.ids.txt")
-    assert folders.run_files([runs]) == [runs / "a.dl19.trec", runs / "b.dl19.trec"]
+    assert folders.run_files(runs) == [runs / "a.dl19.trec", runs / "b.dl19.trec"]
     (runs / "c.dl19.run.gz").touch()
     (runs / "d.tsv").touch()
     with pytest.warns(UserWarning, match="runs: without c.dl19.run.gz and 1 more"):
-        folders.run_files([runs])
+        folders.run_files(runs)
 
 
 def test_endings_may_be_in_capitals(runs: Path, mini_release: Release) -> None:

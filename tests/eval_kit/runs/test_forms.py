@@ -94,7 +94,7 @@ def test_six_columns(folder, tmp_path_factory, triples, rank, tag, head, end, ta
     lines = [f"{query}\tE2\t{passage}\t{rank}\t{score}\t{tag}" for query, passage, score in triples]
     text = head.replace("\n", end) + end.join([*lines, tail.format(end, end)])
     path.write_bytes(PACKINGS[packing](text.encode()))
-    assert run_files([path.parent]) == [path]
+    assert run_files(path.parent) == [path]
     if through_a_pipe:
         reading, writing = os.pipe()
         os.write(writing, path.read_bytes())
