@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from baselines.cells.cell import Cell
+from baselines.cell import Cell
 from baselines.options import SmallBackbone, Trained
 from eval_kit.files import atomic, checkpoint
 from eval_kit.search.encoders import check_length

@@ -7,10 +7,9 @@ import polars as pl
 import pytest
 import torch
 
-from baselines.cells.cell import Cell
-from baselines.training.early_stopping import evaluator
+from baselines.cell import Cell
+from baselines.training.early_stopping import METRIC, evaluator
 from baselines.training.queries import Lookup, dataset, passage_texts, queries_for, training
-from baselines.training.trainer import METRIC
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.runs import names as cells

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from tiny_checkpoints import tiny
 
-from baselines.cells.cell import Cell
-from baselines.runners import checks
+from baselines.cell import Cell
+from baselines.grid import checks
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.runs import names
