@@ -72,7 +72,6 @@ def run_grid(
     from baselines.grid.status import changes
     from baselines.options import Trained
     from baselines.runners import ray
-    from eval_kit.console import status
     from eval_kit.release import open_release
     from eval_kit.search.examples import refuse_without_negatives
     from eval_kit.search.gpus import instead_of_bfloat16
@@ -107,10 +106,9 @@ def run_grid(
         return
     candidates.find(cells)
     failures = 0
-    with status(f"{len(cells):,} cells"):
-        for number, (cell, failure) in enumerate(ray.run(cells, threads) if by_ray else grid.run(cells), start=1):
-            failures += failure is not None
-            typer.echo(f"[{number}/{len(cells)}] {grid.ended(cell, failure)}", err=True)
+    for number, (cell, failure) in enumerate(ray.run(cells, threads) if by_ray else grid.run(cells), start=1):
+        failures += failure is not None
+        typer.echo(f"[{number}/{len(cells)}] {grid.ended(cell, failure)}", err=True)
     typer.echo(str(out / "runs"))
     if failures:
         raise typer.Exit(1)
