@@ -19,7 +19,10 @@ from eval_kit.search.retriever import Passages
 
 TITLE = "static bi-encoder, means of word vectors compared by cosine"
 COUNTED, AT_ONCE = 100_000, 1_000
-"""Passages that the rarity of words is counted in, and how many of them are tokenised together."""
+"""Passages that the rarity of words is counted in, and how many of them are tokenised together.
+
+No experiment chose them: a word that 100,000 passages lack is as rare as weights need to know.
+"""
 
 
 def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Parts:

@@ -184,7 +184,7 @@ def test_a_marker_that_the_vocabulary_lacks_gets_a_row_of_its_own(
 def test_a_marker_of_several_tokens_is_refused(uncased: Path) -> None:
     transformer = Transformer(str(uncased))
     transformer.tokenizer.add_special_tokens = lambda *_, **__: 0  # as if it could not be registered
-    with pytest.raises(UserError, match=r"the marker '\[unused0\]' is not one token of the backbone's tokenizer"):
+    with pytest.raises(UserError, match="unused0"):
         colbert.register(["[unused0]"], transformer)
 
 

@@ -80,7 +80,7 @@ def test_strict_leaves_out_every_test_query_and_every_text_of_one(
 
 
 def test_an_unknown_part_is_refused(tmp_path: Path, trainable_release: Release) -> None:
-    with pytest.raises(UserError, match="no c9; it has c0, c1, c2, c3, c4"):
+    with pytest.raises(UserError, match="c9"):
         training(tiny_cell("biencoder", trainable_release, tmp_path, ("topic", "c9")))
 
 

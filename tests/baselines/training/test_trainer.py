@@ -149,7 +149,7 @@ def test_a_damaged_checkpoint_is_named(trainable_release: Release, tmp_path: Pat
         systems.system("biencoder").train(cell, [Stop()])
     checkpoint = cell.folder / "training" / "checkpoints" / "checkpoint-2"
     (checkpoint / name).write_bytes(b"")
-    with pytest.raises(UserError, match=f"{checkpoint}: training cannot go on from it, remove it: "):
+    with pytest.raises(UserError, match=f"^{checkpoint}: "):
         systems.system("biencoder").train(cell)
     shutil.rmtree(checkpoint)
     assert systems.system("biencoder").train(cell)["steps"] == 4
@@ -238,7 +238,7 @@ def test_out_of_memory_goes_on_from_the_last_checkpoint_and_says_so(
 
 def test_a_text_that_does_not_fit_is_one_sentence(trainable_release: Release, tmp_path: Path) -> None:
     cell = tiny_cell("biencoder", trainable_release, tmp_path, steps=4, batch_size=2)
-    with memory(0), pytest.raises(UserError, match="cannot hold a mini-batch of one text"):
+    with memory(0), pytest.raises(UserError, match="one text"):
         systems.system("biencoder").train(cell)
     assert not cell.model.exists()
 
@@ -251,11 +251,11 @@ def test_memory_that_an_evaluation_lacks_is_not_taken_for_that_of_a_step(
 
     monkeypatch.setattr(PoolEvaluator, "__call__", full)
     cell = tiny_cell("biencoder", trainable_release, tmp_path, steps=4, evaluate_every=2, patience=1)
-    with pytest.raises(UserError, match="cannot hold a single text"):
+    with pytest.raises(UserError, match="single text"):
         systems.system("biencoder").train(cell)
     cell = tiny_cell("biencoder", trainable_release, tmp_path, steps=4, mine_every=2, mine_depth=5)
     monkeypatch.setattr(Dense, "search", full)
-    with pytest.raises(UserError, match=f"{cell.name.file}: out of GPU memory while mining; lower encode_batch"):
+    with pytest.raises(UserError, match=f"^{cell.name.file}: .*encode_batch"):
         systems.system("biencoder").train(cell)
 
 
@@ -276,5 +276,5 @@ def test_memory_that_the_optimiser_or_the_model_lacks(
     cell = tiny_cell("biencoder", trainable_release, tmp_path, steps=2)
     full = Mock(side_effect=torch.OutOfMemoryError("CUDA out of memory"))
     monkeypatch.setattr(transformers.Trainer, "_move_model_to_device", full)
-    with pytest.raises(UserError, match=f"{cell.name.file}: the GPU's memory cannot hold the model; free it"):
+    with pytest.raises(UserError, match=f"^{cell.name.file}: .*the model"):
         systems.system("biencoder").train(cell)
