@@ -151,8 +151,8 @@ def _random_model(vocabulary: int, sizes: SmallBackbone) -> Any:
 def _as_matcher(model: Any, spread: float) -> None:
     """Overwrite the weights that decide whether words match themselves.
 
-    What the numbers must reach is in ``tests/baselines/training/test_backbone.py``: a word comes through as itself, and is
-    near to itself in another text.
+    What the numbers must reach is in ``tests/baselines/training/test_backbone.py``: a word comes through as itself, and
+    is near to itself in another text.
     """
     from torch.nn.init import eye_, normal_, orthogonal_
 
