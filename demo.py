@@ -1,16 +1,18 @@
 """The kit's main job end to end on the embedded data: release, five systems, the papers' table, a report, and typos."""
 
-from collections.abc import Mapping
-from functools import partial
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from rich.console import Console
 
 from baselines import config
-from baselines.grid import grid
-from baselines.grid.status import watch
+from baselines.cell import Cell
+from baselines.environment import environment, restrict
+from baselines.grid import candidates, grid
 from baselines.options import Options
-from baselines.runners import candidates, local
 from builder import mini, negatives
 from builder import release as releases
 from eval_kit.console import screen
@@ -21,6 +23,7 @@ from eval_kit.pages.page import result_page
 from eval_kit.pages.report import Report
 from eval_kit.papers.beside import results
 from eval_kit.release import open_release
+from eval_kit.search.processes import cores, pool
 
 QUERIES = 2_500
 """A quarter of the mini release's usual size: small enough to train on a laptop in minutes."""
@@ -63,10 +66,14 @@ def demo(
 
     cells = grid.cells(options, release, folder / "grid", [shift], benchmarks=False)
     console.rule(f"2. {len(options)} systems, each trained without a part of {shift}: {len(cells)} cells")
-    runner = partial(local.run, workers=local.most_workers(1), threads=1)
     candidates.find(cells)
-    if failures := watch(cells, runner, Console(stderr=True)):
-        raise UserError(f"{failures[0].name.file}: {failures[0].reason}")
+    parts = cores()  # as grid run --part does them, at once
+    os.environ.update(environment(threads=1))  # libraries read it as they are imported
+    with pool(parts) as processes:
+        shares = [[cell.portable() for cell in cells[number::parts]] for number in range(parts)]
+        failures = list(chain.from_iterable(processes.map(_failures, range(parts), shares)))
+    if failures:
+        raise UserError(failures[0])
 
     console.rule("3. the papers' table (as ECIR 2023, Table 2)")
     of_trained = results(folder / "grid" / "runs", release)
@@ -79,6 +86,16 @@ def demo(
     report = folder / "report.html"
     atomic.write_text(report, result_page(Report(of_trained.protocols, card.variations, release)))
     console.print(f"{report}", highlight=False)
+
+
+def _failures(part: int, cells: Sequence[Cell]) -> list[str]:
+    """Do some cells, and say how those ended that failed."""
+    restrict(threads=1, place=part)
+    failures = []
+    for cell, failure in grid.run(cells):
+        print(grid.ended(cell, failure), file=sys.stderr, flush=True)
+        failures += [grid.ended(cell, failure)] if failure is not None else []
+    return failures
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """``python -m baselines``: the reference systems. Every command only calls the library."""
 
-import functools
 import re
 from pathlib import Path
 from typing import Annotated, Literal
@@ -43,42 +42,43 @@ def run_grid(
     ] = None,
     shift: Annotated[list[str] | None, option(f"Train only for this shift ({', '.join(SHIFTS)}). Repeatable.")] = None,
     seed: Annotated[list[int] | None, option("Training seed. Repeatable. Default: 0.", min=0, max=2**32 - 1)] = None,
-    runner: Annotated[Literal["local", "ray"], option("Where cells run: local processes, or a Ray cluster.")] = "local",
-    workers: Annotated[
-        int | None,
-        option(
-            "Number of cells that run at once (local). Default: as many as the GPUs, or CPUs, allow.", min=1, max=1024
-        ),
-    ] = None,
     part: Annotated[
         str,
-        option("Run only one part of the cells, for an array of jobs: 3/8 is every eighth cell from the third.", "I/N"),
+        option(
+            "Run only one part of the cells, for an array of jobs: 3/8 is every eighth cell from the third. Of several "
+            "GPUs it takes the third.",
+            "I/N",
+        ),
     ] = "1/1",
     threads: Annotated[
         int, option("Number of threads per process. Changing it may change the last digits of scores.", min=1, max=1024)
     ] = 1,
+    by_ray: Annotated[
+        bool, option("Run the cells at once on a Ray cluster, or by Ray on this machine.", None, "--ray")
+    ] = False,
     check: Annotated[
         bool, option("Check the models and exit; negatives need not be drawn yet.", None, "--check")
     ] = False,
 ) -> None:
-    """Run every cell that is not finished. Exit status 1 if one fails."""
-    from rich.console import Console
+    """Run every cell that is not finished, one after the other. Exit status 1 if one fails."""
+    from baselines.environment import restrict
+
+    first, step = _part(part)
+    if not by_ray:
+        restrict(threads, first - 1)
 
     from baselines import config
-    from baselines.grid import grid, hours
-    from baselines.grid.status import changes, watch
+    from baselines.grid import candidates, checks, grid, hours
+    from baselines.grid.status import changes
     from baselines.options import Trained
-    from baselines.runners import candidates, checks, local, ray
+    from baselines.runners import ray
     from eval_kit.release import open_release
     from eval_kit.search.examples import refuse_without_negatives
     from eval_kit.search.gpus import instead_of_bfloat16
 
-    first, step = _part(part)
     shifts, seeds = list(dict.fromkeys(shift or ())), list(dict.fromkeys(seed or (0,)))
     check_names(shifts, "--shift")
-    of_card = None
-    if runner == "local":
-        of_card = None if precision else instead_of_bfloat16()
+    of_card = None if by_ray or precision else instead_of_bfloat16()
     if of_card is not None:
         typer.echo(f"a GPU has no bfloat16: what the config trains in it is trained in {of_card}", err=True)
     systems_of = {name: config.choose(name, system, backbone, precision, of_card) for name in configs}
@@ -87,7 +87,7 @@ def run_grid(
         for options in systems.values():
             if not check and isinstance(options, Trained) and options.negatives:
                 refuse_without_negatives(opened_release)
-    if runner == "ray":
+    if by_ray:
         ray.connect()
     cells = []
     for name, systems in systems_of.items():
@@ -104,12 +104,11 @@ def run_grid(
         if expected := hours.of_grid(cells):
             typer.echo(f"on one H100, assumed and not measured: {hours.in_words(expected)}")
         return
-    if runner == "ray":
-        run = functools.partial(ray.run, threads=threads)
-    else:
-        run = functools.partial(local.run, workers=workers or local.most_workers(threads), threads=threads)
     candidates.find(cells)
-    failures = watch(cells, run, Console(stderr=True))
+    failures = 0
+    for number, (cell, failure) in enumerate(ray.run(cells, threads) if by_ray else grid.run(cells), start=1):
+        failures += failure is not None
+        typer.echo(f"[{number}/{len(cells)}] {grid.ended(cell, failure)}", err=True)
     typer.echo(str(out / "runs"))
     if failures:
         raise typer.Exit(1)
@@ -125,17 +124,17 @@ def _part(text: str) -> tuple[int, int]:
 
 @_grid_app.command("status")
 def grid_status(folder: Annotated[Path, argument("The grid's folder.", "FOLDER")], json_file: JsonFile = None) -> None:
-    """Show each cell's state, seconds and losses."""
+    """Show which cells are done, under way, failed and open, with their seconds and losses."""
     from baselines.grid.status import layout, of_grid, summary
     from eval_kit.console import screen, write_json
     from eval_kit.tables import terminal
 
-    standings = of_grid(folder)
-    if write_json([standing.as_json() for standing in standings], json_file):
+    cells = of_grid(folder)
+    if write_json(cells, json_file):
         return
     console = screen()
-    terminal.show(layout(standings), console)
-    console.print(summary(standings), style="dim", highlight=False)
+    terminal.show(layout(cells), console)
+    console.print(summary(cells), style="dim", highlight=False)
 
 
 @app.command()

@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from baselines import config, systems
-from baselines.cells.cell import Cell
+from baselines.cell import Cell
 from baselines.grid import hours
 from baselines.options import Trained
 from baselines.training.queries import passage_texts
@@ -173,15 +173,17 @@ def _tokenizer() -> Any:
 def _train(cell: Cell, scope: Scope) -> float:
     """Samples a second after the first step."""
     import torch
+    from transformers import TrainerCallback
 
     times = []
 
-    def note(_: dict[str, Any]) -> None:
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        times.append(time.monotonic())
+    class Note(TrainerCallback):
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            times.append(time.monotonic())
 
-    systems.system(cell.name.system).train(cell, note)
+    systems.system(cell.name.system).train(cell, [Note()])
     return (scope.steps - 1) * cell.options_as(Trained).batch_size / (times[-1] - times[0])
 
 

@@ -1,1 +1,1 @@
-"""A grid of cells: their stages, their documents, and how far they are."""
+"""A grid of cells: what is checked before them, how each is done, its documents, and how far they are."""

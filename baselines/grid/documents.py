@@ -5,13 +5,13 @@ import importlib.metadata
 import json
 import os
 import platform
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from baselines import systems
-from baselines.cells.cell import Cell
-from baselines.cells.journal import Journal
+from baselines.cell import Cell
 from baselines.model_card import render
 from baselines.options import Trained
 from baselines.training.queries import queries_for
@@ -24,6 +24,7 @@ from eval_kit.files.digests import file_sha256
 from eval_kit.protocols.scores import Scores
 from eval_kit.release import title
 from eval_kit.search.processes import cores
+from eval_kit.search.shards import index_bytes
 
 _LIBRARIES = (
     "torch", "transformers", "sentence-transformers", "tokenizers", "faiss-cpu", "fast-plaid", "pyserini", "numpy",
@@ -45,14 +46,14 @@ def describe(cell: Cell) -> None:
     atomic.write_text(path, json.dumps(description(cell), indent=1) + "\n")
 
 
-def conclusion(cell: Cell, journal: Journal, scores: Scores) -> FinishedCell:
-    """The ``done.json`` of a cell, from its run's scores."""
+def conclusion(cell: Cell, training: Mapping[str, Any], scores: Scores) -> FinishedCell:
+    """The ``done.json`` of a cell, from the facts of its training and its run's scores."""
     [source] = scores.provenance["runs"]
     facts = description(cell) | {
-        "training": journal.facts["training"],
+        "training": training,
         "excluded": queries_for(cell).excluded if isinstance(cell.options, Trained) else {},
-        "seconds": {stage: round(seconds, 3) for stage, seconds in journal.seconds.items()},
-        "index_bytes": journal.facts["indexing"]["bytes"],
+        "seconds": {stage: round(seconds, 3) for stage, seconds in cell.seconds.items()},
+        "index_bytes": index_bytes(systems.index_folder(cell)),
         "run": {
             "file": cell.name.file,
             "sha256": file_sha256(cell.run),

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from baselines import systems
-from baselines.cells.cell import Cell
+from baselines.cell import Cell
 from eval_kit.files import atomic
 from eval_kit.models.dense import Dense
 from eval_kit.models.sparse import Sparse

@@ -1,14 +1,14 @@
-"""The grid: every system on every part of every shift, run on as many processes and machines as a runner has."""
+"""The grid: a list of cells, every system on every part of every shift, done in order."""
 
 import itertools
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from baselines.cells.cell import Cell
-from baselines.cells.journal import in_use
+from filelock import Timeout
+
+from baselines.cell import Cell
 from baselines.grid.documents import describe
-from baselines.grid.stages import Outcome, publish, retract
+from baselines.grid.work import attempt, retract
 from baselines.options import Options, Trained
 from eval_kit.files import checkpoint
 from eval_kit.models.checkpoints import declared_data
@@ -16,11 +16,6 @@ from eval_kit.models.runs import variation_queries
 from eval_kit.release import Release
 from eval_kit.runs import names
 from eval_kit.shifts import BENCHMARKS, CONTROL, SHIFTS, TRAINED_FOR
-
-_SECONDS_BETWEEN_LOOKS = 1.0
-
-type Runner = Callable[[Sequence[Cell]], Iterator[Outcome]]
-"""Attempts every cell once and yields how each ended, in any order."""
 
 
 def cells(
@@ -78,10 +73,8 @@ def starts(grid: Sequence[Cell]) -> list[str]:
     return [*lines.values()]
 
 
-def run(grid: Sequence[Cell], runner: Runner) -> Iterator[Outcome]:
-    """Run what is left of a grid, and yield how each cell ended: ``done`` or ``failed``.
-
-    Cells that another process is running are waited for; if it dies, they are resumed here.
+def prepare(grid: Sequence[Cell]) -> None:
+    """Make the cells' folders, and take the files of cells with other options out of the grid's.
 
     Raises:
         UserError: the grid's folder cannot be made.
@@ -89,17 +82,29 @@ def run(grid: Sequence[Cell], runner: Runner) -> Iterator[Outcome]:
     for cell in grid:
         describe(cell)
         retract(cell)
-    waiting = {cell.name: cell for cell in grid}
-    while waiting:
-        for cell_name, cell in list(waiting.items()):
-            if cell.is_finished:
-                publish(cell)
-                del waiting[cell_name]
-                yield Outcome(cell_name, "done")
-        free = [cell for cell in waiting.values() if not in_use(cell.folder)]
-        for outcome in runner(free) if free else ():
-            if outcome.state != "in use":
-                del waiting[outcome.name]
-                yield outcome
-        if waiting and not free:
-            time.sleep(_SECONDS_BETWEEN_LOOKS)
+
+
+def run(grid: Sequence[Cell]) -> Iterator[tuple[Cell, str | None]]:
+    """Do what is left of a grid in this process, and yield each cell as it ends, with why it failed, if it did.
+
+    Cells that another process has are left for the end; if it has not done them by then, they are done here.
+
+    Raises:
+        UserError: the grid's folder cannot be made.
+    """
+    prepare(grid)
+    elsewhere = []
+    for cell in grid:
+        try:
+            failure = attempt(cell, wait=False)
+        except Timeout:
+            elsewhere.append(cell)
+        else:
+            yield cell, failure
+    for cell in elsewhere:
+        yield cell, attempt(cell)
+
+
+def ended(cell: Cell, failure: str | None) -> str:
+    """How a cell ended, in a line."""
+    return f"{cell.name.file.removesuffix('.trec')}: {'done' if failure is None else f'failed: {failure}'}"

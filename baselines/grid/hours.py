@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from baselines.cells.cell import Cell
+from baselines.cell import Cell
 from baselines.options import Colbert, Monobert, SmallBackbone, Static, Trained
 from baselines.training.queries import queries_for
 from eval_kit.runs.names import base

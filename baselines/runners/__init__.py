@@ -1,1 +1,1 @@
-"""Where a grid's cells are run and passages encoded: processes on this machine, or a Ray cluster."""
+"""A Ray cluster: cells as its tasks, and passages encoded by its actors."""

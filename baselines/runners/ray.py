@@ -10,10 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from baselines.cells.cell import Cell
-from baselines.grid.stages import Outcome, attempt, run_cell, train
+from baselines.cell import Cell
+from baselines.environment import environment
+from baselines.grid.grid import prepare
+from baselines.grid.work import attempt, train
 from baselines.options import Monobert, Trained
-from baselines.runners.local import environment
 from baselines.runners.ray_encoding import encode_cell, encode_with_ray
 from eval_kit.errors import UserError, in_one_sentence
 from eval_kit.search.passages import how_many
@@ -27,8 +28,8 @@ _HANDLERS = {"RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1"}
 """Makes Ray leave the SIGSEGV handler to a JVM in its process, which depends on it (ray-project/ray#36415)."""
 
 
-def run(cells: Sequence[Cell], threads: int, many_passages: int = MANY_PASSAGES) -> Iterator[Outcome]:
-    """Attempt every cell once.
+def run(cells: Sequence[Cell], threads: int, many_passages: int = MANY_PASSAGES) -> Iterator[tuple[Cell, str | None]]:
+    """Do what is left of a grid, as :func:`baselines.grid.grid.run`, as many cells at once as the cluster holds.
 
     The cluster is the one that ``RAY_ADDRESS`` names or that this machine belongs to; without one, this machine.
 
@@ -38,9 +39,10 @@ def run(cells: Sequence[Cell], threads: int, many_passages: int = MANY_PASSAGES)
         many_passages: from how many on they are encoded by Ray Data.
 
     Raises:
-        UserError: Ray is not installed, or the cluster cannot be reached.
+        UserError: Ray is not installed, the cluster cannot be reached, or the grid's folder cannot be made.
     """
     ray = connect()
+    prepare(cells)
     gpu = 1 if ray.cluster_resources().get("GPU") else 0
     spread = bool(cells) and (how_many(cells[0].release) or 0) >= many_passages
 
@@ -57,25 +59,27 @@ def run(cells: Sequence[Cell], threads: int, many_passages: int = MANY_PASSAGES)
     def steps(cell: Cell) -> list[Any]:
         """Functions that each begin one task of the cell, in order."""
         if not isinstance(cell.options, Trained):
-            return [partial(begin, cell, run_cell, threads, 0)]
-        whole = partial(begin, cell, run_cell, threads, gpu)
+            return [partial(begin, cell, attempt, threads, 0)]
+        whole = partial(begin, cell, attempt, threads, gpu)
         if not spread or isinstance(cell.options, Monobert):
             return [whole]
         training = partial(begin, cell, train_cell, threads, gpu)
         return [training, partial(begin, cell, encode_cell, 0, 0, gpu, threads), whole]
 
-    tasks = {(todo := steps(cell)).pop(0)(): (cell, todo) for cell in cells}
+    yield from ((cell, attempt(cell)) for cell in cells if cell.is_finished)
+    tasks = {(todo := steps(cell)).pop(0)(): (cell, todo) for cell in cells if not cell.is_finished}
     while tasks:
         [ready], _ = ray.wait(list(tasks), num_returns=1)
         cell, todo = tasks.pop(ready)
         try:
-            outcome: Outcome = ray.get(ready)
+            failure: str | None = ray.get(ready)
         except ray.exceptions.RayError as error:
-            outcome = Outcome(cell.name, "failed", in_one_sentence(error))
-        if todo and outcome.state == "done":
+            failure = in_one_sentence(error)
+            (cell.folder / "error.txt").write_text(f"{error}\n{failure}\n", encoding="utf-8")
+        if todo and failure is None:
             tasks[todo.pop(0)()] = (cell, todo)
         else:
-            yield outcome
+            yield cell, failure
 
 
 def encode(retriever: Retriever, passages: Passages, folder: Path) -> None:
@@ -85,12 +89,12 @@ def encode(retriever: Retriever, passages: Passages, folder: Path) -> None:
         UserError: the retriever does not encode passages, as BM25 does not; or as :func:`connect`.
     """
     if not hasattr(retriever, "encode_passages"):
-        raise UserError("the runner 'ray' shares out the encoding of passages; this system does not encode them")
+        raise UserError("Ray shares out the encoding of passages; this system does not encode them")
     gpus = 1 if connect().cluster_resources().get("GPU") else 0
     encode_with_ray(retriever, passages, folder, gpus, threads=1)
 
 
-def train_cell(cell: Cell) -> Outcome:
+def train_cell(cell: Cell) -> str | None:
     """Train the cell: the stage that needs a GPU of its own."""
     return attempt(cell, train)
 
@@ -108,7 +112,7 @@ def connect() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise UserError("the runner 'ray' needs Ray: install the extra 'cluster'") from error
+        raise UserError("this needs Ray: install the extra 'cluster'") from error
     if not ray.is_initialized():
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         try:

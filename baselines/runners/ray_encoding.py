@@ -12,23 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from baselines import systems
-from baselines.cells.cell import Cell
-from baselines.cells.journal import Journal
-from baselines.grid.stages import Outcome, attempt, index
-from baselines.runners.local import environment
+from baselines.cell import Cell
+from baselines.environment import environment
+from baselines.grid.work import attempt, index
 from baselines.training.queries import passage_texts
 from eval_kit.errors import UserError
 from eval_kit.search import shards
 from eval_kit.search.retriever import Passages
 
 
-def encode_cell(cell: Cell, gpus: float, threads: int) -> Outcome:
+def encode_cell(cell: Cell, gpus: float, threads: int) -> str | None:
     """Encode the passages of a cell whose model is trained."""
 
-    def work(cell: Cell, journal: Journal) -> None:
+    def work(cell: Cell) -> None:
         retriever = systems.system(cell.name.system).retriever(cell.model, cell.options.as_json())
         folder = systems.index_folder(cell)
-        index(cell, journal, lambda: encode_with_ray(retriever, passage_texts(cell), folder, gpus, threads))
+        index(cell, lambda: encode_with_ray(retriever, passage_texts(cell), folder, gpus, threads))
 
     return attempt(cell, work)
 

@@ -2,17 +2,19 @@
 
 import hashlib
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from baselines.cells.cell import Cell
-from baselines.cells.journal import Report
+from baselines.cell import Cell
 from baselines.options import Bm25, Monobert
 from eval_kit.runs.names import base
 from eval_kit.search.candidates import BM25
 from eval_kit.search.passages import collection_key
 from eval_kit.search.retriever import Retriever
+
+if TYPE_CHECKING:
+    from transformers import TrainerCallback
 
 
 class System(Protocol):
@@ -24,10 +26,11 @@ class System(Protocol):
 
     TITLE: str
 
-    def train(self, cell: Cell, progress: Report | None = None) -> dict[str, Any]:
+    def train(self, cell: Cell, callbacks: "Sequence[TrainerCallback]" = ()) -> dict[str, Any]:
         """Put the trained model in ``cell.model`` and return facts about the training.
 
-        A killed training resumes where it stopped. ``progress`` is called with ``step``, ``steps``, ``loss``.
+        A killed training resumes where it stopped, a finished one is not done again. Only training by a trainer
+        calls the ``callbacks``.
         """
 
     def retriever(self, model: str | Path, options: Mapping[str, Any]) -> Retriever:

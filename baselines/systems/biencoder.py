@@ -1,27 +1,26 @@
 """Dense bi-encoder: the [CLS] vectors of query and passage, compared by dot product (Karpukhin et al., 2020)."""
 
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
+from baselines.cell import Cell
 from baselines.options import Biencoder
 from baselines.training.backbone import loading, transformer
 from baselines.training.distillation import TEACHER_TEMPERATURE, in_batch
 from baselines.training.grouping import by_length
 from baselines.training.losses import with_cache
-from baselines.training.session import Session, train_by
-from baselines.training.trainer import Parts
+from baselines.training.trainer import Parts, train_by
 from eval_kit.errors import UserError
 from eval_kit.models import opening
 
 TITLE = "bi-encoder, the [CLS] vectors of query and passage compared by dot product"
 
 
-def build(session: Session, mini_batch: int | None) -> Parts:
+def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Parts:
     """Learn from in-batch and hard negatives, or from a teacher's scores."""
-    from sentence_transformers import SentenceTransformer
+    from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
     from sentence_transformers.sentence_transformer.losses import (
         DistillKLDivLoss,
         MarginMSELoss,
@@ -30,14 +29,12 @@ def build(session: Session, mini_batch: int | None) -> Parts:
     from sentence_transformers.sentence_transformer.modules import Pooling
     from sentence_transformers.util import dot_score
 
-    from baselines.training.trainers import DenseTrainer
-
-    options = session.cell.options_as(Biencoder)
-    with loading(session.cell):
-        encoder = transformer(session.cell, session.judged.texts.values())
+    options = cell.options_as(Biencoder)
+    with loading(cell):
+        encoder = transformer(cell, queries)
         pooling = Pooling(encoder.get_embedding_dimension(), "cls")
         model = SentenceTransformer(modules=[encoder, pooling], similarity_fn_name="dot")
-        sample = list(islice(session.judged.texts.values(), 8))
+        sample = queries[:8]
         vectors = model.encode(sample, batch_size=len(sample), show_progress_bar=False)
     if len(vectors) > 1 and not np.ptp(vectors, axis=0).any():
         raise UserError(
@@ -50,7 +47,7 @@ def build(session: Session, mini_batch: int | None) -> Parts:
         loss = in_batch(DistillKLDivLoss)(model, teacher_temperature=TEACHER_TEMPERATURE)
     else:
         loss = MultipleNegativesRankingLoss(model, scale=options.scale, similarity_fct=dot_score)
-    return session.parts(model, with_cache(loss, mini_batch) if mini_batch else loss, DenseTrainer)
+    return Parts(SentenceTransformerTrainer, model, with_cache(loss, mini_batch) if mini_batch else loss)
 
 
 retriever = partial(opening.retriever, "dense")

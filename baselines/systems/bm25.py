@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from baselines.cells.cell import Cell
-from baselines.cells.journal import Report
+from baselines.cell import Cell
 from baselines.options import Bm25 as Bm25Options
 from baselines.options import Monobert
 from baselines.systems import shared_index
@@ -28,7 +27,7 @@ _PARAMETERS = "bm25.json"
 _CUTOFF = 10
 
 
-def train(cell: Cell, progress: Report | None = None) -> dict[str, float]:
+def train(cell: Cell, _: Any = ()) -> dict[str, float]:
     """With the option ``tune``, put the k1 and b of :func:`tuned_parameters` in the cell's model; else do nothing.
 
     A cell of monoBERT may have that option too.
@@ -39,7 +38,7 @@ def train(cell: Cell, progress: Report | None = None) -> dict[str, float]:
     assert isinstance(cell.options, Bm25Options | Monobert)
     if not cell.options.tune:
         return {}
-    parameters = tuned_parameters(cell, progress)
+    parameters = tuned_parameters(cell)
     cell.model.mkdir(parents=True, exist_ok=True)
     atomic.write_text(cell.model / _PARAMETERS, json.dumps(parameters) + "\n")
     return parameters
@@ -51,7 +50,7 @@ def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:
     return Bm25(**settings | kept_parameters(model, options))
 
 
-def tuned_parameters(cell: Cell, progress: Report | None = None) -> dict[str, float]:
+def tuned_parameters(cell: Cell) -> dict[str, float]:
     """The k1 and b that :func:`tune` chooses, once for all cells of a grid; kept beside the index.
 
     Raises:
@@ -59,10 +58,10 @@ def tuned_parameters(cell: Cell, progress: Report | None = None) -> dict[str, fl
     """
     folder = shared_index(cell) / BM25
     path = folder / f"tuned-{cell.release.digest[:16]}.json"
-    Bm25().index(passages(cell.release), folder)
     with atomic.lock(path):
         if not path.is_file():
-            k1, b = tune(cell.release, folder, progress)
+            Bm25().index(passages(cell.release), folder)
+            k1, b = tune(cell.release, folder)
             atomic.write_text(path, json.dumps({"k1": k1, "b": b}) + "\n")
     return msgspec.json.decode(path.read_bytes(), type=dict[str, float])
 
@@ -75,13 +74,12 @@ def kept_parameters(model: str | Path, options: Mapping[str, Any]) -> dict[str, 
     return msgspec.json.decode(path.read_bytes(), type=dict[str, float])
 
 
-def tune(release: Release, folder: Path, progress: Report | None = None) -> tuple[float, float]:
+def tune(release: Release, folder: Path) -> tuple[float, float]:
     """The k1 and b from ``K1`` × ``B`` with the greatest RR@10 on the validation queries; of equals, the first.
 
     Args:
         release: with validation queries and their judgements.
         folder: an index of its passages.
-        progress: is called with ``step`` and ``steps``.
 
     Raises:
         UserError: the release has no validation queries.
@@ -93,8 +91,6 @@ def tune(release: Release, folder: Path, progress: Report | None = None) -> tupl
     for k1, b in product(K1, B):
         hits = Bm25(k1, b).search(queries, folder, _CUTOFF)
         figures[k1, b] = sum(_reciprocal_rank(ranking, relevant.get(query, ())) for query, ranking in hits)
-        if progress is not None:
-            progress({"step": len(figures), "steps": len(K1) * len(B)})
     return max(figures, key=lambda point: figures[point])
 
 

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from baselines.cell import Cell
 from baselines.options import Colbert
 from baselines.training.backbone import loading, transformer
 from baselines.training.losses import negative_squared_l2, own_passages_only
-from baselines.training.session import Session, train_by
-from baselines.training.trainer import Parts
+from baselines.training.trainer import Parts, train_by
 from eval_kit.errors import UserError
 from eval_kit.models import opening
 
@@ -22,10 +22,10 @@ ROLES = {"query": "query", "passage": "document"}
 """sentence-transformers' names of the two kinds of text."""
 
 
-def build(session: Session, mini_batch: int | None) -> Parts:
+def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Parts:
     """Learn from in-batch and hard negatives, or from a teacher's scores."""
     import torch
-    from sentence_transformers import MultiVectorEncoder
+    from sentence_transformers import MultiVectorEncoder, MultiVectorEncoderTrainer
     from sentence_transformers.base.modules import Dense
     from sentence_transformers.multi_vector_encoder.losses import (
         CachedMultiVectorMultipleNegativesRankingLoss,
@@ -36,13 +36,10 @@ def build(session: Session, mini_batch: int | None) -> Parts:
     from sentence_transformers.multi_vector_encoder.scoring import colbert_scores
     from sentence_transformers.sentence_transformer.modules import Normalize
 
-    from baselines.training.trainers import MultiVectorTrainer
-
-    cell = session.cell
     options = cell.options_as(Colbert)
     expansion = {"strategy": "fixed", "length": options.query_length} if options.expand_queries else None
     with loading(cell):
-        encoder = transformer(cell, session.judged.texts.values(), query_expansion=expansion)
+        encoder = transformer(cell, queries, query_expansion=expansion)
         projection = Dense(
             encoder.get_embedding_dimension(),
             options.dimensions,
@@ -61,7 +58,7 @@ def build(session: Session, mini_batch: int | None) -> Parts:
     if options.distillation == "margin_mse":
         if mini_batch:
             raise UserError(f"{cell.name.file}: the GPU's memory cannot hold a batch; reduce batch_size")
-        return session.parts(model, MultiVectorMarginMSELoss(model), MultiVectorTrainer)
+        return Parts(MultiVectorEncoderTrainer, model, MultiVectorMarginMSELoss(model))
     in_batch = options.in_batch_negatives
     scores = negative_squared_l2 if options.similarity == "l2" else colbert_scores
     contrastive: Any = MultiVectorMultipleNegativesRankingLoss
@@ -73,7 +70,7 @@ def build(session: Session, mini_batch: int | None) -> Parts:
         similarity_fct=scores if in_batch else own_passages_only(scores),
         score_mini_batch_size=options.batch_size,  # in one piece, which the diagonal is laid over
     )
-    return session.parts(model, loss, MultiVectorTrainer)
+    return Parts(MultiVectorEncoderTrainer, model, loss)
 
 
 def register(markers: Iterable[str], encoder: Any) -> None:

@@ -1,41 +1,40 @@
 """monoBERT: scores a query and a passage read together, to re-rank BM25's best (Nogueira and Cho, 2019)."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from baselines.cells.cell import Cell
-from baselines.cells.journal import Report
+from baselines.cell import Cell
 from baselines.options import Monobert
 from baselines.systems import bm25
 from baselines.training.backbone import backbone, loading
 from baselines.training.grouping import by_length
-from baselines.training.session import Session, train_by
-from baselines.training.trainer import Parts
+from baselines.training.trainer import Parts, train_by
 from eval_kit.models import opening
 from eval_kit.search.encoders import check_length
 from eval_kit.search.retriever import Retriever
 
+if TYPE_CHECKING:
+    from transformers import TrainerCallback
+
 TITLE = "monoBERT, a cross-encoder that re-ranks what BM25 found"
 
 
-def train(cell: Cell, progress: Report | None = None) -> dict[str, Any]:
+def train(cell: Cell, callbacks: "Sequence[TrainerCallback]" = ()) -> dict[str, Any]:
     """Train, and with the option ``tune`` choose k1 and b of the BM25 that finds the candidates."""
-    return train_by(build, retriever, cell, progress) | bm25.train(cell)
+    return train_by(build, retriever, cell, callbacks) | bm25.train(cell)
 
 
-def build(session: Session, mini_batch: int | None) -> Parts:
+def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Parts:
     """Learn to tell the relevant passage from negatives, with cross-entropy."""
     import torch
-    from sentence_transformers import CrossEncoder
+    from sentence_transformers import CrossEncoder, CrossEncoderTrainer
     from sentence_transformers.cross_encoder.losses import (
         CachedMultipleNegativesRankingLoss,
         MultipleNegativesRankingLoss,
     )
-
-    from baselines.training.trainers import CrossTrainer
 
     class InBatch(MultipleNegativesRankingLoss):
         """Pairwise cross-entropy if there are no in-batch negatives and one negative per query."""
@@ -61,9 +60,9 @@ def build(session: Session, mini_batch: int | None) -> Parts:
     class CachedLoss(InBatch, CachedMultipleNegativesRankingLoss):
         """One mini-batch of pairs at a time."""
 
-    options = session.cell.options_as(Monobert)
-    with loading(session.cell):
-        name, pin = backbone(session.cell, session.judged.texts.values())
+    options = cell.options_as(Monobert)
+    with loading(cell):
+        name, pin = backbone(cell, queries)
         model = CrossEncoder(name, num_labels=1, max_length=options.pair_length, **pin)
     check_length(model, options.pair_length)
     by_length(model, "scores")
@@ -73,7 +72,7 @@ def build(session: Session, mini_batch: int | None) -> Parts:
         scale=options.scale,  # type: ignore[arg-type]  # it accepts any number
         activation_fn=torch.nn.Identity(),
     )
-    return session.parts(model, loss, CrossTrainer)
+    return Parts(CrossEncoderTrainer, model, loss)
 
 
 def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:

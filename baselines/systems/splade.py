@@ -8,21 +8,21 @@ v2, 2021) or their sum (``sum``: Formal et al., SIGIR 2021). With ``share`` the 
 from functools import partial
 from typing import Any
 
+from baselines.cell import Cell
 from baselines.options import Splade
 from baselines.training.backbone import loading, transformer
 from baselines.training.distillation import TEACHER_TEMPERATURE, in_batch
 from baselines.training.grouping import by_length
 from baselines.training.losses import in_batch_pairwise
-from baselines.training.session import Session, train_by
-from baselines.training.trainer import Parts
+from baselines.training.trainer import Parts, train_by
 from eval_kit.models import opening
 
 TITLE = "SPLADE, weights of the vocabulary's terms compared by dot product"
 
 
-def build(session: Session, mini_batch: int | None) -> Parts:
+def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Parts:
     """Learn from in-batch and hard negatives, or from a teacher's scores."""
-    from sentence_transformers import SparseEncoder
+    from sentence_transformers import SparseEncoder, SparseEncoderTrainer
     from sentence_transformers.sparse_encoder.callbacks.splade_callbacks import SpladeRegularizerWeightSchedulerCallback
     from sentence_transformers.sparse_encoder.losses import (
         CachedSpladeLoss,
@@ -34,11 +34,9 @@ def build(session: Session, mini_batch: int | None) -> Parts:
     from sentence_transformers.sparse_encoder.modules import SpladePooling
     from sentence_transformers.util import dot_score
 
-    from baselines.training.trainers import SparseTrainer
-
-    options = session.cell.options_as(Splade)
-    with loading(session.cell):
-        encoder = transformer(session.cell, session.judged.texts.values(), transformer_task="fill-mask")
+    options = cell.options_as(Splade)
+    with loading(cell):
+        encoder = transformer(cell, queries, transformer_task="fill-mask")
         model = SparseEncoder(modules=[encoder, SpladePooling(options.pooling)], similarity_fn_name="dot")
     _greatest_first(model)
     by_length(model)
@@ -55,7 +53,7 @@ def build(session: Session, mini_batch: int | None) -> Parts:
         model, ranking, document_regularizer_weight=options.passage_flops, query_regularizer_weight=options.query_flops
     )
     schedule = SpladeRegularizerWeightSchedulerCallback(loss, warmup_ratio=options.flops_warmup)
-    return session.parts(model, loss, SparseTrainer, [schedule])
+    return Parts(SparseEncoderTrainer, model, loss, [schedule])
 
 
 retriever = partial(opening.retriever, "sparse")

@@ -8,10 +8,10 @@ from functools import partial
 from itertools import batched, islice
 from typing import Any
 
+from baselines.cell import Cell
 from baselines.options import Static
 from baselines.training.backbone import loading, transformer
-from baselines.training.session import Session, train_by
-from baselines.training.trainer import Parts
+from baselines.training.trainer import Parts, train_by
 from eval_kit.errors import UserError
 from eval_kit.models import opening
 from eval_kit.search.passages import passages
@@ -19,28 +19,28 @@ from eval_kit.search.retriever import Passages
 
 TITLE = "static bi-encoder, means of word vectors compared by cosine"
 COUNTED, AT_ONCE = 100_000, 1_000
-"""Passages that the rarity of words is counted in, and how many of them are tokenised together."""
+"""Passages that the rarity of words is counted in, and how many of them are tokenised together.
+
+No experiment chose them: a word that 100,000 passages lack is as rare as weights need to know.
+"""
 
 
-def build(session: Session, mini_batch: int | None) -> Parts:
+def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Parts:
     """Learn from in-batch and hard negatives, from the backbone's words and their vectors without its layers."""
-    from sentence_transformers import SentenceTransformer
+    from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
-    from baselines.training.trainers import DenseTrainer
-
-    cell = session.cell
     if mini_batch is not None:  # GradCache cuts batches by rows, and an EmbeddingBag's batch has no row a text
         raise UserError(f"{cell.name.file}: a batch does not fit into the GPU's memory; lower batch_size")
     with loading(cell):
-        backbone = transformer(cell, session.judged.texts.values())
+        backbone = transformer(cell, queries)
     vectors = backbone.model.get_input_embeddings().weight.detach().clone()
     vectors *= _rarity(backbone.tokenizer, passages(cell.release))[:, None]
     words = StaticEmbedding(backbone.tokenizer, embedding_weights=vectors)
     model = SentenceTransformer(modules=[words], similarity_fn_name="cosine")
     loss = MultipleNegativesRankingLoss(model, scale=cell.options_as(Static).scale)
-    return session.parts(model, loss, DenseTrainer)
+    return Parts(SentenceTransformerTrainer, model, loss)
 
 
 def _rarity(tokenizer: Any, passages: Passages) -> Any:

@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from baselines.cells.cell import Cell
+from baselines.cell import Cell
 from baselines.options import SmallBackbone, Trained
 from eval_kit.files import atomic, checkpoint
 from eval_kit.search.encoders import check_length
@@ -25,7 +25,9 @@ from eval_kit.search.passages import collection_key, passages
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _POSITIONS = 128
+"""Longest text in tokens: mini's passages have 60 words at most, its queries 12."""
 SEED = 13
+"""Of the weights of all small backbones, so that cells differ by their training alone; any other would do."""
 
 
 def backbone(cell: Cell, texts: Iterable[str]) -> tuple[str, dict[str, Any]]:
@@ -91,7 +93,10 @@ def _small(cell: Cell, sizes: SmallBackbone) -> Path:
     folder = cell.root / "backbones" / key
     with atomic.lock(folder):
         if not folder.exists():
-            tokenizer = _tokenizer(_words(text for _, text in passages(cell.release)))
+            words = _words(text for _, text in passages(cell.release))
+            letters = sorted(set(chain.from_iterable(words)))
+            tokens = dict.fromkeys(chain(SPECIAL, letters, map("##{}".format, letters), words))
+            tokenizer = _tokenizer({token: number for number, token in enumerate(tokens)})
             model = _random_model(len(tokenizer), sizes)
             with atomic.folder(folder) as staging:
                 model.save_pretrained(staging)
@@ -100,49 +105,21 @@ def _small(cell: Cell, sizes: SmallBackbone) -> Path:
 
 
 def _words(texts: Iterable[str]) -> list[str]:
-    """The words that a tokenizer of :func:`_tokenizer` reads in the texts, sorted."""
-    from tokenizers.normalizers import BertNormalizer
-    from tokenizers.pre_tokenizers import BertPreTokenizer
+    """The words that BERT's tokenizer reads in the texts, sorted."""
+    from transformers import BertTokenizer
 
-    normal, split = BertNormalizer(lowercase=True), BertPreTokenizer()
+    reader = BertTokenizer().backend_tokenizer
     words: set[str] = set()
     for text in texts:
-        words.update(word for word, _ in split.pre_tokenize_str(normal.normalize_str(text)))
+        words.update(word for word, _ in reader.pre_tokenizer.pre_tokenize_str(reader.normalizer.normalize_str(text)))
     return sorted(words)
 
 
-def _tokenizer(words: Iterable[str]) -> Any:
+def _tokenizer(vocabulary: Mapping[str, int]) -> Any:
     """A tokenizer of whole words, which splits other words into letters."""
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordPiece
-    from tokenizers.normalizers import BertNormalizer
-    from tokenizers.pre_tokenizers import BertPreTokenizer
-    from tokenizers.processors import TemplateProcessing
-    from transformers import PreTrainedTokenizerFast
+    from transformers import BertTokenizer
 
-    words = list(words)
-    letters = sorted(set(chain.from_iterable(words)))
-    numbers: dict[str, int] = {}
-    for token in chain(SPECIAL, letters, map("##{}".format, letters), words):
-        numbers.setdefault(token, len(numbers))
-    tokenizer = Tokenizer(WordPiece(numbers, unk_token="[UNK]"))
-    tokenizer.normalizer = BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = BertPreTokenizer()
-    tokenizer.post_processor = TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", numbers["[CLS]"]), ("[SEP]", numbers["[SEP]"])],
-    )
-    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
-        tokenizer_object=tokenizer,
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        mask_token="[MASK]",
-        model_max_length=_POSITIONS,
-        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
-    )
+    return BertTokenizer(vocab=dict(vocabulary), model_max_length=_POSITIONS)
 
 
 def _random_model(vocabulary: int, sizes: SmallBackbone) -> Any:
@@ -172,7 +149,11 @@ def _random_model(vocabulary: int, sizes: SmallBackbone) -> Any:
 
 
 def _as_matcher(model: Any, spread: float) -> None:
-    """Overwrite the weights that decide whether words match themselves."""
+    """Overwrite the weights that decide whether words match themselves.
+
+    What the numbers must reach is in ``tests/baselines/training/test_backbone.py``: a word comes through as itself, and
+    is near to itself in another text.
+    """
     from torch.nn.init import eye_, normal_, orthogonal_
 
     embeddings = model.bert.embeddings
@@ -198,12 +179,10 @@ def _as_matcher(model: Any, spread: float) -> None:
 def _with_words(base: Path, texts: Iterable[str], folder: Path) -> str:
     """The backbone with its vocabulary extended by the texts' words, each with its own vector."""
     import torch
-    from tokenizers import Tokenizer
-    from transformers import BertForMaskedLM
+    from transformers import AutoTokenizer, BertForMaskedLM
 
     model: Any = BertForMaskedLM.from_pretrained(base)
-    document = json.loads((base / "tokenizer.json").read_text(encoding="utf-8"))
-    vocabulary = document["model"]["vocab"]
+    vocabulary = AutoTokenizer.from_pretrained(base).get_vocab()
     for word in _words(texts):
         vocabulary.setdefault(word, len(vocabulary))
     before = model.config.vocab_size
@@ -215,6 +194,5 @@ def _with_words(base: Path, texts: Iterable[str], folder: Path) -> str:
             model.cls.predictions.bias[before:] = -4
     shutil.rmtree(folder, ignore_errors=True)
     model.save_pretrained(folder)
-    shutil.copy(base / "tokenizer_config.json", folder)
-    Tokenizer.from_str(json.dumps(document)).save(str(folder / "tokenizer.json"))
+    _tokenizer(vocabulary).save_pretrained(folder)
     return str(folder)

@@ -8,16 +8,19 @@ rank only each query's own passages.
 from itertools import chain
 from typing import Any
 
-from baselines.cells.cell import Cell
+from baselines.cell import Cell
 from baselines.options import Trained
-from baselines.training.trainer import VALIDATION
 from eval_kit.search.encoders import Batch
 from eval_kit.search.examples import judged_queries
 from eval_kit.search.texts import PassageTexts
 
+VALIDATION = "validation"
+METRIC = f"{VALIDATION}_RR@10"
+"""What decides which step is the best."""
+
 
 def evaluator(cell: Cell, texts: PassageTexts) -> Any:
-    """An evaluator that gives the trainer's ``METRIC``, or None where the cell trains without early stopping.
+    """An evaluator that gives ``METRIC``, or None where the cell trains without early stopping.
 
     Args:
         cell: with the option ``evaluate_every``.

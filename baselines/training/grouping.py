@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 GROUP = 32
-"""Texts embedded at once."""
+"""Texts embedded at once; no experiment chose it, as embeddings and gradients are the same with any."""
 
 
 def by_length(model: Any, output: str = "sentence_embedding") -> None:

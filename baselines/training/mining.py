@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from baselines.cells.cell import Cell
+from baselines.cell import Cell
 from baselines.options import Trained
 from baselines.training.queries import Lookup, MinedNegatives, passage_texts
 from eval_kit.errors import UserError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from baselines.cells.cell import Cell
+from baselines.cell import Cell
 from baselines.options import Trained
 from eval_kit.errors import UserError
 from eval_kit.search.examples import (

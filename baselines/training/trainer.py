@@ -1,18 +1,26 @@
-"""The pattern of all trainings: a sentence-transformers trainer that resumes, stops early and fits the GPU."""
+"""The pattern of all trainings: a sentence-transformers trainer, which evaluates, stops early and resumes by itself.
+
+Here stands what it lacks: a model on disk whole or not at all, batches that do not fit into a GPU's memory, and
+checkpoints whose writing was killed.
+"""
 
 import json
 import logging
+import math
 import shutil
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from baselines.cells.cell import Cell
-from baselines.cells.journal import Report
+from baselines.cell import Cell
 from baselines.options import Trained
+from baselines.training.distillation import teacher
+from baselines.training.early_stopping import METRIC, evaluator
+from baselines.training.mining import Opener, miner
+from baselines.training.queries import Lookup, dataset, passage_texts, training
 from eval_kit.errors import UserError, in_one_sentence
 from eval_kit.files import atomic
 from eval_kit.search.encoders import free_memory
@@ -23,44 +31,33 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 _LOSSES_LOGGED = 20
-"""How many mean losses a training records, at least."""
+"""How many mean losses a training records, at least: a curve can be drawn of a short one too."""
 MINI_BATCH = "mini_batch_size.json"
-VALIDATION = "validation"
-METRIC = f"{VALIDATION}_RR@10"
-"""What decides which step is the best: of :mod:`baselines.training.early_stopping`."""
 _SCHEDULES = {"linear": "linear", "constant": "constant_with_warmup"}
 
 
-class StepTooLargeError(Exception):
-    """A step did not fit into the GPU's memory."""
-
-
-@dataclass
+@dataclass(frozen=True)
 class Parts:
-    """The parts of one training, made anew for every attempt.
+    """What a system trains, made anew for every attempt.
 
     Attributes:
-        trainer: class of :mod:`baselines.training.trainers`.
+        trainer: class of sentence-transformers.
         model: to be trained.
         loss: of the model.
-        dataset: columns in the order of their roles.
-        evaluator: on the validation queries; None without early stopping.
         callbacks: the system's own.
     """
 
     trainer: Any
     model: Any
     loss: Any
-    dataset: "Dataset"
-    evaluator: Any
-    callbacks: "Sequence[TrainerCallback]"
+    callbacks: "Sequence[TrainerCallback]" = ()
 
 
-type Build = Callable[[int | None], Parts]
-"""Takes the number of texts embedded at once; None for whole batches."""
+type Build = Callable[[Cell, list[str], int | None], Parts]
+"""Takes a cell, the texts of its training queries, and the number of texts embedded at once; None for whole batches."""
 
 
-def fit(cell: Cell, steps: int, build: Build, progress: Report | None = None) -> dict[str, Any]:
+def train_by(build: Build, opener: Opener, cell: Cell, callbacks: "Sequence[TrainerCallback]" = ()) -> dict[str, Any]:
     """Train, and put the model in ``cell.model``, whole or not at all.
 
     A killed training resumes from its last checkpoint; on a CPU, it gives the same model as if it had not been killed.
@@ -68,19 +65,21 @@ def fit(cell: Cell, steps: int, build: Build, progress: Report | None = None) ->
     (GradCache, Gao et al., 2021: the same gradients in less memory), and logs it.
 
     Args:
+        build: makes the parts, with a loss that embeds the given number of texts at once; it is called after the random
+            numbers have been seeded.
+        opener: makes a retriever of a saved model.
         cell: with its options; checkpoints go to its folder ``training``, which is removed in the end.
-        steps: updates of the weights, unless training ends early.
-        build: makes the parts, with a loss that embeds the given number of texts at once, or a batch if given None; it
-            is called after the random numbers have been seeded.
-        progress: is called with ``step``, ``steps`` and ``loss``.
+        callbacks: are called before the training's own.
 
     Returns:
         ``steps`` done, ``first_loss`` and ``last_loss`` (means over the first and last logged steps), ``losses``
         (step → mean), ``batch_size``, ``mini_batch_size`` (None where a batch fits), ``device``, ``seconds`` and
-        ``samples_per_second`` of this attempt, and with early stopping ``best_step`` and ``best`` (the metric's value).
+        ``samples_per_second`` of the last attempt, ``train_queries``, the number of ``examples`` and the sha256 over
+        their ids, and with early stopping ``best_step`` and ``best`` (the metric's value).
 
     Raises:
-        UserError: the memory does not hold a mini-batch of one text, or the last checkpoint is damaged.
+        UserError: the release lacks queries, judgements, negatives or passages; the teacher cannot be obtained; the
+            memory does not hold a mini-batch of one text; or the last checkpoint is damaged.
     """
     import torch
 
@@ -89,14 +88,29 @@ def fit(cell: Cell, steps: int, build: Build, progress: Report | None = None) ->
         shutil.rmtree(folder, ignore_errors=True)
         facts: dict[str, Any] = json.loads(conclusion.read_text(encoding="utf-8"))
         return facts
+    options, judged = cell.options_as(Trained), training(cell)
+    pairs = sum(map(len, judged.positives.values()))
+    steps = options.steps or max(1, math.ceil(pairs * (options.epochs or 0) / options.batch_size))
+    lookup = Lookup(judged.texts, passage_texts(cell), teacher(options, cell.commit("teacher")))
+    examples, sha256 = dataset(cell, judged, lookup, steps * options.batch_size)
+    of_examples = {"train_queries": len(judged.texts), "examples": len(examples), "examples_sha256": sha256}
+    callbacks = [*callbacks]
+    if options.mine_every is not None:
+        callbacks.append(miner(cell, options.mine_every, judged, lookup, opener))
+    stopping = evaluator(cell, lookup.texts)
     folder.mkdir(parents=True, exist_ok=True)
+    path = folder / MINI_BATCH  # the size that an earlier attempt left to try
     while True:
-        path = folder / MINI_BATCH  # the size that an earlier attempt left to try
         mini_batch = int(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
         try:
-            return _attempt(cell, steps, mini_batch, build, folder, progress)
-        except StepTooLargeError as error:
-            smaller = (mini_batch or cell.options_as(Trained).batch_size) // 2
+            parts = partial(build, cell, [*judged.texts.values()], mini_batch)
+            model, facts = _attempt(cell, parts, examples, steps, stopping, callbacks)
+            facts |= {"mini_batch_size": mini_batch, **of_examples}
+            _keep(model, facts, cell)
+            shutil.rmtree(folder)
+            return facts
+        except _StepTooLargeError as error:
+            smaller = (mini_batch or options.batch_size) // 2
             if smaller == 0:
                 raise UserError(
                     f"{cell.name.file}: the GPU's memory cannot hold a mini-batch of one text beside the model "
@@ -111,48 +125,50 @@ def fit(cell: Cell, steps: int, build: Build, progress: Report | None = None) ->
         free_memory()
 
 
+class _StepTooLargeError(Exception):
+    """A step did not fit into the GPU's memory."""
+
+
 def _attempt(
-    cell: Cell, steps: int, mini_batch: int | None, build: Build, folder: Path, progress: Report | None
-) -> dict[str, Any]:
+    cell: Cell, build: Callable[[], Parts], examples: "Dataset", steps: int, evaluator: Any, callbacks: Sequence[Any]
+) -> tuple[Any, dict[str, Any]]:
+    """Train from the last checkpoint, if any: the model and the facts about it."""
     import torch
     from transformers import EarlyStoppingCallback, set_seed
     from transformers.trainer_callback import PrinterCallback, TrainerState
 
     options = cell.options_as(Trained)
     set_seed(cell.name.seed)
-    parts = build(mini_batch)
-    checkpoints = folder / "checkpoints"
-    watch = _watch(steps, progress)
-    callbacks = [watch, *parts.callbacks]
-    if options.patience is not None:
-        callbacks.append(EarlyStoppingCallback(options.patience))
-    roles = {name: "query" if name == "query" else "document" for name in parts.dataset.column_names}
+    parts = build()
+    checkpoints = cell.folder / "training" / "checkpoints"
+    stopping = [EarlyStoppingCallback(options.patience)] if options.patience is not None else []
+    roles = {name: "query" if name == "query" else "document" for name in examples.column_names}
     prompts = getattr(parts.model, "prompts", {})
-    trainer = parts.trainer(
+    trainer = _without_card(parts.trainer)(
         model=parts.model,
         args=parts.trainer.training_args_class(
             **_arguments(options, cell.name.seed, steps, checkpoints),
             router_mapping=roles,  # gives each role its own length
             prompts={name: prompt for name, role in roles.items() if (prompt := prompts.get(role))},
         ),
-        train_dataset=parts.dataset,
+        train_dataset=examples,
         loss=parts.loss,
-        evaluator=parts.evaluator,
-        callbacks=callbacks,
+        evaluator=evaluator,
+        callbacks=[*callbacks, *parts.callbacks, *stopping],
     )
     trainer.remove_callback(PrinterCallback)
-    last = last_checkpoint(checkpoints)
+    last, speed = last_checkpoint(checkpoints), {}
     try:
         if last is not None and _is_whole(last):  # the library would do one more step
             trainer.state = TrainerState.load_from_json(f"{last}/trainer_state.json")
-            checkpoint = trainer.state.best_model_checkpoint if parts.evaluator is not None else last
-            parts.model.load_state_dict(type(parts.model)(str(checkpoints / Path(checkpoint).name)).state_dict())
+            best = trainer.state.best_model_checkpoint if evaluator is not None else last
+            trainer._load_from_checkpoint(str(checkpoints / Path(best).name))
         else:
-            trainer.train(resume_from_checkpoint=last)
+            speed = trainer.train(resume_from_checkpoint=last).metrics
     except torch.OutOfMemoryError as error:
-        raise StepTooLargeError from error
+        raise _StepTooLargeError from error
     except Exception as error:
-        if last is None or watch.steps_done or isinstance(error, UserError):
+        if last is None or trainer.state.global_step > _step(last) or isinstance(error, UserError):
             raise
         raise UserError(f"{last}: training cannot go on from it, remove it: {in_one_sentence(error)}") from error
     losses = [(entry["step"], entry["loss"]) for entry in trainer.state.log_history if "loss" in entry]
@@ -162,34 +178,50 @@ def _attempt(
         "last_loss": losses[-1][1],
         "losses": {str(step): loss for step, loss in losses},
         "batch_size": options.batch_size,
-        "mini_batch_size": mini_batch,
         "device": device(),
-        "seconds": round(watch.seconds, 3),
-        "samples_per_second": round(watch.steps_done * options.batch_size / max(watch.seconds, 1e-9), 2),
+        "seconds": speed.get("train_runtime", 0.0),
+        "samples_per_second": speed.get("train_samples_per_second", 0.0),
     }
-    if parts.evaluator is not None:
+    if evaluator is not None:
         facts |= {"best_step": trainer.state.best_global_step, "best": trainer.state.best_metric}
-    _keep(trainer.model, facts, cell)
-    shutil.rmtree(folder)
-    return facts
+    return trainer.model, facts
 
 
 def last_checkpoint(folder: Path) -> str | None:
-    """The newest complete checkpoint; the trainer writes a checkpoint's state last."""
-    for checkpoint in sorted(folder.glob("checkpoint-*"), key=lambda path: -int(path.name.rpartition("-")[2])):
+    """The newest complete checkpoint; the library writes a checkpoint's state last, and takes any for complete."""
+    from transformers.trainer_utils import get_last_checkpoint
+
+    last: str | None = None
+    while folder.is_dir() and (last := get_last_checkpoint(folder)) is not None:  # type: ignore[no-untyped-call]
         try:
-            json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+            json.loads(Path(last, "trainer_state.json").read_text(encoding="utf-8"))
+            break
         except (OSError, ValueError):
-            shutil.rmtree(checkpoint, ignore_errors=True)
-        else:
-            return str(checkpoint)
-    return None
+            shutil.rmtree(last)
+    return last
+
+
+def _step(checkpoint: str) -> int:
+    return int(checkpoint.rpartition("-")[2])
 
 
 def _is_whole(checkpoint: str) -> bool:
     """Whether training ended with this checkpoint: at its last step, or early."""
     state = json.loads(Path(checkpoint, "trainer_state.json").read_text(encoding="utf-8"))
     return bool(state["stateful_callbacks"]["TrainerControl"]["args"]["should_training_stop"])
+
+
+def _without_card(trainer: Any) -> Any:
+    """The library's trainer without its model card, which reads examples and is written at every checkpoint."""
+
+    class WithoutCard(trainer):  # type: ignore[misc]
+        def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+            """Add none."""
+
+        def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+            self.model.save_pretrained(output_dir or self.args.output_dir, create_model_card=False)
+
+    return WithoutCard
 
 
 def _arguments(options: Trained, seed: int, steps: int, folder: Path) -> dict[str, Any]:
@@ -243,32 +275,7 @@ def _sampler() -> type:
     return Distinct
 
 
-def _watch(steps: int, progress: Report | None) -> Any:
-    """A callback that times the training up to its last step and passes on its progress."""
-    from transformers import TrainerCallback
-
-    class Watch(TrainerCallback):
-        steps_done = 0
-        seconds = 0.0
-        loss: float | None = None
-        _begun = 0.0
-
-        def on_train_begin(self, *_: Any, **__: Any) -> None:
-            self._begun = time.monotonic()
-
-        def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
-            self.loss = (logs or {}).get("loss", self.loss)
-
-        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            self.steps_done += 1
-            self.seconds = time.monotonic() - self._begun
-            if progress is not None:
-                progress({"step": state.global_step, "steps": steps, "loss": self.loss})
-
-    return Watch()
-
-
-def _keep(model: Any, facts: Mapping[str, Any], cell: Cell) -> None:
+def _keep(model: Any, facts: dict[str, Any], cell: Cell) -> None:
     """Write the facts before the model: a model that exists is finished."""
     with atomic.folder(cell.model) as staging:
         model.save_pretrained(str(staging), create_model_card=False)

@@ -18,7 +18,7 @@ class CellName(Document, frozen=True, kw_only=True):
 
 
 class StageSeconds(Document, frozen=True, kw_only=True):
-    """Spent in each stage, over all attempts."""
+    """Spent in each stage, over all attempts but those that were killed."""
 
     training: Amount | UnsetType = UNSET
     indexing: Amount | UnsetType = UNSET

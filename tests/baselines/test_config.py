@@ -156,12 +156,10 @@ def test_a_config_says_which_variations_are_searched(tmp_path: Path) -> None:
 
 
 def test_a_config_that_is_not_there_or_not_json(tmp_path: Path) -> None:
-    with pytest.raises(
-        UserError, match="no such config; there are cikm2022-tables8-9, day, mini, mini-long, nfcorpus, paper"
-    ):
+    with pytest.raises(UserError, match=r"^papper: .* paper"):
         config.read("papper")
     (tmp_path / "broken.json").write_text("{")
-    with pytest.raises(UserError, match=r"broken\.json:1: is not JSON"):
+    with pytest.raises(UserError, match=r"broken\.json:1: "):
         config.read(tmp_path / "broken.json")
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from baselines import config
-from baselines.cells.cell import Cell
+from baselines.cell import Cell
 from baselines.options import Options
 from eval_kit.release import Release
 from eval_kit.runs import names as cells

@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.flop_counter import FlopCounterMode
 
 from baselines import config, systems
-from baselines.cells.cell import Cell
+from baselines.cell import Cell
 from baselines.options import Trained
 from baselines.training import grouping
 from bench.gpu_check import backbone, made_up

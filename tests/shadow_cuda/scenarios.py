@@ -24,7 +24,7 @@ import sentence_transformers.util
 import torch
 from accelerate import Accelerator
 from sentence_transformers.base.losses import gradcache
-from transformers import Trainer
+from transformers import Trainer, TrainerCallback
 
 from baselines.systems import system as system_named
 from baselines.training import trainer
@@ -52,9 +52,10 @@ def train(release: str, jobs: list[Any], kill: int = 0, disturb: bool = False) -
 
     Accelerator.clip_grad_norm_, sentence_transformers.util.maxsim = clipped, watched
 
-    def progress(report: dict[str, Any]) -> None:
-        if report["step"] == kill:
-            os.kill(os.getpid(), signal.SIGKILL)
+    class Kill(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if state.global_step == kill:
+                os.kill(os.getpid(), signal.SIGKILL)
 
     if disturb:
         torch.cuda.manual_seed_all(999)
@@ -64,7 +65,7 @@ def train(release: str, jobs: list[Any], kill: int = 0, disturb: bool = False) -
         torch.cuda.reset_peak_memory_stats(0)
         norms.clear()
         scored.clear()
-        facts.append(system_named(system).train(tiny_cell(system, opened, Path(root), **options), progress))
+        facts.append(system_named(system).train(tiny_cell(system, opened, Path(root), **options), [Kill()]))
         facts[-1] |= {"peak": torch.cuda.max_memory_allocated(0), "norms": [*norms], "teacher": sorted({*scored})}
     return facts
 

@@ -1,32 +1,30 @@
-"""Grids of BM25 cells on a small mini release: in this process, by the command line, killed, and two at once."""
+"""Grids of BM25 cells on a small mini release: in this process, by the command line, killed, and three at once."""
 
 import json
-import math
 import os
 import shutil
-import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import clients
 import numpy as np
 import polars as pl
 import pytest
+from filelock import FileLock
 from msgspec.structs import replace
 from tiny_checkpoints import tiny
 
 from baselines import systems
-from baselines.cells.cell import Cell
-from baselines.cells.journal import Journal, in_use, read
+from baselines.cell import Cell
+from baselines.grid import candidates
+from baselines.grid.documents import describe
 from baselines.grid.encodings import keep_encodings
 from baselines.grid.grid import cells, run, starts
-from baselines.grid.stages import Outcome, run_cell
-from baselines.grid.status import changes, layout, of_cell, of_grid
+from baselines.grid.status import changes, layout, of_grid
+from baselines.grid.work import attempt
 from baselines.options import Bm25, Options
-from baselines.runners import candidates, local
 from baselines.training.queries import queries_for
 from builder import mini as planted
 from builder import release as releases
@@ -58,8 +56,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
 
 def undisturbed(release: Release, root: Path, shifts: list[str] | None = None) -> dict[str, bytes]:
     """The runs of a grid, done in this process."""
-    ended = list(run(cells(BM25, release, root, shifts=shifts), lambda some: map(run_cell, some)))
-    assert {outcome.state for outcome in ended} == {"done"}
+    assert not [failure for _, failure in run(cells(BM25, release, root, shifts=shifts)) if failure]
     return runs_of(root)
 
 
@@ -77,7 +74,7 @@ def start(tmp_path: Path, release: Release) -> Iterator[Callable[..., clients.Ru
 
     def begin(*arguments: str) -> clients.Running:
         command = ["-m", "baselines", "grid", "run", "--config", str(config), "--release", str(release.folder)]
-        options = ["--out", str(tmp_path / "grid"), "--workers", "1", *arguments]
+        options = ["--out", str(tmp_path / "grid"), *arguments]
         started.append(clients.Running([*command, *options], os.environ, neural=True))
         return started[-1]
 
@@ -90,8 +87,8 @@ def runs_of(root: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted((root / "runs").glob("*.trec"))}
 
 
-def begun(root: Path) -> bool:
-    return root.exists() and any(in_use(path.parent) for path in root.glob("*/state.json"))
+def states(root: Path) -> Counter[str]:
+    return Counter(cell["state"] for cell in of_grid(root))
 
 
 def test_the_cells_of_a_grid(mini_release: Release, tmp_path: Path):
@@ -144,10 +141,10 @@ def test_a_cell_searches_the_variations_of_its_test_sets(release: Release, tmp_p
     )
     assert varied.variations == ("dl19.typo.swap_key.1",)
     assert plain.folder == varied.folder
-    assert run_cell(plain) == Outcome(plain.name, "done")
+    assert attempt(plain) is None
     assert plain.is_finished and not varied.is_finished
     before = plain.run.stat().st_mtime_ns
-    assert run_cell(varied) == Outcome(varied.name, "done")
+    assert attempt(varied) is None
     assert plain.run.stat().st_mtime_ns == before
     worded = tmp_path / "variations" / "bm25.wh.wha.dl19.typo.swap_key.1.trec"
     assert worded.samefile(next(iter(varied.runs_of_variations.values())))
@@ -213,18 +210,9 @@ def test_a_cell_goes_elsewhere_with_absolute_paths_and_without_its_tables(
     assert sent.digest == cell.digest
 
 
-def test_there_is_a_worker_for_each_gpu_or_core(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert local.most_workers(threads=1) == len(os.sched_getaffinity(0))
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
-    monkeypatch.setattr(local, "gpus", lambda: ["0", "1", "2"])
-    assert local.most_workers(threads=1) == 3
-
-
 def test_variants_of_a_system_name_their_runs_and_share_its_index(release: Release, tmp_path: Path):
     options = BM25 | {"bm25-b7": Bm25(depth=100, b=0.7)}
-    ended = list(run(cells(options, release, tmp_path, shifts=["length"]), lambda some: map(run_cell, some)))
-    assert [outcome.state for outcome in ended] == ["done"] * 4
+    assert [failure for _, failure in run(cells(options, release, tmp_path, shifts=["length"]))] == [None] * 4
     runs = runs_of(tmp_path)
     assert set(runs) == {f"{name}.length.{part}.trec" for name in options for part in ("short", "long")}
     assert runs["bm25.length.short.trec"] != runs["bm25-b7.length.short.trec"]
@@ -235,15 +223,15 @@ def test_a_grid_half_done_holds_no_run_of_other_options(release: Release, tmp_pa
     old = undisturbed(release, tmp_path, ["length"])
     changed = cells({"bm25": Bm25(depth=100, b=0.1)}, release, tmp_path, shifts=["length"])
     [line] = changes(changed)
-    assert "bm25.length" in line and " and 1 more" in line and "b at its default → 0.1" in line
+    assert "bm25.length" in line and " and 1 more" in line and "b at its default → b 0.1" in line
     (tmp_path / "runs" / "bm25.length.long.npy").touch()
     with pytest.raises(KeyboardInterrupt):
-        for _ in run(changed, lambda some: map(run_cell, some)):
+        for _ in run(changed):
             raise KeyboardInterrupt
     now = runs_of(tmp_path)
     assert now.keys() == {"bm25.length.short.trec"} and now.items().isdisjoint(old.items())
     assert not list((tmp_path / "runs").glob("*.npy"))
-    assert {(one.settings.get("b"), one.in_runs) for one in of_grid(tmp_path)} == {
+    assert {(one["settings"].get("b"), one["in_runs"]) for one in of_grid(tmp_path)} == {
         (0.1, True),
         (0.1, False),
         (None, False),
@@ -256,7 +244,7 @@ def test_a_grid_half_done_holds_no_run_of_other_options(release: Release, tmp_pa
 
 def test_a_finished_cell_says_how_it_was_made_and_is_not_done_again(release: Release, tmp_path: Path):
     [cell, _] = cells(BM25, release, tmp_path, shifts=["length"])
-    assert run_cell(cell) == Outcome(cell.name, "done")
+    assert attempt(cell) is None
     done = json.loads((cell.folder / "done.json").read_text())
     assert strict_json.load(FinishedCell, cell.folder / "done.json").as_json() == done
     assert done["cell"] == {"system": "bm25", "shift": "length", "held_out": "short", "seed": 0}
@@ -266,11 +254,11 @@ def test_a_finished_cell_says_how_it_was_made_and_is_not_done_again(release: Rel
     assert cell.published_run.samefile(cell.run)
     assert contamination.training_beside(cell.published_run).training_data == []
     before = (cell.folder / "done.json").stat()
-    assert run_cell(cell) == Outcome(cell.name, "done")
+    assert attempt(cell) is None
     assert (cell.folder / "done.json").stat() == before
     cell.run.unlink()
-    assert of_cell(cell.folder).state == "waiting"
-    assert run_cell(cell) == Outcome(cell.name, "done")
+    assert states(tmp_path) == {"under way": 1}
+    assert attempt(cell) is None
     assert json.loads((cell.folder / "done.json").read_text())["run"] == done["run"]
 
 
@@ -287,7 +275,7 @@ def test_a_run_declares_the_queries_behind_its_model(release: Release, tmp_path:
 
 
 @pytest.mark.slow
-def test_three_runners_on_one_grid_share_the_work(
+def test_three_at_once_on_one_grid_do_each_cell_once(
     command: Run, release: Release, reference: dict[str, bytes], start: Callable[..., clients.Running],
     tmp_path: Path,
 ):  # fmt: skip
@@ -296,14 +284,10 @@ def test_three_runners_on_one_grid_share_the_work(
         assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'grid' / 'runs'}\n"), done.stderr
         assert done.stderr.splitlines()[-1].startswith("[21/21] bm25.")
     assert runs_of(tmp_path / "grid") == reference
-    shown = command("baselines", "grid", "status", tmp_path / "grid")
-    assert shown.stdout.count("finished") == 22
     rows = json.loads(command("baselines", "grid", "status", tmp_path / "grid", "--json", "-").stdout)
-    assert {(row["state"], row["attempts"], row["reason"]) for row in rows} == {("finished", 1, None)}
+    assert {(row["state"], row["in_runs"], row["reason"]) for row in rows} == {("done", True, None)}
     assert {row["run"] for row in rows} == set(reference)
-    assert [row["shift"] for row in rows] == ["topic"] * 5 + ["wh"] * 3 + ["length"] * 2 + ["resttest"] * 5 + [
-        "restrain"
-    ] * 6
+    assert list(dict.fromkeys(row["shift"] for row in rows)) == ["topic", "wh", "length", "resttest", "restrain"]
     found = protocol(sorted((tmp_path / "grid" / "runs").glob("*.trec")), release)
     assert set(found.results) == {"topic", "wh", "length", "resttest", "restrain"}
     assert found.results["topic"]["rel_loss"].to_list() == pytest.approx([0.0] * found.results["topic"].height)
@@ -312,55 +296,48 @@ def test_three_runners_on_one_grid_share_the_work(
 
 
 @pytest.mark.slow
-def test_a_runner_that_is_killed_takes_its_workers_along_and_the_next_one_goes_on(
+def test_a_grid_that_is_killed_goes_on(
     reference: dict[str, bytes], start: Callable[..., clients.Running], tmp_path: Path
 ):
     root = tmp_path / "grid"
     process = start("--shift", "wh")
-    until(lambda: begun(root))
+    until(lambda: root.exists() and list(root.glob("*/.lock")))
     process.kill()
-    until(lambda: not begun(root))
-    assert {one.state for one in of_grid(root)} <= {"interrupted", "waiting", "finished"}
-    assert "interrupted" in {one.state for one in of_grid(root)}
-    process = start("--shift", "wh")
-    done = process.wait()
+    assert states(root)["under way"]
+    done = start("--shift", "wh").wait()
     assert done.returncode == 0, done.stderr
     assert runs_of(root) == {name: run for name, run in reference.items() if ".wh." in name}
 
 
-def test_a_cell_that_fails_leaves_the_others_alone(command: Run, release: Release, tmp_path: Path):
+def test_a_cell_that_another_process_has_is_not_done_here(release: Release, tmp_path: Path):
+    first, second = cells(BM25, release, tmp_path, shifts=["length"])
+    first.folder.mkdir(parents=True)
+    with FileLock(first.folder / ".lock"):
+        going = run([first, second])
+        assert next(going) == (second, None)
+        assert not list(first.folder.glob("*.trec"))
+    assert list(going) == [(first, None)]
+
+
+def test_a_cell_that_fails_leaves_the_others_alone(
+    command: Run, start: Callable[..., clients.Running], release: Release, tmp_path: Path
+):
     reference = undisturbed(release, tmp_path / "undisturbed", ["wh"])
     root = tmp_path / "grid"
-    grid = cells(BM25, release, root, shifts=["wh"])
-    broken = grid[1]
+    broken = cells(BM25, release, root, shifts=["wh"])[1]
     broken.folder.mkdir(parents=True)
     (broken.folder / "parts").write_text("a file where a folder should be")
-    ended = {one.name: one for one in run(grid, lambda some: map(run_cell, some))}
-    assert [ended[cell.name].state for cell in grid] == ["done", "failed", "done"]
-    assert of_cell(broken.folder).journal.reason == ended[broken.name].reason
-    assert "parts" in (ended[broken.name].reason or "")
-    assert "Traceback" in (broken.folder / "traceback.txt").read_text()
+    ended = start("--shift", "wh").wait()
+    assert ended.returncode == 1
     assert set(runs_of(root)) == {"bm25.wh.wha.trec", "bm25.wh.who.trec"}
-    assert "2 finished, 1 failed" in " ".join(command("baselines", "grid", "status", root).stdout.split())
+    [reason] = [cell["reason"] for cell in of_grid(root) if cell["state"] == "failed"]
+    assert "parts" in reason and f"[2/3] bm25.wh.how: failed: {reason}\n" in ended.stderr
+    assert "Traceback" in (broken.folder / "error.txt").read_text()
+    assert "2 done, 1 failed" in " ".join(command("baselines", "grid", "status", root).stdout.split())
     (broken.folder / "parts").unlink()
-    assert {one.state for one in run(grid, lambda some: map(run_cell, some))} == {"done"}
+    assert start("--shift", "wh").wait().returncode == 0
     assert runs_of(root) == reference
-    assert not (broken.folder / "traceback.txt").exists()
-
-
-@pytest.mark.slow
-def test_a_worker_that_dies_costs_one_cell(start: Callable[..., clients.Running], tmp_path: Path, release: Release):
-    root = tmp_path / "grid"
-    process = start("--shift", "length")
-    until(lambda: begun(root))
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    workers = [pid for pid in map(int, children) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    for pid in workers:
-        os.kill(pid, signal.SIGKILL)
-    done = process.wait()
-    assert done.returncode == 1
-    assert "its process was killed by signal 9" in done.stderr
-    assert Counter(one.state for one in of_grid(root)) == {"failed": 1, "finished": 1}
+    assert states(root) == {"done": 3}
 
 
 @pytest.mark.slow
@@ -407,48 +384,22 @@ def test_a_grid_that_trains_on_negatives_is_refused_without_them(command: Run, t
     assert not (tmp_path / "grid").exists()
 
 
-STATE: dict[str, Any] = {
-    "state": "training",
-    "attempts": 1,
-    "seconds": {"training": 1.5},
-    "facts": {"training": {"first_loss": 0.5, "last_loss": math.nan, "losses": {"1": 0.5}}},
-    "progress": {"step": 1, "steps": 2, "loss": None},
-    "reason": None,
-}
-
-
-def test_the_state_that_is_written_is_read(tmp_path: Path) -> None:
-    assert read(tmp_path).state == "waiting"
-    journal = Journal(tmp_path)
-    with journal.stage("training"):
-        journal.facts["training"] = STATE["facts"]["training"]
-    written = (tmp_path / "state.json").read_text()
-    assert json.loads(written).keys() == STATE.keys() and json.loads(written)["progress"] == {}
-    Journal(tmp_path).write("failed", reason="no disk")
-    again = read(tmp_path)
-    assert (again.state, again.attempts, again.reason) == ("failed", 2, "no disk")
-    assert again.seconds == journal.seconds and again.facts["training"]["losses"] == {"1": 0.5}
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"state": "resting"},
-        {"attempts": -1},
-        {"seconds": {"training": "long"}},
-        {"facts": {"indexing": None}},
-        {"facts": {"training": {"first_loss": "low"}}},
-        {"progress": {"step": 1.5}},
-        {"more": 1},
-    ],
-)
-def test_another_document_than_a_state_is_refused_in_one_sentence(tmp_path: Path, change: dict[str, Any]) -> None:
-    path = tmp_path / "state.json"
-    path.write_text(json.dumps(STATE))
-    assert read(tmp_path).progress.steps == 2
-    path.write_text(json.dumps(STATE | change))
-    with pytest.raises(UserError, match=f"is not the state of a cell; remove {tmp_path} to run the cell again"):
-        read(tmp_path)
+def test_a_training_that_goes_on_says_how_far_it_is(release: Release, tmp_path: Path) -> None:
+    """By the last checkpoint that is whole; the next one may be half written."""
+    cell, _ = cells({"biencoder": tiny_options("biencoder")}, release, tmp_path, shifts=["length"])
+    describe(cell)
+    [row] = of_grid(tmp_path)
+    assert (row["state"], row["progress"], row["seconds"]) == ("open", {}, {})
+    (cell.folder / ".lock").touch()
+    for step, end in ((9, "}"), (10, "}"), (11, "")):
+        checkpoint = cell.folder / "training" / "checkpoints" / f"checkpoint-{step}"
+        checkpoint.mkdir(parents=True)
+        (checkpoint / "trainer_state.json").write_text(f'{{"global_step": {step}, "max_steps": 20{end}')
+    (cell.folder / "training.json").write_text('{"first_loss": 0.5, "last_loss": NaN}')
+    [row] = of_grid(tmp_path)
+    assert (row["state"], row["progress"]) == ("under way", {"step": 10, "steps": 20})
+    assert (row["first_loss"], row["last_loss"]) == (0.5, None)
+    assert "10 of 20 steps" in [str(value) for value in layout([row]).groups[0][0]]
 
 
 def test_a_bi_encoders_query_vectors(mini_release: Release, tmp_path: Path) -> None:

@@ -7,10 +7,9 @@ import polars as pl
 import pytest
 import torch
 
-from baselines.cells.cell import Cell
-from baselines.training.early_stopping import evaluator
+from baselines.cell import Cell
+from baselines.training.early_stopping import METRIC, evaluator
 from baselines.training.queries import Lookup, dataset, passage_texts, queries_for, training
-from baselines.training.trainer import METRIC
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.runs import names as cells
@@ -81,7 +80,7 @@ def test_strict_leaves_out_every_test_query_and_every_text_of_one(
 
 
 def test_an_unknown_part_is_refused(tmp_path: Path, trainable_release: Release) -> None:
-    with pytest.raises(UserError, match="no c9; it has c0, c1, c2, c3, c4"):
+    with pytest.raises(UserError, match="c9"):
         training(tiny_cell("biencoder", trainable_release, tmp_path, ("topic", "c9")))
 
 

@@ -123,6 +123,12 @@ class Cell:
         return self.folder / "sparsity.json"
 
     @property
+    def seconds(self) -> dict[str, float]:
+        """What each step has taken so far."""
+        path = self.folder / "seconds.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+    @property
     def published_run(self) -> Path:
         """The finished run among those of the whole grid."""
         return published(self.root, self.name)

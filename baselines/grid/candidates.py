@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from baselines import systems
-from baselines.cells.cell import Cell
+from baselines.cell import Cell
 from baselines.options import Bm25, Monobert
 from baselines.systems.bm25 import tuned_parameters
 from baselines.training.queries import passage_texts

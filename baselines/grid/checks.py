@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from baselines.cells.cell import Cell
+from baselines.cell import Cell
 from baselines.options import Trained
 from baselines.training.distillation import ARCHITECTURES
 from eval_kit.files import checkpoint

@@ -1,1 +1,0 @@
-"""One training of a grid: what decides it, and the journal of how far it is."""
