@@ -27,7 +27,7 @@ from eval_kit.shifts import SHIFTS
 from eval_kit.stats.typical import about
 from eval_kit.stats.vectors import Vectors, get
 from eval_kit.svg import span
-from eval_kit.tables.table import Column, Table
+from eval_kit.tables.table import Column, Table, laid_out
 
 
 @dataclass(frozen=True, repr=False)
@@ -206,7 +206,11 @@ def _runs(parts: Sequence[Result]) -> Table:
     rows = {}
     for part in parts:
         for run in part.provenance["runs"]:
-            digest = Markup("<code>{}</code>").format(run["sha256"])
-            rows[run["file"]] = [Path(run["run"]).name, f"{run['lines']:,}", f"{run['queries']:,}", digest]
-    columns = [Column("Run"), Column("Lines", "number"), Column("Queries", "number"), Column("sha256")]
-    return Table(columns, [list(rows.values())], "Runs")
+            rows[run["file"]] = run
+    columns = [
+        Column("Run", source=lambda run: Path(run["run"]).name),
+        Column("Lines", "number", "lines", ","),
+        Column("Queries", "number", "queries", ","),
+        Column("sha256", source=lambda run: Markup("<code>{}</code>").format(run["sha256"])),
+    ]
+    return laid_out(rows.values(), columns, title="Runs")

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from eval_kit.release.reference import as_printed, ids, load, published_cells
 from eval_kit.results import Result
 from eval_kit.runs.names import base, cell_of, cells_of, grid
 from eval_kit.shifts import SHIFTS
-from eval_kit.tables.table import Table, Value, number_columns, text_columns
+from eval_kit.tables.table import Column, Fields, Source, Table, Value, laid_out, of, or_dash, side_by_side
 
 ALL = "all"
 """In place of a table's id: every table beside which a grid has figures."""
@@ -252,28 +253,29 @@ def _beside(rows: Sequence[BesidePaper]) -> Table:
     kinds = set(map(attrgetter("figure"), rows))
     figures = [figure for figure in ("in", "out", "loss") if {figure, "value"} & kinds]
     reference = load(SHIFTS[rows[0].shift].published_table)["paper"]
-    columns = text_columns("system", "part", "measure", wrap="never")
+    keys = ["system", "part", "measure"]
+    columns = [Column(name, wrap="never") for name in keys]
     for figure in figures:
-        columns += number_columns(figure, "paper", "difference", "", wrap="never")
-    by_row: dict[tuple[str, str, str], dict[str, BesidePaper]] = {}
-    for row in rows:
-        figure = "in" if row.figure == "value" else row.figure
-        by_row.setdefault((row.system, row.part, row.measure), {})[figure] = row
-    lines = []
-    for key, compared_figures in by_row.items():
-        line: list[Value | str] = [*key]
-        for figure in figures:
-            line += _cells(compared_figures.get(figure))
-        lines.append(line)
+        form = "z.1%" if figure == "loss" else "z.3f"
+        sources: dict[str, Source] = {
+            figure: partial(_number, "ours", form),
+            "paper": partial(_printed, form),
+            "difference": partial(_number, "difference", f"+{form}"),
+            "": lambda row: _MARKS[row["inside"]],
+        }
+        columns += [Column(name, "number", of(figure, each), none="", wrap="never") for name, each in sources.items()]
+    frame = pl.DataFrame([row.as_json() for row in rows], infer_schema_length=None)
+    frame = frame.with_columns(pl.col("figure").replace("value", "in"))
     title = f"{rows[0].shift}: ours beside {rows[0].source} (arXiv {reference['arxiv']})"
-    return Table(columns, [lines], title)
+    return laid_out(side_by_side(frame, keys, "figure"), columns, title=title)
 
 
-def _cells(comparison: BesidePaper | None) -> list[Value | str]:
-    if comparison is None:
-        return [""] * 4
-    style = "{:z.1%}" if comparison.figure == "loss" else "{:z.3f}"
-    difference = "-" if comparison.difference is None else style.replace(":", ":+").format(comparison.difference)
-    marks = {True: Value("✓", style="green"), False: Value("✗", style="red"), None: Value("")}
-    ours = "-" if comparison.ours is None else style.format(comparison.ours)
-    return [ours, Value(style.format(comparison.paper), style="dim"), difference, marks[comparison.inside]]
+_MARKS = {True: Value("✓", style="green"), False: Value("✗", style="red"), None: Value("")}
+
+
+def _number(name: str, form: str, row: Fields) -> str:
+    return or_dash(row[name], form)
+
+
+def _printed(form: str, row: Fields) -> Value:
+    return Value(format(row["paper"], form), style="dim")

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
@@ -29,7 +30,7 @@ from eval_kit.results import Picture, Result, origin
 from eval_kit.runs.training import TrainingQueries
 from eval_kit.search.passages import has_passages, passages
 from eval_kit.stats import leaks
-from eval_kit.tables.table import Column, Table, number_columns, share
+from eval_kit.tables.table import Column, Fields, Table, laid_out, share
 
 KINDS = ("equal", "normalised", "near", "passages")
 LEAKED, CLEAN = "leaked", "clean"
@@ -63,14 +64,9 @@ class Clean(Result):
 
     def tables(self) -> list[Table]:
         """The counts, with shares."""
-        columns = [Column("test set"), *number_columns("queries", *KINDS, LEAKED, CLEAN)]
-        lines = []
-        for row in self.counts().iter_rows(named=True):
-            line = [row["test_set"], f"{row['queries']:,}"]
-            for name in (*KINDS, LEAKED, CLEAN):
-                line.append("-" if row[name] is None else f"{row[name]:,} ({row[name] / row['queries']:.1%})")
-            lines.append(line)
-        return [Table(columns, [lines])]
+        columns = [Column("test set", source="test_set"), Column("queries", "number", format=",")]
+        columns += [Column(name, "number", partial(_with_share, name)) for name in (*KINDS, LEAKED, CLEAN)]
+        return [laid_out(self.counts(), columns)]
 
     @property
     def heading(self) -> str:
@@ -119,6 +115,10 @@ class Clean(Result):
         digest = _digest(self.provenance["release"]["digest"], twins)
         rows = {"rows": self.counts().to_dicts(), "test_sets": twins, "digest": digest}
         return {**rows, "notes": self.notes(), "provenance": self.provenance}
+
+
+def _with_share(name: str, row: Fields) -> str | None:
+    return None if row[name] is None else f"{row[name]:,} ({row[name] / row['queries']:.1%})"
 
 
 def clean(

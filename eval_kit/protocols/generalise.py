@@ -8,6 +8,7 @@ and its pivot get along; with a handful of parts that spread cannot be told, and
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, product
 from operator import attrgetter
 from pathlib import Path
@@ -33,7 +34,7 @@ from eval_kit.stats import distance, parts
 from eval_kit.stats.differences import ALPHA, CANNOT_TELL
 from eval_kit.stats.far import cost_of_far
 from eval_kit.stats.losses import MARGIN, correct
-from eval_kit.tables.table import Column, Table, Value, number_columns, or_dash
+from eval_kit.tables.table import Column, Fields, Table, Value, laid_out
 
 DEGRADES, DOES_NOT = "degrades", "does not"
 DISTANCE = "distance"
@@ -75,26 +76,25 @@ class Generalisation(Result):
 
     def tables(self) -> list[Table]:
         """One row for each shift and system: levels beside the pivot's, both estimates, the verdict."""
-        columns = [Column("shift"), Column("system", wrap="anywhere")]
-        for group in ("system", "pivot", "distance"):
-            columns += number_columns("near", "far", group=group)
-        columns += [*number_columns("parts", "gain", "adjusted"), Column("95 % of both", "number", beside_last=True)]
-        columns += [*number_columns("p", "p (Holm)", "would find"), Column("verdict", wrap="never")]
-        lines: list[list[Value | str]] = []
-        for row in self.contrasts.iter_rows(named=True):
-            show = parse(row["measure"]).show
-            line: list[Value | str] = [row["shift"], row["system"]]
-            for level in ("near_level", "far_level", "near_pivot", "far_pivot"):
-                line.append("-" if row[level] is None else show(row[level]))
-            line += [or_dash(row[f"{side}_distance"], ".3f") for side in ("near", "far")]
-            line.append(f"{row['near_parts']} + {row['far_parts']}")
-            line += [or_dash(row["gain"], "+.4f"), or_dash(row["adjusted"], "+.4f")]
-            line.append("-" if row["low"] is None else f"[{row['low']:+.4f}, {row['high']:+.4f}]")
-            line += [or_dash(row["p"], ".3f"), or_dash(row["p_holm"], ".3f"), or_dash(row["detectable"], ".4f")]
-            verdict = row["verdict"]
-            said = Value(verdict, bold=verdict == DEGRADES, word=_WORDS[verdict]) if verdict else "-"
-            lines.append([*line, said])
-        return [Table(columns, [lines], ", ".join(self.contrasts["measure"].unique()))]
+        columns = [
+            Column("shift"),
+            Column("system", wrap="anywhere"),
+            Column("near", "number", partial(_level, "near_level"), group="system"),
+            Column("far", "number", partial(_level, "far_level"), group="system"),
+            Column("near", "number", partial(_level, "near_pivot"), group="pivot"),
+            Column("far", "number", partial(_level, "far_pivot"), group="pivot"),
+            Column("near", "number", "near_distance", ".3f", group="distance"),
+            Column("far", "number", "far_distance", ".3f", group="distance"),
+            Column("parts", "number", lambda row: f"{row['near_parts']} + {row['far_parts']}"),
+            Column("gain", "number", format="+.4f"),
+            Column("adjusted", "number", format="+.4f"),
+            Column("95 % of both", "number", _ends, beside_last=True),
+            Column("p", "number", format=".3f"),
+            Column("p (Holm)", "number", "p_holm", ".3f"),
+            Column("would find", "number", "detectable", ".4f"),
+            Column("verdict", source=_said, wrap="never"),
+        ]
+        return [laid_out(self.contrasts, columns, title=", ".join(self.contrasts["measure"].unique()))]
 
     @property
     def heading(self) -> str:
@@ -154,6 +154,19 @@ class Generalisation(Result):
             *(f"{name}: {source}" for name, source in self.provenance["divisions"].items() if source != name),
             *reasons,
         ]
+
+
+def _level(name: str, row: Fields) -> str | None:
+    return None if row[name] is None else parse(row["measure"]).show(row[name])
+
+
+def _ends(row: Fields) -> str | None:
+    return None if row["low"] is None else f"[{row['low']:+.4f}, {row['high']:+.4f}]"
+
+
+def _said(row: Fields) -> Value:
+    verdict = row["verdict"]
+    return Value(verdict, bold=verdict == DEGRADES, word=_WORDS[verdict]) if verdict else Value("-")
 
 
 @dataclass(frozen=True)

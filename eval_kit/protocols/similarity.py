@@ -19,7 +19,7 @@ from eval_kit.stats import vectors as vector_sources
 from eval_kit.stats.losses import Correlation, Estimate, spearman
 from eval_kit.stats.similarity import by_cluster, cluster_splits, mean_dot, test_and_training
 from eval_kit.stats.vectors import Vectors, read
-from eval_kit.tables.table import Column, Table, number_columns, or_dash
+from eval_kit.tables.table import Column, Table, laid_out
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,18 @@ class Figure3:
         """One row per system: how its losses correlate with the similarity."""
         rows = []
         for system, (correlation, given_size) in self.correlations.items():
-            chance = or_dash(correlation.p, ".3f")
-            estimates = _interval(correlation.estimate), chance, _interval(given_size.estimate)
-            rows.append([system, *estimates, str(correlation.estimate.n)])
-        columns = [Column("System"), *number_columns("Spearman", "p", "given size", "n")]
+            found = correlation.estimate
+            rows.append({"system": system, "all": found, "p": correlation.p, "size": given_size.estimate, "n": found.n})
+        columns = [
+            Column("System", source="system"),
+            Column("Spearman", "number", "all", _interval),
+            Column("p", "number", format=".3f"),
+            Column("given size", "number", "size", _interval),
+            Column("n", "number"),
+        ]
         shifts = " and ".join(self.points["shift"].unique(maintain_order=True))
         title = f"Correlation of {self.measure} Rel Loss and Jaccard over the clusters of {shifts}"
-        return Table(columns, [rows], f"{title}, with 95 % bootstrap intervals")
+        return laid_out(rows, columns, title=f"{title}, with 95 % bootstrap intervals")
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,10 +90,10 @@ class Similarities(Result):
 
     def tables(self) -> list[Table]:
         """The similarities; with runs, also the correlations."""
-        words = ("shift", "cluster", "queries")
-        columns = [Column(name, "text" if name in words else "number") for name in self.clusters.columns]
-        lines = [list(map(_text, row)) for row in self.clusters.iter_rows()]
-        similarities = Table(columns, [lines])
+        columns = []
+        for name, kind in self.clusters.schema.items():
+            columns.append(Column(name, "text" if kind == pl.String else "number", format=".4f" * kind.is_float()))
+        similarities = laid_out(self.clusters, columns)
         return [similarities, self.figure_3.table()] if self.figure_3 else [similarities]
 
     def summary(self) -> list[str]:
@@ -149,12 +154,6 @@ def _interval(estimate: Estimate) -> str:
         return "-"
     ends = "" if estimate.low is None else f" ({estimate.low:+.3f} to {estimate.high:+.3f})"
     return f"{estimate.value:+.3f}{ends}"
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 def _whole_clusters(release: Release, shifts: Sequence[str], vectors: Vectors | None = None) -> pl.DataFrame:
