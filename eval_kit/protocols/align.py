@@ -112,9 +112,8 @@ def align(models: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
             if of_training.is_empty():
                 continue
             pair = of_training["score"].to_numpy(), of_training["value"].to_numpy()
-            correlation = spearman(*pair, seed=seed)
-            value = correlation.estimate
-            rows.append((dataset, training, value.n, value.value, value.low, value.high, correlation.p))
+            rho = spearman(*pair, seed=seed)
+            rows.append((dataset, training, of_training.height, rho.value, *rho.interval, rho.p))
     return pl.DataFrame(rows, _CORRELATIONS, orient="row")
 
 

@@ -1,7 +1,7 @@
 """Figures by part of a division: means of runs, and paired differences between systems, over queries and over kinds."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -14,7 +14,8 @@ from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols.scores import Scores
 from eval_kit.release import Release
-from eval_kit.stats.differences import Difference, differences, verdict
+from eval_kit.stats.differences import differences, verdict
+from eval_kit.stats.figure import Figure
 from eval_kit.stats.losses import holm
 from eval_kit.stats.parts import FEWEST_PARTS, heterogeneity
 from eval_kit.tables.table import Column, Fields, Source, Table, Value, bracketed, laid_out, of, side_by_side
@@ -231,36 +232,38 @@ def _in_parts(
     index = members["part"].replace_strict(names, range(len(names)), return_dtype=pl.Int64).to_numpy()
     change = (members["value"] - members["baseline"]).to_numpy()
     of_parts, to_rest = differences(change, index, len(names))
-    levels = members.group_by("part", maintain_order=True).agg(pl.col("baseline", "value").mean())
-    tested = [each for each in of_parts if each.n >= FEWEST and each.error]
+    grouped = members.group_by("part", maintain_order=True)
+    levels = grouped.agg(pl.len().cast(pl.Int64).alias("queries"), pl.col("baseline", "value").mean())
+    large = (levels["queries"] >= FEWEST).to_list()
+    tested = [each for each, enough in zip(of_parts, large, strict=True) if enough and each.error]
     kinds = None
     if len(tested) >= FEWEST_PARTS:
-        kinds = heterogeneity(np.array([each.mean for each in tested]), np.array([each.error for each in tested]))
+        kinds = heterogeneity(np.array([each.value for each in tested]), np.array([each.error for each in tested]))
     rows = []
-    for part, of_part, rest, (_, baseline, value) in zip(names, of_parts, to_rest, levels.iter_rows(), strict=True):
-        low, high = of_part.interval or (None, None)
-        enough = of_part.n >= FEWEST
-        row = {"part": part, "queries": of_part.n, "baseline": baseline, "value": value}
-        row |= {"difference": of_part.mean, "low": low, "high": high}
+    for row, of_part, rest, enough in zip(levels.to_dicts(), of_parts, to_rest, large, strict=True):
+        row |= _ends("difference", of_part)
         row |= {"p": of_part.p if enough else None, "p_rest": rest if enough else None}
         if kinds is not None and of_part.error is not None:
             share = kinds.spread**2 / (kinds.spread**2 + of_part.error**2) if of_part.error or kinds.spread else 1.0
-            row["pooled"] = kinds.mean + share * (of_part.mean - kinds.mean)
+            row["pooled"] = kinds.value + share * (row["difference"] - kinds.value)
         row["detectable"] = of_part.detectable(max(len(tested), 1)) if enough else None
         if margin is not None and enough:
-            row["p_loses"] = Difference(of_part.n, sign * of_part.mean, of_part.error).p_loses(margin)
+            row["p_loses"] = replace(of_part, value=sign * row["difference"]).p_loses(margin)
         rows.append(row)
     once = members.unique("query_id", keep="first", maintain_order=True)
     [together], _ = differences((once["value"] - once["baseline"]).to_numpy(), np.zeros(once.height, np.int64), 1)
-    low, high = together.interval or (None, None)
-    counts = {"parts": len(names), "queries": once.height}
-    over: list[dict[str, Any]] = [{"claim": THESE, **counts, "difference": together.mean, "low": low, "high": high}]
+    queries = {"queries": once.height}
+    over = [{"claim": THESE, "parts": len(names), **queries} | _ends("difference", together)]
     if kinds is not None:
-        low, high = kinds.interval
-        another = dict(zip(("another_low", "another_high"), kinds.of_another, strict=True))
-        of_kinds = {"claim": KINDS, "parts": kinds.parts, "queries": once.height, "difference": kinds.mean}
-        over.append(of_kinds | {"low": low, "high": high, "spread": kinds.spread, "p_parts": kinds.p, **another})
+        another = dict(zip(("another_low", "another_high"), kinds.another.interval, strict=True))
+        of_kinds = {"claim": KINDS, "parts": kinds.parts, **queries} | _ends("difference", kinds)
+        over.append(of_kinds | {"spread": kinds.spread, "p_parts": kinds.p_q} | another)
     return rows, over
+
+
+def _ends(name: str, figure: Figure) -> dict[str, Any]:
+    low, high = figure.interval
+    return {name: figure.value, "low": low, "high": high}
 
 
 def _corrected(rows: pl.DataFrame, margin: float | None) -> pl.DataFrame:

@@ -22,7 +22,7 @@ from eval_kit import __version__, plots
 from eval_kit.documents import CleanDocument
 from eval_kit.errors import UserError
 from eval_kit.files import strict_json
-from eval_kit.protocols.generalise import DEGRADES, Generalisation, contrasts, small_division
+from eval_kit.protocols.generalise import Generalisation, contrasts, small_division
 from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.scoring import named
 from eval_kit.release import Release, TestSet
@@ -30,6 +30,7 @@ from eval_kit.results import Picture, Result, origin
 from eval_kit.runs.training import TrainingQueries
 from eval_kit.search.passages import has_passages, passages
 from eval_kit.stats import leaks
+from eval_kit.stats.far import DEGRADES
 from eval_kit.tables.table import Column, Fields, Table, laid_out, share
 
 KINDS = ("equal", "normalised", "near", "passages")

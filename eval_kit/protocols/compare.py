@@ -35,6 +35,7 @@ from eval_kit.stats.losses import (
     RESAMPLES,
     holm_corrected,
     mean_intervals,
+    p_equivalent,
     paired_t_test,
 )
 from eval_kit.tables.table import Column, Fields, Table, Value, laid_out, of, side_by_side, significance
@@ -421,10 +422,10 @@ def _rows(
             row = {"test_set": test_set, "measure": measure, "system": name}
             row |= {"queries": len(column), "value": mean(pl.Series(column)), **worst_of[name]}
             if name != base:
-                test = paired_t_test(columns[measure, base], column)
                 low, high = intervals[measure, name]
                 row |= {"difference": float((column - columns[measure, base]).mean()), "low": low, "high": high}
-                row |= {"p": test.p, "p_equivalent": test.p_equivalent}
+                both = columns[measure, base], column
+                row |= {"p": paired_t_test(*both).p, "p_equivalent": p_equivalent(*both)}
             rows.append(row)
     return rows
 

@@ -119,8 +119,8 @@ def _rel_loss(row: Fields) -> Value | None:
 def _rho(by_cluster: pl.DataFrame, row: Fields, given: str = "") -> str | None:
     """A system's correlation of its losses by cluster with their similarity."""
     of_system = by_cluster.filter(pl.col("system") == row["system"]).drop_nulls("rel_loss")
-    rho = spearman(of_system["jaccard"], of_system["rel_loss"], given=of_system[given] if given else None).estimate
-    return None if rho.value is None else f"{rho.value:.2f} ({rho.low:.2f} to {rho.high:.2f})"
+    rho = spearman(of_system["jaccard"], of_system["rel_loss"], given=of_system[given] if given else None)
+    return None if rho.value is None else "{:.2f} ({:.2f} to {:.2f})".format(rho.value, *rho.interval)
 
 
 def _of_cluster(row: Fields) -> Value | None:

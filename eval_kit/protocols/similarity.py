@@ -1,7 +1,7 @@
 """Similarity of every cluster to the others of its shift, and the correlation of losses with it (ECIR 2023 §5.2)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from eval_kit.results import Picture, Result
 from eval_kit.runs.names import run_name
 from eval_kit.shifts import CLUSTERED, SHIFTS
 from eval_kit.stats import vectors as vector_sources
-from eval_kit.stats.losses import Correlation, Estimate, spearman
+from eval_kit.stats.figure import LEVEL, Figure
+from eval_kit.stats.losses import RESAMPLES, spearman
 from eval_kit.stats.similarity import by_cluster, cluster_splits, mean_dot, test_and_training
 from eval_kit.stats.vectors import Vectors, read
 from eval_kit.tables.table import Column, Table, laid_out
@@ -36,18 +37,25 @@ class Figure3:
 
     measure: str
     points: pl.DataFrame
-    correlations: dict[str, tuple[Correlation, Correlation]]
+    correlations: dict[str, tuple[Figure, Figure]]
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return asdict(self) | {"points": self.points.to_dicts()}
+        correlations = {}
+        for system, figures in self.correlations.items():
+            counts = {"level": LEVEL, "n": self._clusters(system), "seeds": 1, "resamples": RESAMPLES}
+            correlations[system] = [_document(figure, counts) for figure in figures]
+        return {"measure": self.measure, "points": self.points.to_dicts(), "correlations": correlations}
+
+    def _clusters(self, system: str) -> int:
+        return self.points.drop_nulls("rel_loss").filter(pl.col("system") == system).height
 
     def table(self) -> Table:
         """One row per system: how its losses correlate with the similarity."""
         rows = []
         for system, (correlation, given_size) in self.correlations.items():
-            found = correlation.estimate
-            rows.append({"system": system, "all": found, "p": correlation.p, "size": given_size.estimate, "n": found.n})
+            figures = {"all": correlation, "p": correlation.p, "size": given_size}
+            rows.append({"system": system, **figures, "n": self._clusters(system)})
         columns = [
             Column("System", source="system"),
             Column("Spearman", "number", "all", _interval),
@@ -149,11 +157,17 @@ def similarities(
     return Similarities(clusters, figure_3(grid, release), grid.provenance)
 
 
-def _interval(estimate: Estimate) -> str:
-    if estimate.value is None:
+def _interval(rho: Figure) -> str:
+    if rho.value is None:
         return "-"
-    ends = "" if estimate.low is None else f" ({estimate.low:+.3f} to {estimate.high:+.3f})"
-    return f"{estimate.value:+.3f}{ends}"
+    low, high = rho.interval
+    return f"{rho.value:+.3f}" + ("" if low is None else f" ({low:+.3f} to {high:+.3f})")
+
+
+def _document(rho: Figure, counts: dict[str, Any]) -> dict[str, Any]:
+    low, high = rho.interval
+    estimate = {"value": rho.value, "low": low, "high": high, **counts, "undefined": rho.undefined}
+    return {"estimate": estimate, "p": rho.p}
 
 
 def _whole_clusters(release: Release, shifts: Sequence[str], vectors: Vectors | None = None) -> pl.DataFrame:

@@ -27,7 +27,8 @@ from eval_kit.protocols.scoring import score_on
 from eval_kit.release import Release, TestSet, Variation
 from eval_kit.results import Picture, Result
 from eval_kit.runs.names import WordedRun, original_of, wordings_of
-from eval_kit.stats.losses import Figure, holm_corrected, paired_t_test, relative_losses
+from eval_kit.stats.figure import Figure
+from eval_kit.stats.losses import holm_corrected, paired_t_test, relative_losses
 from eval_kit.stats.snapshots import delta_ri, effect_ratio
 from eval_kit.tables.table import (
     Column,
@@ -321,17 +322,16 @@ def _rows(variant: pl.DataFrame, pivot: str | None, seed: int) -> Iterator[dict[
         by_query = of_all.filter(pl.col("query_id").is_in(common))
         after = by_query.drop("query_id", "clean").to_numpy().T
         pairs[str(system), str(measure)] = (np.broadcast_to(by_query["clean"].to_numpy(), after.shape), after)
-    for (system, measure), losses in relative_losses(pairs, seed=seed).items():
+    for (system, measure), (_, _, rel_loss) in relative_losses(pairs, seed=seed).items():
         before, after = pairs[system, measure]
         lower_is_better = parse(measure).kind.lower_is_better
         of_replicas = after.mean(axis=1)
-        test = paired_t_test(before, after)
         clean, after_mean = float(before.mean()), float(after.mean())
-        row: dict[str, Any] = {"system": system, "measure": measure, "queries": test.n, "replicas": len(after)}
+        row: dict[str, Any] = {"system": system, "measure": measure, "queries": after.shape[1], "replicas": len(after)}
         row |= {"clean": clean, "varied": after_mean, "change": after_mean - clean}
         row["worst"] = float(of_replicas.max() if lower_is_better else of_replicas.min())
-        row |= losses.rel_loss.columns("rel_loss")
-        row |= {"p": test.p} | robustness(before, after, lower_is_better)
+        row |= rel_loss.columns("rel_loss")
+        row |= {"p": paired_t_test(before, after).p} | robustness(before, after, lower_is_better)
         kept = lost = Figure()
         if pivot not in (None, system) and (pivot, measure) in pairs:
             sides = np.stack([side.mean(axis=0) for side in (before, after, *pairs[str(pivot), measure])])
