@@ -12,7 +12,6 @@ import polars as pl
 
 from eval_kit import __version__
 from eval_kit.errors import UserError
-from eval_kit.pages.page import result_page
 from eval_kit.pages.report import Report
 from eval_kit.papers import printed_table
 from eval_kit.papers.figures import CIKM_VARIANT_SYSTEMS, BesidePaper, own_figures
@@ -20,7 +19,7 @@ from eval_kit.protocols.grid_results import Protocols, protocols
 from eval_kit.protocols.scores import names_of_files
 from eval_kit.release import Release
 from eval_kit.release.reference import as_printed, ids, load, published_cells
-from eval_kit.results import Result
+from eval_kit.results import Result, Section
 from eval_kit.runs.names import base, cell_of, cells_of, grid
 from eval_kit.shifts import SHIFTS
 from eval_kit.tables.table import Column, Fields, Source, Table, Value, laid_out, of, or_dash, side_by_side
@@ -106,14 +105,28 @@ class Results(Result):
             beside.append(dataclasses.replace(_beside(rows), section="beside the papers"))
         return self.protocols.tables() + beside
 
+    @property
+    def report(self) -> Report:
+        """The report on the grid, whose page is this one's."""
+        return Report(self.protocols, None, self.release)
+
+    @property
+    def heading(self) -> str:
+        """That of the report."""
+        return self.report.heading
+
+    @property
+    def subject(self) -> str:
+        """That of the report."""
+        return self.report.subject
+
+    def sections(self) -> list[Section]:
+        """Those of the report."""
+        return self.report.sections()
+
     def notes(self) -> list[str]:
         """Those of ``protocols``, what is left out, and whether the figures are comparable."""
         return [*self.protocols.notes(), *(f"left out: {line}" for line in self.incomplete), self.comparable]
-
-
-@result_page.register
-def _(ours: Results) -> str:
-    return result_page(Report(ours.protocols, None, ours.release))
 
 
 @dataclass(frozen=True, repr=False)
