@@ -1,8 +1,8 @@
 """Our figures beside the papers', shift by shift."""
 
 import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -19,7 +19,7 @@ from eval_kit.protocols.grid_results import Protocols, protocols
 from eval_kit.protocols.scores import names_of_files
 from eval_kit.release import Release
 from eval_kit.release.reference import as_printed, ids, load, published_cells
-from eval_kit.results import Result, Section
+from eval_kit.results import Result
 from eval_kit.runs.names import base, cell_of, cells_of, grid
 from eval_kit.shifts import SHIFTS
 from eval_kit.tables.table import Column, Fields, Source, Table, Value, laid_out, of, or_dash, side_by_side
@@ -31,20 +31,17 @@ _UNTRAINED = "bm25"
 
 
 @dataclass(frozen=True, repr=False)
-class Results(Result):
-    """The figures of a folder of runs: the papers' tables from our runs; where they are comparable, beside theirs.
+class Results(Report):
+    """A report on the grids of a folder of runs; where they are comparable, beside the papers' figures.
 
     Attributes:
-        protocols: of every complete grid of a system on a shift.
+        grid: every complete grid of a system on a shift.
         release: that the runs were scored on; only figures on the published one are comparable.
         incomplete: for each grid that lacks a run, what it lacks.
     """
 
-    title = "What held-out parts cost, beside the papers"
-
-    protocols: Protocols
-    release: Release
-    incomplete: list[str]
+    grid: Protocols
+    incomplete: list[str] = field(default_factory=list)
 
     @property
     def comparisons(self) -> list[BesidePaper]:
@@ -55,7 +52,7 @@ class Results(Result):
     @property
     def comparable(self) -> str:
         """One sentence on whether the figures can be compared with the papers', and which system is in none."""
-        systems = [base(system) for rows in self.protocols.results.values() for system in rows["system"].unique()]
+        systems = [base(system) for rows in self.grid.results.values() for system in rows["system"].unique()]
         ours = "; static is no paper's system" if "static" in systems else ""
         if self.release.manifest.kind == "published":
             return f"✓ the paper's figure lies inside our 95 % interval, ✗ outside it{ours}"
@@ -67,7 +64,7 @@ class Results(Result):
         """Our figures that a published table also prints, in its order; none if they are not comparable."""
         if self.release.manifest.kind != "published":
             return {}
-        values = own_figures(self.protocols)
+        values = own_figures(self.grid)
         comparisons = {}
         for cell in published_cells(id):
             if (figure := values.get(printed_table.key(cell))) is not None:
@@ -77,11 +74,6 @@ class Results(Result):
                 comparisons[printed_table.key(cell)] = comparison
         return comparisons
 
-    @property
-    def provenance(self) -> dict[str, Any]:  # type: ignore[override]
-        """That of the scores."""
-        return self.protocols.provenance
-
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         rest = {
@@ -89,11 +81,7 @@ class Results(Result):
             "comparable": self.comparable,
             "incomplete": self.incomplete,
         }
-        return rest | self.protocols.as_json()
-
-    def to_polars(self) -> pl.DataFrame:
-        """The rows of ``protocols``."""
-        return self.protocols.to_polars()
+        return rest | super().as_json()
 
     def tables(self) -> list[Table]:
         """The papers' tables, what our runs have beside them, and each comparison."""
@@ -103,30 +91,11 @@ class Results(Result):
         beside = []
         for rows in by_source.values():
             beside.append(dataclasses.replace(_beside(rows), section="beside the papers"))
-        return self.protocols.tables() + beside
-
-    @property
-    def report(self) -> Report:
-        """The report on the grid, whose page is this one's."""
-        return Report(self.protocols, None, self.release)
-
-    @property
-    def heading(self) -> str:
-        """That of the report."""
-        return self.report.heading
-
-    @property
-    def subject(self) -> str:
-        """That of the report."""
-        return self.report.subject
-
-    def sections(self) -> list[Section]:
-        """Those of the report."""
-        return self.report.sections()
+        return super().tables() + beside
 
     def notes(self) -> list[str]:
-        """Those of ``protocols``, what is left out, and whether the figures are comparable."""
-        return [*self.protocols.notes(), *(f"left out: {line}" for line in self.incomplete), self.comparable]
+        """Those of the report, what is left out, and whether the figures are comparable."""
+        return [*super().notes(), *(f"left out: {line}" for line in self.incomplete), self.comparable]
 
 
 @dataclass(frozen=True, repr=False)
@@ -153,7 +122,7 @@ class PublishedBeside(Result):
             raise UserError(f"--paper {self.id}: there is no such table; there are {', '.join(ids())}")
 
     @property
-    def provenance(self) -> dict[str, Any]:  # type: ignore[override]
+    def provenance(self) -> Mapping[str, Any]:  # type: ignore[override]
         """That of our scores, if there are any."""
         return self.ours.provenance if self.ours else {"kit_version": __version__}
 
@@ -234,7 +203,7 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
     if not groups:
         raise UserError(f"{folder}: no grid is complete: {incomplete[0]}")
     of_grids = _protocols(groups, release, seed, allow_missing)
-    return Results(of_grids, release, incomplete)
+    return Results(of_grids, None, release, incomplete=incomplete)
 
 
 def _is_trained(system: str) -> bool:
