@@ -84,7 +84,7 @@ def demo(
     card = run(str(model), release, folder / "card", test_sets=["dl19"], variations=["dl19.typo"], name=MODEL)
     card.show(console)
     report = folder / "report.html"
-    atomic.write_text(report, result_page(Report(of_trained.protocols, card.variations, release)))
+    atomic.write_text(report, result_page(Report(of_trained.grid, card.variations, release)))
     console.print(f"{report}", highlight=False)
 
 

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from eval_kit.divisions import FEWEST, divide
 from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, open_release
-from eval_kit.stats.differences import ALPHA, WORSE, Difference, differences, verdict
+from eval_kit.stats.differences import ALPHA, WORSE, differences, verdict
+from eval_kit.stats.figure import Figure
 from eval_kit.stats.losses import holm, resampled_means
 from eval_kit.stats.parts import FEWEST_PARTS, heterogeneity
 
@@ -74,7 +75,7 @@ def null(members: pl.DataFrame, draws: int) -> dict[str, Any]:
         these_hold += _holds_zero(together.interval)
         varied = [each for each in of_parts if each.error]
         if len(varied) >= FEWEST_PARTS:
-            of_kinds = heterogeneity(*(np.array([getattr(e, n) for e in varied]) for n in ("mean", "error")))
+            of_kinds = heterogeneity(*(np.array([getattr(e, n) for e in varied]) for n in ("value", "error")))
             kinds, kinds_hold = kinds + 1, kinds_hold + _holds_zero(of_kinds and of_kinds.interval)
     found: dict[str, Any] = {"parts": len(names), "worse": worse / draws, "parts_hold": float(np.mean(parts_hold))}
     return found | {"these_hold": these_hold / draws, "kinds_hold": kinds_hold / kinds if kinds else None}
@@ -97,9 +98,9 @@ def power(a: Floats, real: Floats, count: int, size: int, loss: float, draws: in
             first, *others = _verdicts(of_parts, count)
             found["gate"] += first == WORSE
             found["others_gate"] += WORSE in others
-            found["others_alone"] += any(each.mean < 0 and (each.p or 1.0) < ALPHA for each in of_parts[1:])
+            found["others_alone"] += any(each.value < 0 and (each.p or 1.0) < ALPHA for each in of_parts[1:])
         [together], _ = differences(change, np.zeros(size, np.int64), 1)
-        found["mean"] += together.mean < 0 and together.p is not None and together.p < ALPHA
+        found["mean"] += together.value < 0 and together.p is not None and together.p < ALPHA
         means = resampled_means(change[parts == 0][:, None], RESAMPLES, int(rng.integers(2**31)))
         found["alone"] += np.quantile(means, 0.975) < 0
     return {name: float(times) / draws for name, times in found.items()}
@@ -112,15 +113,15 @@ def _values(runs: list[Path], release: Release) -> pl.DataFrame:
     return a.rename({"value": "a"}).join(b.rename({"value": "b"}), on="query_id", maintain_order="left")
 
 
-def _tested(change: Floats, parts: Ints, count: int) -> list[Difference]:
-    return [each for each in differences(change, parts, count)[0] if each.n >= FEWEST]
+def _tested(change: Floats, parts: Ints, count: int) -> list[Figure]:
+    return [each for each in differences(change, parts, count)[0] if each.degrees + 1 >= FEWEST]
 
 
-def _verdicts(of_parts: list[Difference], count: int) -> list[str]:
+def _verdicts(of_parts: list[Figure], count: int) -> list[str]:
     """The gate's words; parts that are too small count in Holm's correction, as they do there."""
     untested: list[float | None] = [None] * (count - len(of_parts))
     p, p_loses = (holm([*of, *untested]) for of in ([e.p for e in of_parts], [e.p_loses(MARGIN) for e in of_parts]))
-    return [verdict(*each, part.mean) for *each, part in zip(p, p_loses, of_parts, strict=False)]
+    return [verdict(*each, part.value) for *each, part in zip(p, p_loses, of_parts, strict=False)]
 
 
 def _holds_zero(interval: tuple[float, float] | None) -> bool:

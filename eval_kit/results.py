@@ -55,6 +55,14 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class Section:
+    """A section of a page, in place of the pictures, tables and notes one after the other."""
+
+    title: str
+    content: Markup
+
+
+@dataclass(frozen=True)
 class Fact:
     """One of several things that a result has to say, on a line of its own.
 
@@ -121,6 +129,15 @@ class Result(ABC):
     def figures(self) -> list[Picture]:
         """The pictures of its page."""
         return []
+
+    def sections(self) -> list[Section]:
+        """The sections of its page, where it needs more than what follows from the other methods."""
+        return []
+
+    @property
+    def subject(self) -> str:
+        """What it is about, in a line below the heading of its page, beside the release."""
+        return ""
 
     def captioned(self) -> list[Table]:
         """The tables; their titles say so where the data are synthetic."""

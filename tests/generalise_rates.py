@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eval_kit.protocols.generalise import ALPHA
-from eval_kit.stats.far import cost_of_far, predicted
+from eval_kit.stats.differences import ALPHA
+from eval_kit.stats.far import DEGRADES, DOES_NOT, cost_of_far, predicted, verdict
 from eval_kit.stats.losses import MARGIN
 from eval_kit.stats.parts import Contrast, contrast
 
@@ -68,11 +68,11 @@ def judged(setting: dict[str, Any], size: int, shift: float, draws: int) -> dict
         if cost is None or before is None:
             continue
         margin = MARGIN * values[~far].mean()
-        degrades = not cost.refusal and cost.p < ALPHA and cost.adjusted.difference < 0
-        counts["degrades"] += degrades
-        counts["does_not"] += not cost.refusal and not degrades and cost.p_worse_than(margin) < ALPHA
+        word, _ = verdict(cost.p, cost.p_loses(margin), cost.adjusted.value, 1.0, cost.refusal)
+        counts["degrades"] += word == DEGRADES
+        counts["does_not"] += word == DOES_NOT
         counts["refused"] += bool(cost.refusal)
-        counts["before"] += before.p < ALPHA and before.difference < 0
+        counts["before"] += before.p < ALPHA and before.value < 0
         side, of_adjusted, of_before = (_side(each, truth) for each in (cost.plain, cost.adjusted, before))
         counts["holds"] += not (side and side == of_adjusted)  # the union of both intervals
         counts["adjusted_holds"] += not of_adjusted
@@ -83,7 +83,7 @@ def judged(setting: dict[str, Any], size: int, shift: float, draws: int) -> dict
 
 def _side(estimate: Contrast, truth: float) -> int:
     """Where the 95 % interval lies: 1 above the truth, −1 below it, 0 around it."""
-    above = estimate.p_worse_than(-truth)
+    above = estimate.p_loses(-truth)
     return int(above < ALPHA / 2) - int(above > 1 - ALPHA / 2)
 
 

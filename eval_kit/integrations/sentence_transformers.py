@@ -101,9 +101,9 @@ class PoolEvaluator(BaseEvaluator):
         with_ranks = self._judged.with_columns(rank=pl.Series(self._ranks(scores), dtype=pl.UInt32))
         metrics: dict[str, float] = {}
         for name, ids in self._groups.items():
-            estimate = mean_estimate(per_query(parse(MEASURE), with_ranks, pl.Series(ids)).to_numpy())
-            values = {"": estimate.value, "_low": estimate.low, "_high": estimate.high}
-            metrics |= {f"{name}_{MEASURE}{end}": value for end, value in values.items() if value is not None}
+            mean = mean_estimate(per_query(parse(MEASURE), with_ranks, pl.Series(ids)).to_numpy())
+            columns = mean.columns(f"{name}_{MEASURE}")
+            metrics |= {column: value for column, value in columns.items() if value is not None}
         self.store_metrics_in_model_card_data(model, metrics, epoch, steps)
         return metrics
 

@@ -6,20 +6,21 @@ and from running any script but the page's own.
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
-from functools import partial, singledispatch
+from functools import partial
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
 
 from eval_kit import __version__
 from eval_kit.files import atomic
 from eval_kit.measures.definitions import parse
-from eval_kit.results import SIGNS, Result, is_synthetic, origin
+from eval_kit.results import SIGNS, Result, Section, is_synthetic, origin
 from eval_kit.svg import loss_bar, swatch
 from eval_kit.tables.html import sort_header, to_html, typographic
 from eval_kit.tables.table import share
@@ -61,6 +62,15 @@ for helper in (anchored, loss_bar, number, percent, sort_header, swatch):
 TEMPLATES.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":"), "allow_nan": False}
 
 
+def section(title: str, template: str, provenance: Mapping[str, Any], **values: Any) -> Section:
+    """A section of a page from a template, which has the tables' renderer besides its values."""
+    mark = "synthetic data" if is_synthetic(provenance) else ""
+    content = TEMPLATES.get_template(template).render(
+        to_html=partial(to_html, mark=mark), provenance=provenance, **values
+    )
+    return Section(title, Markup(content))
+
+
 def render(template: str | Template, scripts: Sequence[str], **values: Any) -> str:
     """A whole page.
 
@@ -76,8 +86,7 @@ def render(template: str | Template, scripts: Sequence[str], **values: Any) -> s
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         code.append(script)
         hashes.append(f"'sha256-{digest}'")
-    provenance = values.get("provenance") or getattr(values.get("result"), "provenance", {})
-    mark = "synthetic data" if is_synthetic(provenance) else ""
+    mark = "synthetic data" if is_synthetic(getattr(values.get("result"), "provenance", {})) else ""
     return TEMPLATES.get_template(template).render(
         to_html=partial(to_html, mark=mark),
         style=(assets / "page.css").read_text(encoding="utf-8"),
@@ -95,14 +104,17 @@ def about(result: Result) -> dict[str, Any]:
     words = kinds.get(release["kind"], f"{release['kind']} release {release['version']}") if release else ""
     day = date.today()
     words = ", ".join(filter(None, (words, f"{day.day} {day:%B %Y}")))
+    if result.subject and release:
+        words = f"{result.subject}; {words} ({release['digest'][:12]})"
     cautions = release.get("cautions", []) if release else []
     return {"release": words, "cautions": cautions, "origin": origin(result.provenance)}
 
 
-@singledispatch
 def result_page(result: Result) -> str:
-    """The page of one result: its figures, tables and notes; other kinds of page are registered for their results."""
-    return render("result.html.j2", ["tables.js"], result=result, about=about(result))
+    """The page of a result: its sections, or else what it has to say, its figures, tables and notes."""
+    sections = result.sections()
+    scripts = ["tables.js", *["explorer.js"] * bool(sections)]
+    return render("result.html.j2", scripts, result=result, about=about(result), sections=sections)
 
 
 def write_page(result: Result, path: str | PathLike[str]) -> None:

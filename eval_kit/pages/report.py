@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,23 +15,22 @@ from eval_kit.console import status
 from eval_kit.errors import UserError, parameter
 from eval_kit.pages.explorer import explorer, of_variations
 from eval_kit.pages.figures import figures
-from eval_kit.pages.page import about as about_page
-from eval_kit.pages.page import render, result_page
+from eval_kit.pages.page import section
 from eval_kit.protocols import papers
 from eval_kit.protocols.grid_results import Protocols, of_cells
 from eval_kit.protocols.in_out import in_and_out_by_query, main_measure
 from eval_kit.protocols.similarity import nearness, queries_to_encode, vectors_beside
 from eval_kit.protocols.variations import Variations, variations
 from eval_kit.release import Release
-from eval_kit.results import Picture, Result
+from eval_kit.results import Picture, Result, Section
 from eval_kit.runs.given import GivenRuns, Run, take
 from eval_kit.runs.grids import in_cells
 from eval_kit.runs.wordings import grid_and_worded
-from eval_kit.shifts import SHIFTS
+from eval_kit.shifts import SHIFTS, Shift
 from eval_kit.stats.typical import about
 from eval_kit.stats.vectors import Vectors, get
 from eval_kit.svg import span
-from eval_kit.tables.table import Column, Table
+from eval_kit.tables.table import Column, Table, laid_out
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,6 +78,37 @@ class Report(Result):
         if self.vectors is None and self.grid is not None:
             return vectors_beside(self.grid, self.release)
         return self.vectors or {}
+
+    @property
+    def heading(self) -> str:
+        """The systems."""
+        if self.grid is None and self.changes is not None:
+            return self.changes.heading
+        systems = _systems(self.parts)
+        return f"{self.title} {', '.join(systems) if len(systems) < 5 else f'{len(systems)} systems'}"
+
+    @property
+    def subject(self) -> str:
+        """How many systems, and on what."""
+        systems = _systems(self.parts)
+        subjects = [shift.title for shift in _shifts(self.grid)] if self.grid else []
+        subjects += ["query variations"] if self.changes else []
+        return f"{len(systems)} system{'s' * (len(systems) > 1)} on {', '.join(subjects)}"
+
+    def sections(self) -> list[Section]:
+        """Losses, tables, figures and every query of a grid; what other wordings cost; and what all rests on."""
+        vectors, changes, provenance = self.query_vectors(), self.changes, self.provenance
+        with status("drawing figures"):
+            sections = _of_grid(self.grid, self.release, vectors) if self.grid else []
+            if changes is not None:
+                systems = _systems([changes])
+                values = {"changes": changes, "varied_systems": systems, "alone": self.grid is None}
+                wordings = of_variations(changes, systems, self.release)
+                sections.append(section("Variations", "wordings.html.j2", provenance, **values, wordings=wordings))
+        sources = [vectors] if isinstance(vectors, Vectors) else vectors.values()
+        names = list(dict.fromkeys(Path(source.source).name for source in sources))
+        runs = _runs(self.parts)
+        return [*sections, section("Provenance", "provenance.html.j2", provenance, vectors=names, runs=runs)]
 
     def to_polars(self) -> pl.DataFrame:
         """The rows of the grid and of the changes."""
@@ -152,58 +183,42 @@ def report(
     return result if vectors is None else replace(result, vectors=result.query_vectors())
 
 
-@result_page.register
-def _(report: Report) -> str:
-    grid, changes, vectors = report.grid, report.changes, report.query_vectors()
-    sources = [vectors] if isinstance(vectors, Vectors) else vectors.values()
-    values: dict[str, Any] = {"shifts": [], "systems": [], "subjects": [], "changes": changes}
-    with status("drawing figures"):
-        if grid is not None:
-            values |= _of_grid(grid, report.release, vectors)
-        if changes is not None:
-            systems = changes.results["system"].unique(maintain_order=True).to_list()
-            values |= {"varied_systems": systems, "wordings": of_variations(changes, systems, report.release)}
-            values["systems"] = list(dict.fromkeys([*values["systems"], *systems]))
-            values["subjects"] = [*values["subjects"], "query variations"]
-        return render(
-            "report.html.j2",
-            ["tables.js", "explorer.js"],
-            **values,
-            provenance=report.provenance,
-            release_and_day=about_page(report)["release"],
-            runs=_runs(report.parts),
-            vectors=list(dict.fromkeys(Path(source.source).name for source in sources)),
-        )
-
-
-def _of_grid(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, Vectors]) -> dict[str, Any]:
-    """What the template needs of a grid."""
-    shifts = [shift for shift in SHIFTS.values() if shift.name in grid.results]
-    results, pairs, summaries = {}, {}, {}
+def _of_grid(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, Vectors]) -> list[Section]:
+    """The sections about a grid."""
+    shifts = _shifts(grid)
+    grid = replace(grid, results={shift.name: grid.results[shift.name] for shift in shifts})
+    pairs, summaries = {}, {}
     ends: list[float | None] = []
-    all_systems: list[str] = []
-    for shift in shifts:
-        results[shift.name] = grid.results[shift.name]
-        pairs[shift.name] = in_and_out_by_query(grid.values, shift.name, release)
-        losses = standings(grid, shift.name)
-        summaries[shift.name] = _summaries(results[shift.name], losses)
+    for name, results in grid.results.items():
+        pairs[name] = in_and_out_by_query(grid.values, name, release)
+        losses = standings(grid, name)
+        summaries[name] = _summaries(results, losses)
         ends.extend(losses.select("rel_loss", "rel_loss_low", "rel_loss_high").unpivot()["value"])
-        all_systems.extend(results[shift.name]["system"])
-    grid = replace(grid, results=results)
-    systems = list(dict.fromkeys(all_systems))
+    systems = _systems([grid])
     r = nearness(grid, release, vectors) if vectors else None
-    return {
-        "systems": systems,
-        "shifts": shifts,
-        "subjects": [shift.title for shift in shifts],
-        "summaries": summaries,
-        "scale": span(ends),
-        "grid": grid,
-        "about": {shift: replace(table, title="") for shift, table in about(release).items()},
-        "every_loss": papers.every_loss(grid.results),
-        "figures": figures(grid, pairs, systems, release, r),
-        "explorer": explorer(grid, pairs, systems, release, r),
-    }
+    described = {shift: replace(table, title="") for shift, table in about(release).items()}
+    of_grid = partial(section, provenance=grid.provenance, grid=grid, shifts=shifts, systems=systems)
+    return [
+        of_grid("Summary", "summary.html.j2", summaries=summaries, scale=span(ends)),
+        of_grid("Tables", "tables.html.j2", about=described, every_loss=papers.every_loss(grid.results)),
+        of_grid("Figures", "figures.html.j2", figures=figures(grid, pairs, systems, release, r)),
+        of_grid("Queries", "queries.html.j2", explorer=explorer(grid, pairs, systems, release, r)),
+    ]
+
+
+def _shifts(grid: Protocols) -> list[Shift]:
+    return [shift for shift in SHIFTS.values() if shift.name in grid.results]
+
+
+def _systems(parts: Sequence[Protocols | Variations]) -> list[str]:
+    """In the order of the pages' markers: those of a grid by shift, then those of variations."""
+    frames: list[pl.DataFrame] = []
+    for part in parts:
+        if isinstance(part, Protocols):
+            frames += [part.results[shift.name] for shift in _shifts(part)]
+        else:
+            frames.append(part.results)
+    return pl.concat(frame.select("system") for frame in frames)["system"].unique(maintain_order=True).to_list()
 
 
 def standings(grid: Protocols, shift: str) -> pl.DataFrame:
@@ -226,7 +241,11 @@ def _runs(parts: Sequence[Result]) -> Table:
     rows = {}
     for part in parts:
         for run in part.provenance["runs"]:
-            digest = Markup("<code>{}</code>").format(run["sha256"])
-            rows[run["file"]] = [Path(run["run"]).name, f"{run['lines']:,}", f"{run['queries']:,}", digest]
-    columns = [Column("Run"), Column("Lines", "number"), Column("Queries", "number"), Column("sha256")]
-    return Table(columns, [list(rows.values())], "Runs")
+            rows[run["file"]] = run
+    columns = [
+        Column("Run", source=lambda run: Path(run["run"]).name),
+        Column("Lines", "number", "lines", ","),
+        Column("Queries", "number", "queries", ","),
+        Column("sha256", source=lambda run: Markup("<code>{}</code>").format(run["sha256"])),
+    ]
+    return laid_out(rows.values(), columns, title="Runs")

@@ -1,8 +1,9 @@
 """Our figures beside the papers', shift by shift."""
 
 import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ import polars as pl
 from eval_kit import __version__
 from eval_kit.authors.opening import ReleaseSource, open_release
 from eval_kit.errors import UserError, parameter
-from eval_kit.pages.page import result_page
 from eval_kit.pages.report import Report
 from eval_kit.papers import printed_table
 from eval_kit.papers.figures import CIKM_VARIANT_SYSTEMS, BesidePaper, own_figures
@@ -24,7 +24,7 @@ from eval_kit.runs.given import Run, take
 from eval_kit.runs.grids import in_cells
 from eval_kit.runs.names import base, cell_of, grid, run_name
 from eval_kit.shifts import SHIFTS
-from eval_kit.tables.table import Table, Value, number_columns, text_columns
+from eval_kit.tables.table import Column, Fields, Source, Table, Value, laid_out, of, or_dash, side_by_side
 
 ALL = "all"
 """In place of a table's id: every table beside which a grid has figures."""
@@ -33,20 +33,17 @@ _UNTRAINED = "bm25"
 
 
 @dataclass(frozen=True, repr=False)
-class Results(Result):
-    """The figures of a folder of runs: the papers' tables from our runs; where they are comparable, beside theirs.
+class Results(Report):
+    """A report on the grids of a folder of runs; where they are comparable, beside the papers' figures.
 
     Attributes:
-        protocols: of every complete grid of a system on a shift.
+        grid: every complete grid of a system on a shift.
         release: that the runs were scored on; only figures on the published one are comparable.
         incomplete: for each grid that lacks a run, what it lacks.
     """
 
-    title = "What held-out parts cost, beside the papers"
-
-    protocols: Protocols
-    release: Release
-    incomplete: list[str]
+    grid: Protocols
+    incomplete: list[str] = field(default_factory=list)
 
     @property
     def comparisons(self) -> list[BesidePaper]:
@@ -57,7 +54,7 @@ class Results(Result):
     @property
     def comparable(self) -> str:
         """One sentence on whether the figures can be compared with the papers', and which system is in none."""
-        systems = [base(system) for rows in self.protocols.results.values() for system in rows["system"].unique()]
+        systems = [base(system) for rows in self.grid.results.values() for system in rows["system"].unique()]
         ours = "; static is no paper's system" if "static" in systems else ""
         if self.release.manifest.kind == "published":
             return f"✓ the paper's figure lies inside our 95 % interval, ✗ outside it{ours}"
@@ -69,7 +66,7 @@ class Results(Result):
         """Our figures that a published table also prints, in its order; none if they are not comparable."""
         if self.release.manifest.kind != "published":
             return {}
-        values = own_figures(self.protocols)
+        values = own_figures(self.grid)
         comparisons = {}
         for cell in published_cells(id):
             if (figure := values.get(printed_table.key(cell))) is not None:
@@ -79,11 +76,6 @@ class Results(Result):
                 comparisons[printed_table.key(cell)] = comparison
         return comparisons
 
-    @property
-    def provenance(self) -> dict[str, Any]:  # type: ignore[override]
-        """That of the scores."""
-        return self.protocols.provenance
-
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         rest = {
@@ -91,11 +83,7 @@ class Results(Result):
             "comparable": self.comparable,
             "incomplete": self.incomplete,
         }
-        return rest | self.protocols.as_json()
-
-    def to_polars(self) -> pl.DataFrame:
-        """The rows of ``protocols``."""
-        return self.protocols.to_polars()
+        return rest | super().as_json()
 
     def tables(self) -> list[Table]:
         """The papers' tables, what our runs have beside them, and each comparison."""
@@ -105,16 +93,11 @@ class Results(Result):
         beside = []
         for rows in by_source.values():
             beside.append(dataclasses.replace(_beside(rows), section="beside the papers"))
-        return self.protocols.tables() + beside
+        return super().tables() + beside
 
     def notes(self) -> list[str]:
-        """Those of ``protocols``, what is left out, and whether the figures are comparable."""
-        return [*self.protocols.notes(), *(f"left out: {line}" for line in self.incomplete), self.comparable]
-
-
-@result_page.register
-def _(ours: Results) -> str:
-    return result_page(Report(ours.protocols, None, ours.release))
+        """Those of the report, what is left out, and whether the figures are comparable."""
+        return [*super().notes(), *(f"left out: {line}" for line in self.incomplete), self.comparable]
 
 
 @dataclass(frozen=True, repr=False)
@@ -141,7 +124,7 @@ class PublishedBeside(Result):
             raise UserError(f"{parameter('paper')} {self.id}: there is no such table; there are {', '.join(ids())}")
 
     @property
-    def provenance(self) -> dict[str, Any]:  # type: ignore[override]
+    def provenance(self) -> Mapping[str, Any]:  # type: ignore[override]
         """That of our scores, if there are any."""
         return self.ours.provenance if self.ours else {"kit_version": __version__}
 
@@ -223,7 +206,7 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
     if not groups:
         raise UserError(f"{folder}: no grid is complete: {incomplete[0]}")
     of_grids = _protocols(groups, release, seed, allow_missing)
-    return Results(of_grids, release, incomplete)
+    return Results(of_grids, None, release, incomplete=incomplete)
 
 
 def _is_trained(system: str) -> bool:
@@ -252,28 +235,29 @@ def _beside(rows: Sequence[BesidePaper]) -> Table:
     kinds = set(map(attrgetter("figure"), rows))
     figures = [figure for figure in ("in", "out", "loss") if {figure, "value"} & kinds]
     reference = load(SHIFTS[rows[0].shift].published_table)["paper"]
-    columns = text_columns("system", "part", "measure", wrap="never")
+    keys = ["system", "part", "measure"]
+    columns = [Column(name, wrap="never") for name in keys]
     for figure in figures:
-        columns += number_columns(figure, "paper", "difference", "", wrap="never")
-    by_row: dict[tuple[str, str, str], dict[str, BesidePaper]] = {}
-    for row in rows:
-        figure = "in" if row.figure == "value" else row.figure
-        by_row.setdefault((row.system, row.part, row.measure), {})[figure] = row
-    lines = []
-    for key, compared_figures in by_row.items():
-        line: list[Value | str] = [*key]
-        for figure in figures:
-            line += _cells(compared_figures.get(figure))
-        lines.append(line)
+        form = "z.1%" if figure == "loss" else "z.3f"
+        sources: dict[str, Source] = {
+            figure: partial(_number, "ours", form),
+            "paper": partial(_printed, form),
+            "difference": partial(_number, "difference", f"+{form}"),
+            "": lambda row: _MARKS[row["inside"]],
+        }
+        columns += [Column(name, "number", of(figure, each), none="", wrap="never") for name, each in sources.items()]
+    frame = pl.DataFrame([row.as_json() for row in rows], infer_schema_length=None)
+    frame = frame.with_columns(pl.col("figure").replace("value", "in"))
     title = f"{rows[0].shift}: ours beside {rows[0].source} (arXiv {reference['arxiv']})"
-    return Table(columns, [lines], title)
+    return laid_out(side_by_side(frame, keys, "figure"), columns, title=title)
 
 
-def _cells(comparison: BesidePaper | None) -> list[Value | str]:
-    if comparison is None:
-        return [""] * 4
-    style = "{:z.1%}" if comparison.figure == "loss" else "{:z.3f}"
-    difference = "-" if comparison.difference is None else style.replace(":", ":+").format(comparison.difference)
-    marks = {True: Value("✓", style="green"), False: Value("✗", style="red"), None: Value("")}
-    ours = "-" if comparison.ours is None else style.format(comparison.ours)
-    return [ours, Value(style.format(comparison.paper), style="dim"), difference, marks[comparison.inside]]
+_MARKS = {True: Value("✓", style="green"), False: Value("✗", style="red"), None: Value("")}
+
+
+def _number(name: str, form: str, row: Fields) -> str:
+    return or_dash(row[name], form)
+
+
+def _printed(form: str, row: Fields) -> Value:
+    return Value(format(row["paper"], form), style="dim")

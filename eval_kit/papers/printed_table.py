@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from eval_kit.release.reference import as_printed
-from eval_kit.tables.table import Column, Table, Value
+from eval_kit.tables.table import Column, Table, Value, laid_out
 
 
 class Key(NamedTuple):
@@ -19,6 +19,7 @@ class Key(NamedTuple):
 
 
 _MOST_COLUMNS = 8
+_CELL = "cell"
 _IMPLIED = ("", "none", "value")
 """Not mentioned where all cells share it."""
 
@@ -47,23 +48,22 @@ def table(reference: Mapping[str, Any], our_values: Mapping[Key, str]) -> Table:
     if len({_varying_names(at, across) for at in cells}) > _MOST_COLUMNS:
         down, across = across, down
     by_position = {(_varying_names(at, down), _varying_names(at, across)): at for at in cells}
-    rows, columns = map(dict.fromkeys, zip(*by_position, strict=True))
-    headings = [Column(name.replace("_", " "), "heading", wrap="never") for name in down]
-    for name in columns:
+    places, names = map(dict.fromkeys, zip(*by_position, strict=True))
+    columns = [Column(name.replace("_", " "), "heading", name, wrap="never") for name in down]
+    for name in names:
         *group, last = name or ("published",)
-        headings.append(Column(last, "number", group=" ".join(group), wrap="never"))
-    lines = []
-    for row in rows:
-        line: list[Value | str] = [*row]
-        for column in columns:
-            at = by_position.get((row, column))
-            line.append("" if at is None else Value(cells[at], below=our_values.get(at, "")))
-        lines.append(line)
+        columns.append(Column(last, "number", (_CELL, *name), none="", group=" ".join(group), wrap="never"))
+    rows: list[dict[Any, Any]] = []
+    for place in places:
+        rows.append(dict(zip(down, place, strict=True)))
+        for name in names:
+            at = by_position.get((place, name))
+            rows[-1][_CELL, *name] = at and Value(cells[at], below=our_values.get(at, ""))
     paper = reference["paper"]
     title = f"{paper['venue']} {paper['year']}, {reference['table']}"
     about = ", ".join(common)
     notes = [reference["caption"], *reference.get("remarks", [])]
-    return Table(headings, [lines], f"{title}: {about}" if about else title, notes=notes)
+    return laid_out(rows, columns, title=f"{title}: {about}" if about else title, notes=notes)
 
 
 def _varying_names(at: Key, names: Sequence[str]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from eval_kit.files.text import read_utf8
 from eval_kit.results import Picture, Result
 from eval_kit.stats.losses import RESAMPLES, spearman
 from eval_kit.svg import Point
-from eval_kit.tables.table import Column, Table, Value, number_columns
+from eval_kit.tables.table import Column, Fields, Table, Value, laid_out, of, side_by_side, sides
 
 TRAININGS = ("interpolation", "extrapolation")
 COLUMNS = ("system", "training", "score")
@@ -56,14 +56,10 @@ class Alignment(Result):
 
     def tables(self) -> list[Table]:
         """Table 5's Spearman by dataset, Inter. and Extra."""
-        columns = [Column("Datasets", wrap="anywhere"), Column("n", "number")]
-        columns += number_columns("Inter.", "Extra.", group="Spearman", wrap="never")
-        lines: list[list[Value | str]] = []
-        for (dataset,), rows in self.correlations.group_by("dataset", maintain_order=True):
-            by_key = rows.rows_by_key("training", named=True, unique=True)
-            counts = dict.fromkeys(str(row["n"]) for row in by_key.values())
-            lines.append([str(dataset), "/".join(counts), *map(_cell, map(by_key.get, TRAININGS))])
-        return [Table(columns, [lines])]
+        columns = [Column("Datasets", source="dataset", wrap="anywhere"), Column("n", "number", _counts)]
+        for name, training in zip(("Inter.", "Extra."), TRAININGS, strict=True):
+            columns.append(Column(name, "number", of(training, _correlation), group="Spearman", wrap="never"))
+        return [laid_out(side_by_side(self.correlations, ["dataset"], "training"), columns)]
 
     def notes(self) -> list[str]:
         """What the table counts."""
@@ -118,9 +114,8 @@ def correlations(models: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
             if of_training.is_empty():
                 continue
             pair = of_training["score"].to_numpy(), of_training["value"].to_numpy()
-            correlation = spearman(*pair, seed=seed)
-            value = correlation.estimate
-            rows.append((dataset, training, value.n, value.value, value.low, value.high, correlation.p))
+            rho = spearman(*pair, seed=seed)
+            rows.append((dataset, training, of_training.height, rho.value, *rho.interval, rho.p))
     return pl.DataFrame(rows, _CORRELATIONS, orient="row")
 
 
@@ -161,8 +156,12 @@ def read(path: Path) -> pl.DataFrame:
     return pl.DataFrame(rows, _MODELS, orient="row")
 
 
-def _cell(row: dict[str, Any] | None) -> Value:
-    if row is None or row["value"] is None:
-        return Value("-")
+def _counts(row: Fields) -> str:
+    return "/".join(dict.fromkeys(str(each["n"]) for each in sides(row)))
+
+
+def _correlation(row: Fields) -> Value | None:
+    if row["value"] is None:
+        return None
     interval = "" if row["low"] is None else f"[{row['low']:.2f}, {row['high']:.2f}]"
     return Value(f"{row['value']:.3f}", below=interval)

@@ -1,7 +1,8 @@
 """Figures by part of a division: means of runs, and paired differences between systems, over queries and over kinds."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -13,16 +14,18 @@ from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols.scores import Scores
 from eval_kit.release import Release
-from eval_kit.stats.differences import Difference, differences, verdict
+from eval_kit.stats.differences import differences, verdict
+from eval_kit.stats.figure import Figure
 from eval_kit.stats.losses import holm
 from eval_kit.stats.parts import FEWEST_PARTS, heterogeneity
-from eval_kit.tables.table import Column, Row, Table, Value, number_columns, or_dash, text_columns
+from eval_kit.tables.table import Column, Fields, Source, Table, Value, bracketed, laid_out, of, side_by_side
 
 _MEANS = dict.fromkeys(("test_set", "by", "part", "run", "measure"), pl.String()) | {
     "queries": pl.Int64(), "value": pl.Float64()
 }  # fmt: skip
 RANGE = r"^(quarter )?\d[\d.,:to +-]*$"
 """Parts that are ranges of numbers, or dates, in whose order they are drawn."""
+NOT_TESTED = f"fewer than {FEWEST} queries: not tested"
 THESE, KINDS = "these queries", "queries of such kinds"
 DIFFERENCES = (
     dict.fromkeys(("test_set", "measure", "system", "by", "part"), pl.String())
@@ -159,31 +162,27 @@ def _tables_of_means(of_parts: pl.DataFrame) -> list[Table]:
     """A table for each test set and division: rows are parts and runs, columns measures."""
     tables = []
     for (test_set, by), group in of_parts.group_by("test_set", "by", maintain_order=True):
-        measures = group["measure"].unique(maintain_order=True).to_list()
-        columns = [*text_columns(str(by), "run"), *number_columns("n", *measures)]
-        small = group.filter(pl.col("queries") < FEWEST)
-        blocks: list[list[Row]] = []
-        for (part,), rows in group.filter(pl.col("queries") >= FEWEST).group_by("part", maintain_order=True):
-            blocks.append(list(_lines(str(part), rows, measures)))
-        if small.height:
-            weighted = (pl.col("value") * pl.col("queries")).sum() / pl.col("queries").sum()
-            together = small.group_by("run", "measure", maintain_order=True).agg(
-                value=weighted, queries=pl.col("queries").sum()
-            )
-            blocks.append(list(_lines(f"{OTHERS} ({small['part'].n_unique()} parts)", together, measures)))
-        tables.append(Table(columns, blocks, f"{test_set} by {by}"))
+        columns = [Column(str(by), source="part"), Column("run"), Column("n", "number", _count)]
+        for measure in group["measure"].unique(maintain_order=True):
+            columns.append(Column(measure, "number", of(measure, "value"), parse(measure).show, none=""))
+        rows = side_by_side(_folded(group, ["run", "measure"], ["value"]), ["part", "run", "queries"], "measure")
+        tables.append(laid_out(rows, columns, block="part", title=f"{test_set} by {by}"))
     return tables
 
 
-def _lines(part: str, rows: pl.DataFrame, measures: Sequence[str]) -> Iterator[Row]:
-    for number, ((run,), group) in enumerate(rows.group_by("run", maintain_order=True)):
-        values = dict(group.select("measure", "value").iter_rows())
-        shown = [parse(name).show(values[name]) if name in values else "" for name in measures]
-        yield ["" if number else part, str(run), _count(group["queries"][0]), *shown]
+def _folded(rows: pl.DataFrame, keys: Sequence[str], means: Sequence[str]) -> pl.DataFrame:
+    """The rows; of each of the keys, all parts of fewer than :data:`FEWEST` queries as one, which ``is_folded``."""
+    queries, few = pl.col("queries"), rows.filter(pl.col("queries") < FEWEST)
+    names = few["part"].unique()
+    weighted = ((pl.col(name) * queries).sum() / queries.sum() for name in means)
+    together = few.group_by(*keys, maintain_order=True).agg(*weighted, queries.sum())
+    part = names[0] if len(names) == 1 else f"{OTHERS} ({len(names)} parts)"
+    folded = together.with_columns(part=pl.lit(part), is_folded=True)
+    return pl.concat([rows.filter(queries >= FEWEST).with_columns(is_folded=False), folded], how="diagonal")
 
 
-def _count(queries: int) -> Value:
-    return Value(f"{queries:,}", mark="·" if queries < FEW else "")
+def _count(row: Fields) -> Value:
+    return Value(f"{row['queries']:,}", mark="·" if row["queries"] < FEW else "")
 
 
 def compared(
@@ -233,36 +232,38 @@ def _in_parts(
     index = members["part"].replace_strict(names, range(len(names)), return_dtype=pl.Int64).to_numpy()
     change = (members["value"] - members["baseline"]).to_numpy()
     of_parts, to_rest = differences(change, index, len(names))
-    levels = members.group_by("part", maintain_order=True).agg(pl.col("baseline", "value").mean())
-    tested = [each for each in of_parts if each.n >= FEWEST and each.error]
+    grouped = members.group_by("part", maintain_order=True)
+    levels = grouped.agg(pl.len().cast(pl.Int64).alias("queries"), pl.col("baseline", "value").mean())
+    large = (levels["queries"] >= FEWEST).to_list()
+    tested = [each for each, enough in zip(of_parts, large, strict=True) if enough and each.error]
     kinds = None
     if len(tested) >= FEWEST_PARTS:
-        kinds = heterogeneity(np.array([each.mean for each in tested]), np.array([each.error for each in tested]))
+        kinds = heterogeneity(np.array([each.value for each in tested]), np.array([each.error for each in tested]))
     rows = []
-    for part, of_part, rest, (_, baseline, value) in zip(names, of_parts, to_rest, levels.iter_rows(), strict=True):
-        low, high = of_part.interval or (None, None)
-        enough = of_part.n >= FEWEST
-        row = {"part": part, "queries": of_part.n, "baseline": baseline, "value": value}
-        row |= {"difference": of_part.mean, "low": low, "high": high}
+    for row, of_part, rest, enough in zip(levels.to_dicts(), of_parts, to_rest, large, strict=True):
+        row |= _ends("difference", of_part)
         row |= {"p": of_part.p if enough else None, "p_rest": rest if enough else None}
         if kinds is not None and of_part.error is not None:
             share = kinds.spread**2 / (kinds.spread**2 + of_part.error**2) if of_part.error or kinds.spread else 1.0
-            row["pooled"] = kinds.mean + share * (of_part.mean - kinds.mean)
+            row["pooled"] = kinds.value + share * (row["difference"] - kinds.value)
         row["detectable"] = of_part.detectable(max(len(tested), 1)) if enough else None
         if margin is not None and enough:
-            row["p_loses"] = Difference(of_part.n, sign * of_part.mean, of_part.error).p_loses(margin)
+            row["p_loses"] = replace(of_part, value=sign * row["difference"]).p_loses(margin)
         rows.append(row)
     once = members.unique("query_id", keep="first", maintain_order=True)
     [together], _ = differences((once["value"] - once["baseline"]).to_numpy(), np.zeros(once.height, np.int64), 1)
-    low, high = together.interval or (None, None)
-    counts = {"parts": len(names), "queries": once.height}
-    over: list[dict[str, Any]] = [{"claim": THESE, **counts, "difference": together.mean, "low": low, "high": high}]
+    queries = {"queries": once.height}
+    over = [{"claim": THESE, "parts": len(names), **queries} | _ends("difference", together)]
     if kinds is not None:
-        low, high = kinds.interval
-        another = dict(zip(("another_low", "another_high"), kinds.of_another, strict=True))
-        of_kinds = {"claim": KINDS, "parts": kinds.parts, "queries": once.height, "difference": kinds.mean}
-        over.append(of_kinds | {"low": low, "high": high, "spread": kinds.spread, "p_parts": kinds.p, **another})
+        another = dict(zip(("another_low", "another_high"), kinds.another.interval, strict=True))
+        of_kinds = {"claim": KINDS, "parts": kinds.parts, **queries} | _ends("difference", kinds)
+        over.append(of_kinds | {"spread": kinds.spread, "p_parts": kinds.p_q} | another)
     return rows, over
+
+
+def _ends(name: str, figure: Figure) -> dict[str, Any]:
+    low, high = figure.interval
+    return {name: figure.value, "low": low, "high": high}
 
 
 def _corrected(rows: pl.DataFrame, margin: float | None) -> pl.DataFrame:
@@ -286,33 +287,34 @@ def tables_of_differences(rows: pl.DataFrame, over: pl.DataFrame) -> list[Table]
     for key, group in rows.group_by("test_set", "measure", "by", maintain_order=True):
         test_set, name, by = map(str, key)
         show = parse(name).show
-        columns = [*text_columns(by, "system"), *number_columns("n", "baseline", "value")]
-        columns += number_columns("Δ [95 % interval]", "p (Holm)", *["≠ rest"] * (by != WHOLE))
-        columns += [Column("verdict", wrap="never")] if with_verdict else []
-        lines: list[Row] = []
-        line: list[Value | str]
-        for row in group.filter(pl.col("queries") >= FEWEST).iter_rows(named=True):
-            line = [row["part"], row["system"], _count(row["queries"]), show(row["baseline"]), show(row["value"])]
-            line += [_interval(row, show), or_dash(row["p_holm"], ".3f")]
-            line += [or_dash(row["p_rest_holm"], ".3f")] * (by != WHOLE)
-            lines.append([*line, row["verdict"]] if with_verdict else line)
-        for (system,), small in group.filter(pl.col("queries") < FEWEST).group_by("system", maintain_order=True):
-            n = int(small["queries"].sum())
-            weights = small["queries"].to_numpy()
-            names = ("baseline", "value", "difference")
-            folded = {each: float(small[each].to_numpy() @ weights) / n for each in names}
-            line = [f"{OTHERS} ({small.height} parts)", str(system), _count(n), show(folded["baseline"])]
-            line += [show(folded["value"]), show(folded["difference"], with_sign=True), "", ""]
-            lines.append([*line, ""] if with_verdict else line)
+        columns = [
+            Column(by, source=lambda row: row["part"] or row["claim"]),
+            Column("system"),
+            Column("n", "number", _count),
+            Column("baseline", "number", format=show, none=""),
+            Column("value", "number", format=show, none=""),
+            Column("Δ [95 % interval]", "number", difference),
+            Column("p (Holm)", "number", _of_part("p_holm"), ".3f"),
+            Column("≠ rest", "number", _of_part("p_rest_holm"), ".3f", shown=by != WHOLE),
+            Column("verdict", source=_verdict, wrap="never", shown=with_verdict),
+        ]
+        of_parts = _folded(group, ["system", "measure"], ["baseline", "value", "difference"])
         of_all = over.filter(pl.col("by") != WHOLE, test_set=pl.lit(test_set), measure=pl.lit(name), by=pl.lit(by))
-        summary: list[Row] = []
-        for row in of_all.iter_rows(named=True):
-            line = [row["claim"], row["system"], _count(row["queries"]), "", "", _interval(row, show), "", ""]
-            summary.append([*line, ""] if with_verdict else line)
-        blocks = [lines, summary] if summary else [lines]
+        rows = pl.concat([of_parts, of_all.drop("parts")], how="diagonal").with_columns(
+            is_over=pl.col("part").is_null()
+        )
         title = f"{test_set}, {name}{f', by {by}' * (by != WHOLE)}"
-        tables.append(Table(columns, list(filter(None, blocks)), title))
+        tables.append(laid_out(rows, columns, block="is_over", title=title))
     return tables
+
+
+def _of_part(name: str) -> Source:
+    """The p of a part that is tested; nothing stands where none could."""
+    return lambda row: row[name] if row["is_folded"] is False else ""
+
+
+def _verdict(row: Fields) -> str | None:
+    return NOT_TESTED if row["is_folded"] else row["verdict"]
 
 
 def notes_of(rows: pl.DataFrame, over: pl.DataFrame) -> list[str]:
@@ -341,11 +343,10 @@ def label(by: str, part: str) -> str:
     return f"{part} words" if by == WORDS else part
 
 
-def _interval(row: Mapping[str, Any], show: Any) -> str:
-    text = show(row["difference"], with_sign=True)
-    if row["low"] is None:
-        return str(text)
-    return f"{text} [{show(row['low'], with_sign=True)}, {show(row['high'], with_sign=True)}]"
+def difference(row: Fields) -> str:
+    """A row's difference with its interval, where it has one."""
+    show = partial(parse(row["measure"]).show, with_sign=True)
+    return bracketed(row["difference"], row["low"], row["high"], show)
 
 
 def verdicts(rows: pl.DataFrame) -> set[str]:

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise, product
+from functools import partial
+from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
@@ -16,7 +17,7 @@ from eval_kit.release import Release, TestSet
 from eval_kit.release.reference import as_printed, published_cells
 from eval_kit.results import Result
 from eval_kit.runs.given import GivenRuns, take
-from eval_kit.tables.table import Column, Table, number_columns, text_columns
+from eval_kit.tables.table import Column, Fields, Table, laid_out, of, side_by_side
 
 SETS = ("lesser", "pygmy", "veiled")
 MEASURES = ("AP", "nDCG", "RR@10")
@@ -55,22 +56,22 @@ class Chameleons(Result):
         paper: dict[tuple[str, str, str], str] = {}
         for cell in published_cells(_REFERENCE) if self.published else ():
             paper[cell["system"], cell["test_set"], cell["measure"]] = as_printed(cell)
-        rankers = dict.fromkeys(system for system, _, _ in paper)
-        columns = [*text_columns("", "set", "level", wrap="never"), *number_columns("queries", wrap="never")]
-        columns += number_columns(*runs, wrap="anywhere")
-        columns += [Column("(published)", "number", group=name, style="dim") for name in rankers]
-        rows = frame.rows_by_key(["run", "set", "level", "measure"], named=True, unique=True)
-        lines = []
-        levels = frame["level"].unique().sort()
-        for measure, name, level in product((*MEASURES, _SOLVED), SETS, levels):
-            ours = [rows[run, name, level, "RR@10" if measure == _SOLVED else measure] for run in runs]
-            line = [measure, name, f"{level} %", f"{ours[0]['queries']:,}"]
-            if measure == _SOLVED:
-                line += [f"{row['solved']:,}" for row in ours]
-            else:
-                line += [parse(measure).show(row["value"]) for row in ours]
-            lines.append(line + [paper.get((each, f"chameleons.{name}.{level}", measure), "") for each in rankers])
-        return [Table(columns, [lines], title="Table 4: the Chameleons", notes=[definition_1(frame, levels[-1])])]
+        columns = [
+            Column("", source="measure", wrap="never"),
+            Column("set", wrap="never"),
+            Column("level", source=lambda row: f"{row['level']} %", wrap="never"),
+            Column("queries", "number", format=",", wrap="never"),
+        ]
+        columns += [Column(run, "number", of(run, _shown), wrap="anywhere") for run in runs]
+        for ranker in dict.fromkeys(system for system, _, _ in paper):
+            printed = partial(_printed, paper, ranker)
+            columns.append(Column("(published)", "number", printed, none="", group=ranker, style="dim"))
+        solved = frame.filter(pl.col("measure") == "RR@10").with_columns(measure=pl.lit(_SOLVED))
+        order = [pl.col("measure").cast(pl.Enum([*MEASURES, _SOLVED])), pl.col("set").cast(pl.Enum(SETS)), "level"]
+        in_order = pl.concat([frame, solved]).sort(order, maintain_order=True)
+        rows = side_by_side(in_order, ["measure", "set", "level", "queries"], "run")
+        notes = [definition_1(frame, max(frame["level"]))]
+        return [laid_out(rows, columns, title="Table 4: the Chameleons", notes=notes)]
 
     def notes(self) -> list[str]:
         """Where each run stands among the published rankers."""
@@ -83,6 +84,14 @@ class Chameleons(Result):
         """Plain JSON values."""
         rows = {"chameleons": self.performance.to_dicts(), "standing": self.standing.to_dicts()}
         return {**rows, "provenance": self.provenance}
+
+
+def _shown(row: Fields) -> str:
+    return f"{row['solved']:,}" if row["measure"] == _SOLVED else parse(row["measure"]).show(row["value"])
+
+
+def _printed(paper: Mapping[tuple[str, str, str], str], ranker: str, row: Fields) -> str | None:
+    return paper.get((ranker, f"chameleons.{row['set']}.{row['level']}", row["measure"]))
 
 
 def chameleons(runs: GivenRuns, release: ReleaseSource = None, *, allow_missing: bool = False) -> Chameleons:

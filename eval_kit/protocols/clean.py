@@ -9,6 +9,7 @@ compared by :mod:`eval_kit.protocols.generalise`.
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from os import PathLike
 from pathlib import Path
@@ -25,7 +26,7 @@ from eval_kit.results import Picture, Result, origin
 from eval_kit.runs.training import TrainingQueries, read
 from eval_kit.search.passages import has_passages, passages
 from eval_kit.stats import leaks
-from eval_kit.tables.table import Column, Table, number_columns, share
+from eval_kit.tables.table import Column, Fields, Table, laid_out, share
 
 KINDS = ("equal", "normalised", "near", "passages")
 LEAKED, CLEAN = "leaked", "clean"
@@ -59,14 +60,9 @@ class Clean(Result):
 
     def tables(self) -> list[Table]:
         """The counts, with shares."""
-        columns = [Column("test set"), *number_columns("queries", *KINDS, LEAKED, CLEAN)]
-        lines = []
-        for row in self.counts().iter_rows(named=True):
-            line = [row["test_set"], f"{row['queries']:,}"]
-            for name in (*KINDS, LEAKED, CLEAN):
-                line.append("-" if row[name] is None else f"{row[name]:,} ({row[name] / row['queries']:.1%})")
-            lines.append(line)
-        return [Table(columns, [lines])]
+        columns = [Column("test set", source="test_set"), Column("queries", "number", format=",")]
+        columns += [Column(name, "number", partial(_with_share, name)) for name in (*KINDS, LEAKED, CLEAN)]
+        return [laid_out(self.counts(), columns)]
 
     @property
     def heading(self) -> str:
@@ -114,6 +110,10 @@ class Clean(Result):
         sides.sort(key=itemgetter("name"))
         rows = {"rows": self.counts().to_dicts(), "test_sets": sides}
         return {**rows, "notes": self.notes(), "provenance": self.provenance}
+
+
+def _with_share(name: str, row: Fields) -> str | None:
+    return None if row[name] is None else f"{row[name]:,} ({row[name] / row['queries']:.1%})"
 
 
 def clean(

@@ -20,9 +20,9 @@ from eval_kit.authors.opening import ReleaseSource, release_of
 from eval_kit.divisions import FEW as FEW_QUERIES
 from eval_kit.divisions import HOLLOW, Parts, whole
 from eval_kit.errors import UserError
-from eval_kit.measures.definitions import Measure, parse
+from eval_kit.measures.definitions import parse
 from eval_kit.protocols import by_part
-from eval_kit.protocols.scores import Scores, cut_short
+from eval_kit.protocols.scores import Scores, best_shown, cut_short, value_shown
 from eval_kit.protocols.scoring import mean, named, scores_of, with_measures
 from eval_kit.release import Release, TestSet
 from eval_kit.results import Picture, Result, origin
@@ -38,9 +38,10 @@ from eval_kit.stats.losses import (
     RESAMPLES,
     holm_corrected,
     mean_intervals,
+    p_equivalent,
     paired_t_test,
 )
-from eval_kit.tables.table import Column, Table, Value, number_columns, significance, text_columns
+from eval_kit.tables.table import Column, Fields, Table, Value, laid_out, of, side_by_side, significance
 
 ROWS = (
     dict.fromkeys(("test_set", "measure", "system"), pl.String())
@@ -122,40 +123,32 @@ class Comparison(Result):
     def _by_test_set(self) -> Iterator[Table]:
         """The systems one below the other, the best by the first measure first."""
         for (test_set,), rows in self.rows.group_by("test_set", maintain_order=True):
-            measures = list(map(parse, rows["measure"].unique(maintain_order=True)))
-            by_key = rows.rows_by_key(["system", "measure"], named=True, unique=True)
-            first = rows.filter(pl.col("measure") == measures[0].name)
+            measures = rows["measure"].unique(maintain_order=True)
+            by_first = pl.col("value").filter(pl.col("measure") == measures[0]).first().over("system")
+            upwards = parse(measures[0]).kind.lower_is_better
+            in_order = rows.sort(by_first, descending=not upwards, maintain_order=True)
             columns = [Column("system", "heading", wrap="anywhere")]
             for measure in measures:
-                columns += number_columns("value", group=measure.name)
-                columns.append(Column("Δ [95 % interval]", "number", group=measure.name, beside_last=True))
-            lines: list[list[Value | str]] = []
-            in_order = first.sort("value", descending=not measures[0].kind.lower_is_better, maintain_order=True)
-            for system in in_order["system"]:
-                lines.append([system])
-                for measure in measures:
-                    lines[-1] += _value_and_difference(by_key[system, measure.name], measure, _best(rows, measure))
-            yield Table(columns, [lines], f"{test_set}, n = {first['queries'][0]:,}")
+                columns += self._of(measure, "value", group=measure)
+            lines = side_by_side(in_order, ["system"], "measure")
+            yield laid_out(lines, columns, title=f"{test_set}, n = {rows['queries'][0]:,}")
 
     def _beside(self) -> Table:
         """A row per test set and measure: n, the baseline's value, and value and difference of every other system."""
         base, *others = self.systems
-        columns = text_columns("test set", "measure", wrap="never")
-        columns += number_columns("n", base, wrap="anywhere")
+        columns = [Column("test set", source="test_set", wrap="never"), Column("measure", wrap="never")]
+        columns.append(Column("n", "number", of(base, "queries"), ",", wrap="anywhere"))
+        columns += self._of(base, base, wrap="anywhere")[:1]
         for system in others:
-            columns.append(Column(system, "number", wrap="anywhere"))
-            columns.append(Column("Δ [95 % interval]", "number", wrap="anywhere", beside_last=True))
-        lines = []
-        for (test_set, name), group in self.rows.group_by("test_set", "measure", maintain_order=True):
-            by_system = group.rows_by_key("system", named=True, unique=True)
-            measure = parse(str(name))
-            line: list[Value | str] = [str(test_set), measure.name, f"{by_system[base]['queries']:,}"]
-            best = _best(group, measure)
-            line += _value_and_difference(by_system[base], measure, best)[:1]
-            for system in others:
-                line += _value_and_difference(by_system.get(system), measure, best)
-            lines.append(line)
-        return Table(columns, [lines])
+            columns += self._of(system, system, wrap="anywhere")
+        return laid_out(side_by_side(self.rows, ["test_set", "measure"], "system"), columns)
+
+    def _of(self, side: str, name: str, **settings: Any) -> list[Column]:
+        """The columns of one system or measure: its value, and its difference; empty where it has none."""
+        best = partial(_value, best_shown(self.rows))
+        value = Column(name, "number", of(side, best), none="", **settings)
+        ends = Column("Δ [95 % interval]", "number", of(side, _difference), none="", beside_last=True, **settings)
+        return [value, ends]
 
     @property
     def heading(self) -> str:
@@ -271,14 +264,14 @@ class Comparison(Result):
 
     def _gate(self) -> str:
         """The gate's word, and what it rests on."""
-        tested = self.parts.filter(pl.col("verdict").is_not_null())
-        least = tested["detectable"].drop_nulls()
+        least = self.parts["detectable"].drop_nulls()
         shown = ""
         if len(least) and self.verdict == CANNOT_TELL:
             shown = f"; a loss of {max(least):.4f} would be found in 80 % of cases"
         where = " in every part" if self.parts["by"].n_unique() and self.parts["part"].n_unique() > 1 else ""
+        said = self.verdict if by_part.verdicts(self.parts) else by_part.NOT_TESTED
         return (
-            f"Gate: {self.verdict}. Not worse: shown to lose less than {self.margin:g} to {self.systems[0]}{where} "
+            f"Gate: {said}. Not worse: shown to lose less than {self.margin:g} to {self.systems[0]}{where} "
             "(one-sided t-test over queries); worse: shown to lose (two-sided); p < 0.05 after Holm's correction"
             f"{shown}."
         )
@@ -465,10 +458,10 @@ def _rows(values: pl.DataFrame, systems: Sequence[str], test_set: str, seed: int
             row = {"test_set": test_set, "measure": measure, "system": name}
             row |= {"queries": len(column), "value": mean(pl.Series(column)), **worst_of[name]}
             if name != base:
-                test = paired_t_test(columns[measure, base], column)
                 low, high = intervals[measure, name]
                 row |= {"difference": float((column - columns[measure, base]).mean()), "low": low, "high": high}
-                row |= {"p": test.p, "p_equivalent": test.p_equivalent}
+                both = columns[measure, base], column
+                row |= {"p": paired_t_test(*both).p, "p_equivalent": p_equivalent(*both)}
             rows.append(row)
     return rows
 
@@ -517,20 +510,9 @@ def _forest(effects: Sequence[plots.Effect], measure: str, title: str) -> Pictur
     return Picture(plots.forest(effects, f"difference in {measure}", title), caption)
 
 
-def _best(rows: pl.DataFrame, measure: Measure) -> str:
-    """The best value of a measure, as it is shown."""
-    return measure.show(measure.best(rows.filter(pl.col("measure") == measure.name)["value"]))
+def _value(best: Mapping[tuple[str, str], str], row: Fields) -> Value:
+    return replace(value_shown(best, row), mark=contamination.mark(row["trained_on"]))
 
 
-def _value_and_difference(row: dict[str, Any] | None, measure: Measure, best: str) -> tuple[str | Value, str | Value]:
-    """A system's value, and its difference with the interval; empty where it does not cover the test set."""
-    if row is None:
-        return "", ""
-    shown = measure.show(row["value"])
-    value = Value(shown, mark=contamination.mark(row["trained_on"]), bold=shown == best)
-    if row["difference"] is None:
-        return value, ""
-    difference = measure.show(row["difference"], with_sign=True)
-    if row["low"] is not None:
-        difference += f" [{measure.show(row['low'], with_sign=True)}, {measure.show(row['high'], with_sign=True)}]"
-    return value, Value(difference, mark=significance(row))
+def _difference(row: Fields) -> Value | None:
+    return None if row["difference"] is None else Value(by_part.difference(row), mark=significance(row))

@@ -1,8 +1,8 @@
 """Crossed hold-outs as results: the loss over all clusters, that of each, and their correlation with similarity."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, replace
+from functools import partial
 
 import polars as pl
 
@@ -11,7 +11,7 @@ from eval_kit.measures.definitions import parse
 from eval_kit.results import Picture
 from eval_kit.stats import crossed
 from eval_kit.stats.losses import MARGIN, holm_corrected, spearman
-from eval_kit.tables.table import Column, Table, Value, interval, loss, number_columns, significance
+from eval_kit.tables.table import Column, Fields, Table, Value, interval, laid_out, loss, of, side_by_side, significance
 
 NAME = "crossed"
 NOTES = (
@@ -81,41 +81,49 @@ def tables(whole: pl.DataFrame, parts: pl.DataFrame) -> Iterator[Table]:
     for measure in whole["measure"].unique(maintain_order=True):
         of_measure, by_cluster = whole.filter(measure=measure), parts.filter(measure=measure)
         show = parse(str(measure)).show_as_ecir_2023
-        lines: list[list[Value | str]] = []
-        for row in of_measure.iter_rows(named=True):
-            of_system = by_cluster.filter(pl.col("system") == row["system"]).drop_nulls("rel_loss")
-            pair = of_system["jaccard"], of_system["rel_loss"]
-            correlations = spearman(*pair), spearman(*pair, given=of_system["queries"])
-            low, high = row["rel_loss_low"], row["rel_loss_high"]
-            mark = significance(row) if row["rel_loss"] is not None else ""
-            rel_loss = Value(loss(row["rel_loss"]), mark=mark)
-            line: list[Value | str] = [row["system"], show(row["avg_in"]), show(row["out"]), rel_loss]
-            line.append(f"{loss(low)} to {loss(high)}")
-            line += map(loss, (row["error_queries"], row["error_trainings"], row["spread"]))
-            for rho in (each.estimate for each in correlations):
-                line.append("-" if rho.value is None else f"{rho.value:.2f} ({rho.low:.2f} to {rho.high:.2f})")
-            lines.append([*line, f"{row['clusters']} × {row['models'] * row['seeds']}", f"{row['queries']:,}"])
-        numbers = ("In", "Out", "Rel Loss", "95 % interval", "SE clusters", "SE trainings", "SD clusters")
-        names = (*numbers, "ρ with Jaccard", "given size", "clusters × models", "n")
-        yield Table([Column("Models", "heading"), *number_columns(*names)], [lines], str(measure))
+        columns = [
+            Column("Models", "heading", "system"),
+            Column("In", "number", "avg_in", show),
+            Column("Out", "number", "out", show),
+            Column("Rel Loss", "number", _rel_loss),
+            Column(
+                "95 % interval", "number", lambda row: f"{loss(row['rel_loss_low'])} to {loss(row['rel_loss_high'])}"
+            ),
+            Column("SE clusters", "number", "error_queries", loss),
+            Column("SE trainings", "number", "error_trainings", loss),
+            Column("SD clusters", "number", "spread", loss),
+            Column("ρ with Jaccard", "number", partial(_rho, by_cluster)),
+            Column("given size", "number", partial(_rho, by_cluster, given="queries")),
+            Column("clusters × models", "number", lambda row: f"{row['clusters']} × {row['models'] * row['seeds']}"),
+            Column("n", "number", "queries", ","),
+        ]
+        yield laid_out(of_measure, columns, title=str(measure))
     main = whole["measure"][0]
     yield _by_cluster(parts.filter(pl.col("measure") == main), f"{main} Rel Loss by cluster")
 
 
 def _by_cluster(parts: pl.DataFrame, title: str) -> Table:
     systems = parts["system"].unique(maintain_order=True).to_list()
-    order = parts.filter(pl.col("system") == systems[0]).sort("rel_loss", descending=True, nulls_last=True)
-    by_key = parts.rows_by_key(["cluster", "system"], named=True, unique=True)
-    lines: list[list[Value | str]] = []
-    for cluster, queries, jaccard in order.select("cluster", "queries", "jaccard").iter_rows():
-        cells = [_of_cluster(by_key[cluster, system]) for system in systems]
-        lines.append([cluster, *cells, f"{jaccard:.3f}", f"{queries:,}"])
-    names = (*systems, "Jaccard", "n")
-    return Table([Column("Cluster", "heading"), *number_columns(*names)], [lines], title)
+    by_first = pl.col("rel_loss").filter(pl.col("system") == systems[0]).first().over("cluster")
+    in_order = parts.sort(by_first, descending=True, nulls_last=True, maintain_order=True)
+    columns = [Column("Cluster", "heading", "cluster")]
+    columns += [Column(system, "number", of(system, _of_cluster)) for system in systems]
+    columns += [Column("Jaccard", "number", "jaccard", ".3f"), Column("n", "number", "queries", ",")]
+    return laid_out(side_by_side(in_order, ["cluster", "jaccard", "queries"], "system"), columns, title=title)
 
 
-def _of_cluster(row: dict[str, Any]) -> Value:
-    if row["rel_loss"] is None:
-        return Value("-")
+def _rel_loss(row: Fields) -> Value | None:
+    return None if row["rel_loss"] is None else Value(loss(row["rel_loss"]), mark=significance(row))
+
+
+def _rho(by_cluster: pl.DataFrame, row: Fields, given: str = "") -> str | None:
+    """A system's correlation of its losses by cluster with their similarity."""
+    of_system = by_cluster.filter(pl.col("system") == row["system"]).drop_nulls("rel_loss")
+    rho = spearman(of_system["jaccard"], of_system["rel_loss"], given=of_system[given] if given else None)
+    return None if rho.value is None else "{:.2f} ({:.2f} to {:.2f})".format(rho.value, *rho.interval)
+
+
+def _of_cluster(row: Fields) -> Value | None:
+    rel_loss = _rel_loss(row)
     ends = interval(row["rel_loss_low"], row["rel_loss_high"], row["queries"])
-    return Value(loss(row["rel_loss"]), mark=significance(row), tooltip=ends)
+    return rel_loss and replace(rel_loss, tooltip=ends)

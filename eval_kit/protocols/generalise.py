@@ -8,6 +8,7 @@ and its pivot get along; with a handful of parts that spread cannot be told, and
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, product
 from operator import attrgetter
 from pathlib import Path
@@ -32,17 +33,14 @@ from eval_kit.runs.training import TrainedOn, queries_of
 from eval_kit.search.passages import has_passages, passages
 from eval_kit.shifts import MAIN_SPLITS, SHIFTS, main_split
 from eval_kit.stats import distance, parts
-from eval_kit.stats.differences import ALPHA, CANNOT_TELL
-from eval_kit.stats.far import cost_of_far
+from eval_kit.stats.differences import CANNOT_TELL
+from eval_kit.stats.far import DEGRADES, DOES_NOT, chance_of_farther, cost_of_far, verdict
 from eval_kit.stats.losses import MARGIN, correct
-from eval_kit.tables.table import Column, Table, Value, number_columns, or_dash
+from eval_kit.tables.table import Column, Fields, Table, Value, laid_out
 
-DEGRADES, DOES_NOT = "degrades", "does not"
 DISTANCE = "distance"
 _WORDS: dict[str, Literal["bad", "good", "open"]] = {DEGRADES: "bad", DOES_NOT: "good", CANNOT_TELL: "open"}
 QUERIES_A_PART, MOST_PARTS = 3, 60  # a part has a variance, and fifty parts do (docs/generalise.md)
-_LEAST_APART = 0.6
-"""Chance that a far query is farther from training than a near one, below which "does not" says nothing of a shift."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,26 +75,25 @@ class Generalisation(Result):
 
     def tables(self) -> list[Table]:
         """One row for each shift and system: levels beside the pivot's, both estimates, the verdict."""
-        columns = [Column("shift"), Column("system", wrap="anywhere")]
-        for group in ("system", "pivot", "distance"):
-            columns += number_columns("near", "far", group=group)
-        columns += [*number_columns("parts", "gain", "adjusted"), Column("95 % of both", "number", beside_last=True)]
-        columns += [*number_columns("p", "p (Holm)", "would find"), Column("verdict", wrap="never")]
-        lines: list[list[Value | str]] = []
-        for row in self.contrasts.iter_rows(named=True):
-            show = parse(row["measure"]).show
-            line: list[Value | str] = [row["shift"], row["system"]]
-            for level in ("near_level", "far_level", "near_pivot", "far_pivot"):
-                line.append("-" if row[level] is None else show(row[level]))
-            line += [or_dash(row[f"{side}_distance"], ".3f") for side in ("near", "far")]
-            line.append(f"{row['near_parts']} + {row['far_parts']}")
-            line += [or_dash(row["gain"], "+.4f"), or_dash(row["adjusted"], "+.4f")]
-            line.append("-" if row["low"] is None else f"[{row['low']:+.4f}, {row['high']:+.4f}]")
-            line += [or_dash(row["p"], ".3f"), or_dash(row["p_holm"], ".3f"), or_dash(row["detectable"], ".4f")]
-            verdict = row["verdict"]
-            said = Value(verdict, bold=verdict == DEGRADES, word=_WORDS[verdict]) if verdict else "-"
-            lines.append([*line, said])
-        return [Table(columns, [lines], ", ".join(self.contrasts["measure"].unique()))]
+        columns = [
+            Column("shift"),
+            Column("system", wrap="anywhere"),
+            Column("near", "number", partial(_level, "near_level"), group="system"),
+            Column("far", "number", partial(_level, "far_level"), group="system"),
+            Column("near", "number", partial(_level, "near_pivot"), group="pivot"),
+            Column("far", "number", partial(_level, "far_pivot"), group="pivot"),
+            Column("near", "number", "near_distance", ".3f", group="distance"),
+            Column("far", "number", "far_distance", ".3f", group="distance"),
+            Column("parts", "number", lambda row: f"{row['near_parts']} + {row['far_parts']}"),
+            Column("gain", "number", format="+.4f"),
+            Column("adjusted", "number", format="+.4f"),
+            Column("95 % of both", "number", _ends, beside_last=True),
+            Column("p", "number", format=".3f"),
+            Column("p (Holm)", "number", "p_holm", ".3f"),
+            Column("would find", "number", "detectable", ".4f"),
+            Column("verdict", source=_said, wrap="never"),
+        ]
+        return [laid_out(self.contrasts, columns, title=", ".join(self.contrasts["measure"].unique()))]
 
     @property
     def heading(self) -> str:
@@ -155,6 +152,19 @@ class Generalisation(Result):
             *(f"{name}: {source}" for name, source in self.provenance["divisions"].items() if source != name),
             *reasons,
         ]
+
+
+def _level(name: str, row: Fields) -> str | None:
+    return None if row[name] is None else parse(row["measure"]).show(row[name])
+
+
+def _ends(row: Fields) -> str | None:
+    return None if row["low"] is None else f"[{row['low']:+.4f}, {row['high']:+.4f}]"
+
+
+def _said(row: Fields) -> Value:
+    verdict = row["verdict"]
+    return Value(verdict, bold=verdict == DEGRADES, word=_WORDS[verdict]) if verdict else Value("-")
 
 
 @dataclass(frozen=True)
@@ -450,55 +460,45 @@ def _contrast(
     row: dict[str, Any] = {"far": ", ".join(sorted(division.far)), "queries": rows.height}
     row |= {"near_parts": near_parts, "far_parts": far_parts}
     columns = {"level": level, "pivot": pivot, "distance": np.full(len(level), np.nan)}
-    apart = 1.0
+    farther = 1.0
     if distances is not None:
         columns["distance"] = rows.join(distances, on="query_id", maintain_order="left")["distance"].to_numpy()
-        apart = _chance_of_farther(columns["distance"], is_far)
+        farther = chance_of_farther(columns["distance"], is_far)
     for name, column in columns.items():
         row |= {f"near_{name}": _mean(column, ~is_far), f"far_{name}": _mean(column, is_far)}
     row |= dict.fromkeys((*_TESTS, "p_holm", "p_does_not_holm", "cost"))
-    row |= {"why": division.why, "is_apart": apart >= _LEAST_APART, "verdict": None if division.why else CANNOT_TELL}
+    row |= {"why": division.why, "farther": farther, "verdict": None if division.why else CANNOT_TELL}
     cost = cost_of_far(level, pivot, features, numbers, is_far)
     if cost is None:
         too_few = min(near_parts, far_parts) < parts.FEWEST_PARTS
         why = f"fewer than {parts.FEWEST_PARTS} parts on a side" if too_few else "nothing varies"
         return row | {"why": division.why or why}
     for name, each in (("gain", cost.plain), ("adjusted", cost.adjusted)):
-        row |= {name: each.difference, f"{name}_low": each.interval[0], f"{name}_high": each.interval[1]}
+        row |= each.columns(name)
     row |= dict(zip(("low", "high"), cost.interval, strict=True))
     row |= {"slope": cost.slope, "slope_error": cost.slope_error, "r": cost.r}
     row |= dict(zip(("near_spread", "far_spread"), cost.adjusted.spread, strict=True))
-    if why := division.why or cost.refusal:
-        return row | {"why": why}
-    return row | {"cost": cost, "p": cost.p, "p_does_not": cost.p_worse_than(MARGIN * row["near_level"])}
+    if division.why:
+        return row
+    row |= {"cost": cost, "why": cost.refusal}
+    return row if cost.refusal else row | {"p": cost.p, "p_does_not": cost.p_loses(MARGIN * row["near_level"])}
 
 
 def _mean(values: NDArray[np.float64], rows: NDArray[np.bool_]) -> float:
     return float(values[rows].mean()) if rows.any() else float("nan")
 
 
-def _chance_of_farther(distance: NDArray[np.float64], is_far: NDArray[np.bool_]) -> float:
-    """The chance that a far query is farther from training than a near one, where there are both."""
-    near, distant = np.sort(distance[~is_far]), distance[is_far]
-    if not len(near) or not len(distant):
-        return 1.0
-    below = np.searchsorted(near, distant) + np.searchsorted(near, distant, side="right")
-    return float(below.mean() / 2 / len(near))
-
-
 def _with_verdicts(rows: list[dict[str, Any]]) -> pl.DataFrame:
     """The rows that can be tested corrected together, with ``detectable`` and the ``verdict`` of each."""
-    tested = [row for row in rows if row["cost"]]
+    tested = [row for row in rows if row["cost"] and not row["cost"].refusal]
     for name in ("p", "p_does_not"):
         correct(tested, name)
     for row in rows:
-        cost, is_apart = row.pop("cost"), row.pop("is_apart")
-        row["detectable"] = cost and cost.detectable(len(tested))
-        if cost and row["p_holm"] < ALPHA and row["adjusted"] < 0:
-            row["verdict"] = DEGRADES
-        elif cost and row["p_does_not_holm"] < ALPHA:
-            row["verdict"] = DOES_NOT if is_apart else CANNOT_TELL
-            row["why"] = "" if is_apart else "far queries are hardly farther from training than near ones"
+        cost, farther = row.pop("cost"), row.pop("farther")
+        row["detectable"] = cost.detectable(len(tested)) if cost and not cost.refusal else None
+        if cost:
+            tests = row["p_holm"], row["p_does_not_holm"], row["adjusted"]
+            row["verdict"], row["why"] = verdict(*tests, farther, row["why"])
     numbers = dict.fromkeys((*_TESTS, "p_holm", "p_does_not_holm", "detectable"), pl.Float64)
     types = numbers | {"verdict": pl.String}
     return pl.DataFrame(rows, schema_overrides=types, infer_schema_length=None).fill_nan(None)

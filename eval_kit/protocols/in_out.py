@@ -15,7 +15,15 @@ from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
 from eval_kit.release import Release
 from eval_kit.shifts import SHIFTS, Shift
-from eval_kit.stats.losses import difference_of_losses, error_of_loss, holm_corrected, paired_t_test, relative_losses
+from eval_kit.stats.figure import Figure
+from eval_kit.stats.losses import (
+    difference_of_losses,
+    error_of_loss,
+    holm_corrected,
+    p_equivalent,
+    paired_t_test,
+    relative_losses,
+)
 from eval_kit.stats.parts import Floats, heterogeneity
 
 _PAIR = ("system", "measure", "part", "seed", "query_id")
@@ -105,9 +113,8 @@ def overall(values: pl.DataFrame, shift: str, release: Release, measure: str, se
                 losses.append(1 - out.mean() / inside.mean())
                 errors.append(error)
         kinds = heterogeneity(np.array(losses), np.array(errors))
-        low, high = kinds.interval if kinds else (None, None)
-        row |= {"parts": len(losses), "of_parts": kinds and kinds.mean, "of_parts_low": low, "of_parts_high": high}
-        rows.append(row | {"spread": kinds and kinds.spread, "q": kinds and kinds.q, "p_q": kinds and kinds.p})
+        row |= {"parts": len(losses)} | (kinds or Figure()).columns("of_parts")
+        rows.append(row | {"spread": kinds and kinds.spread, "q": kinds and kinds.q, "p_q": kinds and kinds.p_q})
     return holm_corrected(pl.DataFrame(rows, schema_overrides=dict.fromkeys(_OF_PARTS, pl.Float64)), ["measure"])
 
 
@@ -124,7 +131,7 @@ def differences(values: pl.DataFrame, shift: str, release: Release, measure: str
     rows = []
     for (system, first), (other, second) in combinations(pairs.items(), 2):
         found = difference_of_losses(first, second)
-        rows.append((system, other, measure, found.value, found.low, found.high, found.p))
+        rows.append((system, other, measure, found.value, *found.interval, found.p))
     names = dict.fromkeys(("system", "other", "measure"), pl.String)
     numbers = dict.fromkeys(("difference", "low", "high", "p"), pl.Float64)
     table = pl.DataFrame(rows, {**names, **numbers}, orient="row")
@@ -188,11 +195,10 @@ def _with_pairs(comparison: pl.DataFrame, seed: int = 0) -> Iterator[tuple[dict[
         pairs[str(system), str(measure)] = in_and_out(group)
     for (system, measure), loss in relative_losses(pairs, seed=seed).items():
         inside, out = pairs[system, measure]
-        test = paired_t_test(inside, out)
         row: dict[str, Any] = {"system": system, "measure": measure}
-        for name, estimate in (("avg_in", loss.inside), ("out", loss.out), ("rel_loss", loss.rel_loss)):
-            row |= estimate.columns(name)
-        row |= {"p": test.p, "p_equivalent": test.p_equivalent}
+        for name, figure in zip(("avg_in", "out", "rel_loss"), loss, strict=True):
+            row |= figure.columns(name)
+        row |= {"p": paired_t_test(inside, out).p, "p_equivalent": p_equivalent(inside, out)}
         not_zero = int((inside.any(axis=0) | out.any(axis=0)).sum())
-        row |= {"queries": test.n, "not_zero": not_zero, "seeds": loss.rel_loss.seeds}
+        row |= {"queries": inside.shape[1], "not_zero": not_zero, "seeds": inside.shape[0]}
         yield row, groups[system, measure]

@@ -3,8 +3,9 @@
 Functions take the results of :func:`eval_kit.protocols.in_out.losses`, unless they say otherwise.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -13,15 +14,17 @@ from eval_kit.measures.definitions import Measure, parse
 from eval_kit.runs import contamination
 from eval_kit.tables.table import (
     Column,
+    Fields,
     LossBar,
-    Row,
     Table,
     Value,
     interval,
+    laid_out,
     loss,
-    number_columns,
+    of,
+    side_by_side,
+    sides,
     significance,
-    text_columns,
 )
 
 
@@ -40,22 +43,21 @@ def ms_shift(
     rows = losses.filter(pl.col("measure") == measure)
     measure_shown = parse(measure)
     best = _best(rows, measure_shown.kind.lower_is_better) if best_in_bold else {}
-    groups: list[list[Row]] = []
+    lines = []
     for system, values in untrained.items():
-        groups.append([[system, "", *(measure_shown.show_as_ecir_2023(values[cluster]) for cluster in clusters)]])
-    for system in rows["system"].unique(maintain_order=True):
-        by_cluster = rows.filter(system=system).rows_by_key("cluster", named=True, unique=True, include_key=True)
-        cells = list(map(by_cluster.__getitem__, clusters))
-        inside: list[Value | str] = [_system(cells), "Avg In"]
-        out: list[Value | str | None] = [None, "Out"]
-        rel_loss: list[Value | str | None] = [None, "Rel Loss"]
-        for cell in cells:
-            inside.append(_mean(cell, "avg_in", measure_shown, best))
-            out.append(_mean(cell, "out", measure_shown, best))
-            rel_loss.append(_rel_loss(cell, measure_shown, best))
-        groups.append([inside, out, rel_loss])
-    columns = [Column("Models", "heading"), Column("", "label"), *number_columns(*clusters)]
-    return Table(columns, groups, title=measure)
+        lines.append({"system": system, "label": ""} | _by(clusters, values, measure_shown.show_as_ecir_2023))
+    figures = {
+        "Avg In": partial(_mean, "avg_in", measure_shown, best),
+        "Out": partial(_mean, "out", measure_shown, best),
+        "Rel Loss": partial(_rel_loss, measure_shown, best),
+    }
+    for row in side_by_side(rows, ["system"], "cluster"):
+        by_cluster = {each["cluster"]: each for each in sides(row)}
+        for name, cell in figures.items():
+            lines.append({"system": _system(row), "label": name} | _by(clusters, by_cluster, cell))
+    columns = [Column("Models", "heading", "system"), Column("", "label", "label")]
+    columns += [Column(cluster, "number", ("cluster", cluster)) for cluster in clusters]
+    return laid_out(lines, columns, block="system", title=measure)
 
 
 def overall(results: pl.DataFrame) -> Table:
@@ -64,33 +66,39 @@ def overall(results: pl.DataFrame) -> Table:
     What is expected of a part leads where the parts of a system differ beyond their queries (Q, p < 0.05).
     """
     show = parse(results["measure"][0]).show_as_ecir_2023
-    lines: list[list[Value | str]] = []
+    over_queries = [
+        Column("Rel Loss", "number", lambda row: Value(loss(row["rel_loss"]), mark=_mark(row)), group="over queries"),
+        Column("95 %", "number", partial(_ends, "rel_loss_"), group="over queries"),
+    ]
+    over_parts = [
+        Column("Rel Loss", "number", "of_parts", loss, group="over parts"),
+        Column("95 %", "number", partial(_ends, "of_parts_"), group="over parts"),
+    ]
     parts_lead = bool((results["p_q"] < 0.05).any())
-    for row in results.iter_rows(named=True):
-        pooled: list[Value | str] = [
-            Value(loss(row["rel_loss"]), mark=_mark(row)),
-            _ends(row["rel_loss_low"], row["rel_loss_high"]),
-        ]
-        of_parts = [loss(row["of_parts"]), _ends(row["of_parts_low"], row["of_parts_high"])]
-        both = [*of_parts, *pooled] if parts_lead else [*pooled, *of_parts]
-        chance = "-" if row["q"] is None else f"{row['q']:.1f} ({_p(row['p_q'])})"
-        figures = [show(row["avg_in"]), show(row["out"]), *both, loss(row["spread"]), chance]
-        lines.append([row["system"], *figures, str(row["parts"]), f"{row['queries']:,}"])
-    columns = [Column("Models", "heading"), *number_columns("In", "Out")]
-    for group in ("over parts", "over queries") if parts_lead else ("over queries", "over parts"):
-        columns += number_columns("Rel Loss", "95 %", group=group)
-    columns += number_columns("τ", "Q (p)", "parts", "n")
-    return Table(columns, [lines], f"{results['measure'][0]} over all parts")
+    columns = [
+        Column("Models", "heading", "system"),
+        Column("In", "number", "avg_in", show),
+        Column("Out", "number", "out", show),
+        *([*over_parts, *over_queries] if parts_lead else [*over_queries, *over_parts]),
+        Column("τ", "number", "spread", loss),
+        Column("Q (p)", "number", lambda row: None if row["q"] is None else f"{row['q']:.1f} ({_p(row['p_q'])})"),
+        Column("parts", "number"),
+        Column("n", "number", "queries", ","),
+    ]
+    return laid_out(results, columns, title=f"{results['measure'][0]} over all parts")
 
 
 def differences(results: pl.DataFrame) -> Table:
     """Each two systems' Rel Losses, the first less the other's (:func:`eval_kit.protocols.in_out.differences`)."""
-    lines: list[list[Value | str]] = []
-    for row in results.iter_rows(named=True):
-        figures = (loss(row["difference"]), _ends(row["low"], row["high"]), _p(row["p"]), _p(row["p_holm"]))
-        lines.append([row["system"], row["other"], *figures])
-    columns = [*text_columns("Models", "less"), *number_columns("Rel Loss", "95 % interval", "p", "p (Holm)")]
-    return Table(columns, [lines], f"{results['measure'][0]}: differences of losses, over queries")
+    columns = [
+        Column("Models", source="system"),
+        Column("less", source="other"),
+        Column("Rel Loss", "number", "difference", loss),
+        Column("95 % interval", "number", partial(_ends, "")),
+        Column("p", "number", format=_p),
+        Column("p (Holm)", "number", "p_holm", _p),
+    ]
+    return laid_out(results, columns, title=f"{results['measure'][0]}: differences of losses, over queries")
 
 
 def inter_extra(results: pl.DataFrame, marks: bool = False) -> Table:
@@ -99,17 +107,16 @@ def inter_extra(results: pl.DataFrame, marks: bool = False) -> Table:
     Fractions are times 100, as in the tables of other shifts beside them. With ``marks``, every Δ that is not
     significant is marked, which the paper does not.
     """
-    measures = results["measure"].unique(maintain_order=True)
-    columns = [Column("Models", "heading")]
-    for measure in measures:
-        columns += number_columns("Inter.", "Extra.", "Δ", group=measure)
-    if "size" not in results.columns:
-        return Table(columns, [_inter_extra(results, marks)])
-    groups = []
-    for size in results["size"].unique(maintain_order=True):
-        rows = _inter_extra(results.filter(pl.col("size") == size), marks)
-        groups.append([[None if number else size, *row] for number, row in enumerate(rows)])
-    return Table([Column("#Q", "heading"), *columns], groups)
+    sizes = ["size"] * ("size" in results.columns)
+    columns = [*(Column("#Q", "heading", size) for size in sizes), Column("Models", "heading", _system)]
+    for measure in results["measure"].unique(maintain_order=True):
+        show = parse(measure).show_as_ecir_2023
+        columns += [
+            Column("Inter.", "number", of(measure, "avg_in"), show, group=measure),
+            Column("Extra.", "number", of(measure, "out"), show, group=measure),
+            Column("Δ", "number", of(measure, partial(_delta, marks)), group=measure),
+        ]
+    return laid_out(side_by_side(results, [*sizes, "system"], "measure"), columns, block="".join(sizes))
 
 
 def matrix(values: pl.DataFrame, test_sets: Sequence[str], measure: str, system: str) -> Table:
@@ -117,31 +124,31 @@ def matrix(values: pl.DataFrame, test_sets: Sequence[str], measure: str, system:
 
     ``values`` are from :func:`eval_kit.protocols.in_out.matrix`; the columns are ``test_sets``, such as ``topic.c0``.
     """
-    rows = values.filter(pl.col("measure") == measure, pl.col("system") == system)
-    by_cell = rows.rows_by_key(["held_out", "test_set"], named=True, unique=True)
-    show = parse(measure).show_as_ecir_2023
-    columns = [Column("Trained", "heading")]
-    lines: list[Row] = []
-    for test_set in test_sets:
-        held_out = test_set.split(".", 1)[-1]
-        columns.append(Column(held_out, "number"))
-        line: list[Value | str] = [f"without {held_out}"]
-        for name in test_sets:
-            line.append(Value(show(by_cell[held_out, name]["value"]), shaded=name == test_set))
-        lines.append(line)
-    return Table(columns, [lines], title=f"{system}, {measure}")
+    clusters = [test_set.split(".", 1)[-1] for test_set in test_sets]
+    of_system = values.filter(pl.col("held_out").is_in(clusters), measure=pl.lit(measure), system=pl.lit(system))
+    rows = of_system.sort(pl.col("held_out").cast(pl.Enum(clusters)), maintain_order=True)
+    columns = [Column("Trained", "heading", lambda row: f"without {row['held_out']}")]
+    columns += [Column(name, "number", of(at, _of_model)) for name, at in zip(clusters, test_sets, strict=True)]
+    return laid_out(side_by_side(rows, ["held_out"], "test_set"), columns, title=f"{system}, {measure}")
 
 
 def every_loss(results: Mapping[str, pl.DataFrame]) -> Table:
     """All losses of all shifts, systems and measures with their statistics, one row each, sortable."""
-    words = ("shift", "part", "system", "measure")
-    numbers = ("Rel Loss", "low", "high", "In", "Out", "p (Holm)", "n")
-    lines = []
-    for shift, frame in results.items():
-        for row in frame.iter_rows(named=True):
-            lines.append(_statistics(shift, row))
-    columns = [*text_columns(*words), *number_columns(*numbers)]
-    return Table(columns, [lines], title="Every loss", sorted_by="Rel Loss")
+    lines = [row | {"shift": shift} for shift, frame in results.items() for row in frame.iter_rows(named=True)]
+    columns = [
+        Column("shift"),
+        Column("part", source=lambda row: row.get("cluster") or row.get("size")),
+        Column("system", source=lambda row: Value(row["system"], mark=contamination.mark(row["trained_on"]))),
+        Column("measure"),
+        Column("Rel Loss", "number", partial(_sortable, "rel_loss", loss)),
+        Column("low", "number", partial(_sortable, "rel_loss_low", loss)),
+        Column("high", "number", partial(_sortable, "rel_loss_high", loss)),
+        Column("In", "number", partial(_sortable, "avg_in", None)),
+        Column("Out", "number", partial(_sortable, "out", None)),
+        Column("p (Holm)", "number", partial(_sortable, "p_holm", _p)),
+        Column("n", "number", partial(_sortable, "queries", "{:,}".format)),
+    ]
+    return laid_out(lines, columns, title="Every loss", sorted_by="Rel Loss")
 
 
 def with_direction(table: Table, measure: str) -> Table:
@@ -151,17 +158,27 @@ def with_direction(table: Table, measure: str) -> Table:
     return table
 
 
-def _system(rows: Sequence[Mapping[str, Any]]) -> Value:
-    """The system of these results, marked if one of its models was trained on queries that it is scored on."""
-    return Value(rows[0]["system"], mark=max(contamination.mark(row["trained_on"]) for row in rows))
+def _by(clusters: Sequence[str], values: Mapping[str, Any], cell: Callable[[Any], Value | str]) -> dict[Any, Any]:
+    """The cell of each cluster, as a field of a row, which no cluster's name can confuse with another."""
+    return {("cluster", cluster): cell(values[cluster]) for cluster in clusters}
 
 
-def _mean(row: Mapping[str, Any], figure: str, measure: Measure, best: Mapping[tuple[str, str], float]) -> Value:
+def _system(row: Fields) -> Value:
+    """The system of a row's sides, marked if one of its models was trained on queries that it is scored on."""
+    return Value(row["system"], mark=max(contamination.mark(each["trained_on"]) for each in sides(row)))
+
+
+def _of_model(row: Fields) -> Value:
+    show = parse(row["measure"]).show_as_ecir_2023
+    return Value(show(row["value"]), shaded=row["test_set"].split(".", 1)[-1] == row["held_out"])
+
+
+def _mean(figure: str, measure: Measure, best: Mapping[tuple[str, str], float], row: Fields) -> Value:
     shown, of_best = measure.show_as_ecir_2023(row[figure]), best.get((row["cluster"], figure))
     return Value(shown, bold=of_best is not None and measure.show_as_ecir_2023(of_best) == shown)
 
 
-def _rel_loss(row: Mapping[str, Any], measure: Measure, best: Mapping[tuple[str, str], float]) -> Value:
+def _rel_loss(measure: Measure, best: Mapping[tuple[str, str], float], row: Fields) -> Value:
     value, low, high = row["rel_loss"], row["rel_loss_low"], row["rel_loss_high"]
     return Value(
         loss(value),
@@ -172,35 +189,13 @@ def _rel_loss(row: Mapping[str, Any], measure: Measure, best: Mapping[tuple[str,
     )
 
 
-def _statistics(shift: str, row: Mapping[str, Any]) -> list[Value | str]:
-    show = parse(row["measure"]).show_as_ecir_2023
-    ends = [Value(loss(row[name]), sort=row[name]) for name in ("rel_loss", "rel_loss_low", "rel_loss_high")]
-    return [
-        shift,
-        row.get("cluster") or row.get("size") or "",
-        _system([row]),
-        row["measure"],
-        *ends,
-        Value(show(row["avg_in"]), sort=row["avg_in"]),
-        Value(show(row["out"]), sort=row["out"]),
-        Value(_p(row["p_holm"]), sort=row["p_holm"]),
-        Value(f"{row['queries']:,}", sort=float(row["queries"])),
-    ]
+def _sortable(name: str, show: Callable[[Any], str] | None, row: Fields) -> Value:
+    """A figure that a page sorts by; without ``show``, as the row's measure shows means."""
+    shown = (show or parse(row["measure"]).show_as_ecir_2023)(row[name])
+    return Value(shown, sort=None if row[name] is None else float(row[name]))
 
 
-def _inter_extra(results: pl.DataFrame, marks: bool) -> list[Row]:
-    """One row per system: Inter., Extra. and Δ of every measure."""
-    lines: list[Row] = []
-    for _, rows in results.group_by("system", maintain_order=True):
-        cells: list[Value | str] = [_system(rows.to_dicts())]
-        for row in rows.iter_rows(named=True):
-            show = parse(row["measure"]).show_as_ecir_2023
-            cells += [show(row["avg_in"]), show(row["out"]), _delta(row, marks)]
-        lines.append(cells)
-    return lines
-
-
-def _delta(row: Mapping[str, Any], marks: bool) -> Value:
+def _delta(marks: bool, row: Fields) -> Value:
     """Δ and its interval are those of the loss with the sign reversed."""
     low, high = (None if row[name] is None else -row[name] for name in ("rel_loss_high", "rel_loss_low"))
     delta = row["delta"]
@@ -212,12 +207,13 @@ def _delta(row: Mapping[str, Any], marks: bool) -> Value:
     )
 
 
-def _mark(row: Mapping[str, Any]) -> str:
+def _mark(row: Fields) -> str:
     return "" if row["rel_loss"] is None else significance(row)
 
 
-def _ends(low: float | None, high: float | None) -> str:
-    return "-" if low is None or high is None else f"{loss(low)} to {loss(high)}"
+def _ends(name: str, row: Fields) -> str | None:
+    low, high = row[f"{name}low"], row[f"{name}high"]
+    return None if low is None or high is None else f"{loss(low)} to {loss(high)}"
 
 
 def _best(losses: pl.DataFrame, lower_is_better: bool) -> dict[tuple[str, str], float]:

@@ -1,8 +1,8 @@
 """The scores of runs: every mean with its n, its missing queries and its ties, and what readers must know about it."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -12,7 +12,7 @@ from eval_kit.measures.definitions import parse
 from eval_kit.results import Picture, Result, origin
 from eval_kit.runs import contamination
 from eval_kit.runs.contamination import TrainedOn
-from eval_kit.tables.table import Column, Row, Table, Value, number_columns
+from eval_kit.tables.table import Column, Fields, Table, Value, laid_out, of, side_by_side, sides
 
 _RANKS = "the scores decide, as in trec_eval; without scores the ranks, of one that is there twice the last line's"
 NOTHING_JUDGED = "{}: not one of its passages is judged; are these the collection's passage ids?"
@@ -73,21 +73,21 @@ class Scores(Result):
 
         The best of several runs on a test set is bold.
         """
-        by_row: dict[str, dict[str, list[Mean]]] = {}
-        for mean in self.means:
-            by_row.setdefault(mean.test_set, {}).setdefault(mean.run, []).append(mean)
-        groups: dict[tuple[str, ...], list[Row]] = {}
-        for means in chain.from_iterable(map(dict.values, by_row.values())):
-            first = means[0]
-            values = [_value(mean, by_row[mean.test_set].values()) for mean in means]
-            cell = Value(first.run, mark=contamination.mark(first.trained_on))
-            measures = tuple(map(attrgetter("measure"), means))
-            groups.setdefault(measures, []).append([first.test_set, cell, f"{first.queries:,}", *values])
+        frame = self.to_polars()
+        best = best_shown(frame)
+        by_test_set = pl.concat(frame.partition_by("test_set", maintain_order=True))
+        groups: dict[tuple[str, ...], list[Fields]] = {}
+        for row in side_by_side(by_test_set, ["test_set", "run", "queries", "trained_on"], "measure"):
+            groups.setdefault(tuple(each["measure"] for each in sides(row)), []).append(row)
         tables = []
         for measures, rows in groups.items():
-            columns = [Column("test set", wrap="never"), Column("run", wrap="anywhere", min_width=8)]
-            columns += number_columns("queries", *measures, wrap="anywhere", min_width=7)
-            tables.append(Table(columns, [rows]))
+            columns = [Column("test set", source="test_set", wrap="never")]
+            columns.append(Column("run", source=_run, wrap="anywhere", min_width=8))
+            columns.append(Column("queries", "number", format=",", wrap="anywhere", min_width=7))
+            for measure in measures:
+                value = of(measure, partial(value_shown, best))
+                columns.append(Column(measure, "number", value, wrap="anywhere", min_width=7))
+            tables.append(laid_out(rows, columns))
         return tables
 
     @property
@@ -165,12 +165,24 @@ class Scores(Result):
         )
 
 
-def _value(mean: Mean, of_runs: Collection[list[Mean]]) -> Value:
-    """The mean as it is shown, bold if no run of several on the same test set has a better one."""
-    measure = parse(mean.measure)
-    values = [other.value for each in of_runs for other in each if other.measure == mean.measure]
-    shown = measure.show(mean.value)
-    return Value(shown, bold=len(values) > 1 and shown == measure.show(measure.best(values)))
+def best_shown(means: pl.DataFrame) -> dict[tuple[str, str], str]:
+    """The best of several means by test set and measure, as it is shown."""
+    best = {}
+    for (test_set, measure), group in means.group_by("test_set", "measure", maintain_order=True):
+        if group.height > 1:
+            of_group = parse(str(measure))
+            best[str(test_set), str(measure)] = of_group.show(of_group.best(group["value"]))
+    return best
+
+
+def value_shown(best: Mapping[tuple[str, str], str], row: Fields) -> Value:
+    """The mean of a row as it is shown, bold if none of several on the same test set is better."""
+    shown = parse(row["measure"]).show(row["value"])
+    return Value(shown, bold=shown == best.get((row["test_set"], row["measure"])))
+
+
+def _run(row: Fields) -> Value:
+    return Value(row["run"], mark=contamination.mark(row["trained_on"]))
 
 
 def cut_short(source: Mapping[str, Any], deepest: int) -> list[str]:

@@ -1,7 +1,7 @@
 """Similarity of every cluster to the others of its shift, and the correlation of losses with it (ECIR 2023 §5.2)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,11 @@ from eval_kit.runs.given import GivenRuns, take
 from eval_kit.runs.names import run_name
 from eval_kit.shifts import CLUSTERED, SHIFTS
 from eval_kit.stats import vectors as vector_sources
-from eval_kit.stats.losses import Correlation, Estimate, spearman
+from eval_kit.stats.figure import LEVEL, Figure
+from eval_kit.stats.losses import RESAMPLES, spearman
 from eval_kit.stats.similarity import by_cluster, cluster_splits, mean_dot, test_and_training
 from eval_kit.stats.vectors import Vectors, read
-from eval_kit.tables.table import Column, Table, number_columns, or_dash
+from eval_kit.tables.table import Column, Table, laid_out
 
 
 @dataclass(frozen=True)
@@ -38,23 +39,35 @@ class Figure3:
 
     measure: str
     points: pl.DataFrame
-    correlations: dict[str, tuple[Correlation, Correlation]]
+    correlations: dict[str, tuple[Figure, Figure]]
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return asdict(self) | {"points": self.points.to_dicts()}
+        correlations = {}
+        for system, figures in self.correlations.items():
+            counts = {"level": LEVEL, "n": self._clusters(system), "seeds": 1, "resamples": RESAMPLES}
+            correlations[system] = [_document(figure, counts) for figure in figures]
+        return {"measure": self.measure, "points": self.points.to_dicts(), "correlations": correlations}
+
+    def _clusters(self, system: str) -> int:
+        return self.points.drop_nulls("rel_loss").filter(pl.col("system") == system).height
 
     def table(self) -> Table:
         """One row per system: how its losses correlate with the similarity."""
         rows = []
         for system, (correlation, given_size) in self.correlations.items():
-            chance = or_dash(correlation.p, ".3f")
-            estimates = _interval(correlation.estimate), chance, _interval(given_size.estimate)
-            rows.append([system, *estimates, str(correlation.estimate.n)])
-        columns = [Column("System"), *number_columns("Spearman", "p", "given size", "n")]
+            figures = {"all": correlation, "p": correlation.p, "size": given_size}
+            rows.append({"system": system, **figures, "n": self._clusters(system)})
+        columns = [
+            Column("System", source="system"),
+            Column("Spearman", "number", "all", _interval),
+            Column("p", "number", format=".3f"),
+            Column("given size", "number", "size", _interval),
+            Column("n", "number"),
+        ]
         shifts = " and ".join(self.points["shift"].unique(maintain_order=True))
         title = f"Correlation of {self.measure} Rel Loss and Jaccard over the clusters of {shifts}"
-        return Table(columns, [rows], f"{title}, with 95 % bootstrap intervals")
+        return laid_out(rows, columns, title=f"{title}, with 95 % bootstrap intervals")
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,10 +100,10 @@ class Similarities(Result):
 
     def tables(self) -> list[Table]:
         """The similarities; with runs, also the correlations."""
-        words = ("shift", "cluster", "queries")
-        columns = [Column(name, "text" if name in words else "number") for name in self.clusters.columns]
-        lines = [list(map(_text, row)) for row in self.clusters.iter_rows()]
-        similarities = Table(columns, [lines])
+        columns = []
+        for name, kind in self.clusters.schema.items():
+            columns.append(Column(name, "text" if kind == pl.String else "number", format=".4f" * kind.is_float()))
+        similarities = laid_out(self.clusters, columns)
         return [similarities, self.figure_3.table()] if self.figure_3 else [similarities]
 
     def summary(self) -> list[str]:
@@ -152,17 +165,17 @@ def similarity(
     return Similarities(clusters, figure_3(grid, release), grid.provenance)
 
 
-def _interval(estimate: Estimate) -> str:
-    if estimate.value is None:
+def _interval(rho: Figure) -> str:
+    if rho.value is None:
         return "-"
-    ends = "" if estimate.low is None else f" ({estimate.low:+.3f} to {estimate.high:+.3f})"
-    return f"{estimate.value:+.3f}{ends}"
+    low, high = rho.interval
+    return f"{rho.value:+.3f}" + ("" if low is None else f" ({low:+.3f} to {high:+.3f})")
 
 
-def _text(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.4f}" if isinstance(value, float) else str(value)
+def _document(rho: Figure, counts: dict[str, Any]) -> dict[str, Any]:
+    low, high = rho.interval
+    estimate = {"value": rho.value, "low": low, "high": high, **counts, "undefined": rho.undefined}
+    return {"estimate": estimate, "p": rho.p}
 
 
 def _whole_clusters(release: Release, shifts: Sequence[str], vectors: Vectors | None = None) -> pl.DataFrame:

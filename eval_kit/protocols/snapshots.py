@@ -5,6 +5,7 @@ A snapshot is a release, a folder in BEIR's format or a file of judgements, with
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from eval_kit.authors.opening import ReleaseSource, open_release, release_of
 from eval_kit.errors import UserError, parameter
-from eval_kit.measures.definitions import Measure, parse
+from eval_kit.measures.definitions import parse
 from eval_kit.protocols.compare import baseline_of
 from eval_kit.protocols.scores import Mean, Scores
 from eval_kit.protocols.scoring import named, scores_of, with_measures
@@ -23,7 +24,7 @@ from eval_kit.runs.given import GivenRuns, take
 from eval_kit.stats.differences import ALPHA, CANNOT_TELL
 from eval_kit.stats.losses import correct
 from eval_kit.stats.snapshots import delta_ri, effect_ratio, relative_change
-from eval_kit.tables.table import Table, Value, number_columns, share, significance, text_columns, with_interval
+from eval_kit.tables.table import Column, Fields, Table, Value, laid_out, share, significance, with_interval
 
 type Integers = NDArray[np.int64]
 
@@ -66,18 +67,24 @@ class Snapshots(Result):
 
     def tables(self) -> list[Table]:
         """A table for each test set and measure: a row a system."""
-        columns = [*text_columns("system", wrap="never"), *number_columns("n", "before", "n", "after")]
-        columns += number_columns("RC [95 %]", wrap="anywhere")
-        if others := self.rows["system"].n_unique() > 1:
-            columns += number_columns("ER [95 %]", "ΔRI [95 %]", wrap="anywhere")
-            columns += text_columns(f"beside {self.pivot}", wrap="never")
+        others = self.rows["system"].n_unique() > 1
         tables = []
         for key, group in self.rows.group_by("test_set", "test_set_after", "measure", maintain_order=True):
             name, other, measure = map(str, key)
-            lines = [_line(row, parse(measure), others) for row in group.iter_rows(named=True)]
-            tables.append(
-                Table(columns, [lines], f"{name}, {measure}" if name == other else f"{name}, then {other}, {measure}")
-            )
+            show = parse(measure).show
+            columns = [
+                Column("system", wrap="never"),
+                Column("n", "number", "queries", ","),
+                Column("before", "number", format=show),
+                Column("n", "number", "queries_after", ","),
+                Column("after", "number", format=show),
+                Column("RC [95 %]", "number", _rc, wrap="anywhere"),
+                Column("ER [95 %]", "number", partial(_beside, "effect_ratio"), wrap="anywhere", shown=others),
+                Column("ΔRI [95 %]", "number", partial(_beside, "delta_ri"), wrap="anywhere", shown=others),
+                Column(f"beside {self.pivot}", source="verdict", wrap="never", shown=others),
+            ]
+            title = f"{name}, {measure}" if name == other else f"{name}, then {other}, {measure}"
+            tables.append(laid_out(group, columns, title=title))
         return tables
 
     def summary(self) -> list[str]:
@@ -259,13 +266,10 @@ def _verdict(row: dict[str, Any]) -> str:
     return MORE if parse(row["measure"]).sign * row["delta_ri"] > 0 else LESS
 
 
-def _line(row: dict[str, Any], measure: Measure, with_pivot: bool) -> list[Value | str]:
-    line: list[Value | str] = [row["system"]]
-    for count, mean in (("queries", "before"), ("queries_after", "after")):
-        line += [f"{row[count]:,}", measure.show(row[mean])]
-    line.append(Value(with_interval(row, "rc", "{:z.1%}"), mark=significance(row)))
-    if with_pivot:
-        is_pivot = row["verdict"] is None
-        line += ["" if is_pivot else with_interval(row, name, "{:z.2f}") for name in ("effect_ratio", "delta_ri")]
-        line.append(row["verdict"] or "")
-    return line
+def _rc(row: Fields) -> Value:
+    return Value(with_interval(row, "rc", "{:z.1%}"), mark=significance(row))
+
+
+def _beside(name: str, row: Fields) -> str:
+    """A figure beside the pivot's; the pivot has none."""
+    return "" if row["verdict"] is None else with_interval(row, name, "{:z.2f}")

@@ -7,6 +7,7 @@ of one system, measure and test set. A method that was applied several times, su
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -27,9 +28,24 @@ from eval_kit.release import Release, TestSet, Variation
 from eval_kit.results import Picture, Result
 from eval_kit.runs.given import GivenRuns, Run, take
 from eval_kit.runs.wordings import WordedRun, original_of, wordings_of
-from eval_kit.stats.losses import Figure, holm_corrected, paired_t_test, relative_losses
+from eval_kit.stats.figure import Figure
+from eval_kit.stats.losses import holm_corrected, paired_t_test, relative_losses
 from eval_kit.stats.snapshots import delta_ri, effect_ratio
-from eval_kit.tables.table import Column, Table, Value, loss, number_columns, share, significance, with_interval
+from eval_kit.tables.table import (
+    Column,
+    Fields,
+    Format,
+    Source,
+    Table,
+    Value,
+    laid_out,
+    loss,
+    of,
+    share,
+    side_by_side,
+    significance,
+    with_interval,
+)
 
 type Pairs = dict[tuple[str, str], tuple[NDArray[np.float64], NDArray[np.float64]]]
 
@@ -332,17 +348,16 @@ def _rows(variant: pl.DataFrame, pivot: str | None, seed: int) -> Iterator[dict[
         by_query = of_all.filter(pl.col("query_id").is_in(common))
         after = by_query.drop("query_id", "clean").to_numpy().T
         pairs[str(system), str(measure)] = (np.broadcast_to(by_query["clean"].to_numpy(), after.shape), after)
-    for (system, measure), losses in relative_losses(pairs, seed=seed).items():
+    for (system, measure), (_, _, rel_loss) in relative_losses(pairs, seed=seed).items():
         before, after = pairs[system, measure]
         lower_is_better = parse(measure).kind.lower_is_better
         of_replicas = after.mean(axis=1)
-        test = paired_t_test(before, after)
         clean, after_mean = float(before.mean()), float(after.mean())
-        row: dict[str, Any] = {"system": system, "measure": measure, "queries": test.n, "replicas": len(after)}
+        row: dict[str, Any] = {"system": system, "measure": measure, "queries": after.shape[1], "replicas": len(after)}
         row |= {"clean": clean, "varied": after_mean, "change": after_mean - clean}
         row["worst"] = float(of_replicas.max() if lower_is_better else of_replicas.min())
-        row |= losses.rel_loss.columns("rel_loss")
-        row |= {"p": test.p} | robustness(before, after, lower_is_better)
+        row |= rel_loss.columns("rel_loss")
+        row |= {"p": paired_t_test(before, after).p} | robustness(before, after, lower_is_better)
         kept = lost = Figure()
         if pivot not in (None, system) and (pivot, measure) in pairs:
             sides = np.stack([side.mean(axis=0) for side in (before, after, *pairs[str(pivot), measure])])
@@ -351,53 +366,47 @@ def _rows(variant: pl.DataFrame, pivot: str | None, seed: int) -> Iterator[dict[
 
 
 def _table(results: pl.DataFrame, title: str, measure: Measure, pivot: str | None) -> Table:
-    valid = results.filter(queries_are=VALID).rows_by_key(["method", "system"], named=True, unique=True)
-    numbers = ["n", "clean", "varied", "worst", "change", "Rel Loss", "95 %", "helped", "unhurt", "hurt", "RI"]
-    numbers += ["ER", "ΔRI"] if pivot else []
-    numbers += ["valid n", "valid Rel Loss"] if valid else []
-    columns = [Column("variation", "heading", wrap="anywhere"), Column("system", wrap="anywhere")]
-    columns += number_columns(*numbers)
-    groups = []
-    for _, rows in results.filter(queries_are=ALL).group_by("method", maintain_order=True):
-        lines = []
-        for number, row in enumerate(rows.iter_rows(named=True)):
-            line = [None if number else row["method"], row["system"], *_figures(row, measure)]
-            line += [with_interval(row, name, "{:z.2f}") for name in ("effect_ratio", "delta_ri")] if pivot else []
-            line += _validity(valid.get((row["method"], row["system"]))) if valid else []
-            lines.append(line)
-        groups.append(lines)
-    return Table(columns, groups, title=title)
+    valid = VALID in results["queries_are"]
+    show, signed = measure.show, partial(measure.show, with_sign=True)
+
+    def number(name: str, source: Source, format: Format = "", shown: bool = True) -> Column:
+        return Column(name, "number", of(ALL, source), format, shown=shown)
+
+    columns = [
+        Column("variation", "heading", "method", wrap="anywhere"),
+        Column("system", wrap="anywhere"),
+        number("n", _count),
+        number("clean", "clean", show),
+        number("varied", "varied", show),
+        number("worst", "worst", show),
+        number("change", "change", signed),
+        number("Rel Loss", _rel_loss),
+        number("95 %", lambda row: f"{loss(row['rel_loss_low'])} to {loss(row['rel_loss_high'])}"),
+        *(number(name, name, ".0%") for name in ("helped", "unhurt", "hurt")),
+        number("RI", "robustness_index", ".2f"),
+        number("ER", lambda row: with_interval(row, "effect_ratio", "{:z.2f}"), shown=bool(pivot)),
+        number("ΔRI", lambda row: with_interval(row, "delta_ri", "{:z.2f}"), shown=bool(pivot)),
+        Column("valid n", "number", of(VALID, "queries"), ",", none="", shown=valid),
+        Column("valid Rel Loss", "number", of(VALID, _rel_loss), none="", shown=valid),
+    ]
+    in_order = pl.concat(results.partition_by("method", maintain_order=True))
+    return laid_out(side_by_side(in_order, ["method", "system"], "queries_are"), columns, block="method", title=title)
 
 
 def _beside_published(paper: pl.DataFrame) -> Table:
     """CIKM 2021, Table 7: one row per method; our system's figure after that of the ranker it stands for."""
     systems = list(paper.select("ranker", "system").unique(maintain_order=True).iter_rows())
-    rows = paper.rows_by_key(["method", "ranker", "system"], named=True, unique=True)
+    rows = side_by_side(paper, ["method"], "ranker", "system")
     columns = [Column("method", "heading")]
     for ranker, system in systems:
-        columns += number_columns("published", system, "n", group=ranker)
-    lines = []
-    for method in paper["method"].unique(maintain_order=True):
-        line: list[Value | str] = [method]
-        for ranker, system in systems:
-            row = rows.get((method, ranker, system))
-            line += [f"{row['published']:.4f}", f"{row['value']:.4f}", f"{row['queries']:,}"] if row else ["", "", ""]
-        lines.append(line)
-    return Table(columns, [lines], title="CIKM 2021, Table 7: AP on chameleons.veiled.50")
+        for name, source, form in (("published", "published", ".4f"), (system, "value", ".4f"), ("n", "queries", ",")):
+            columns.append(Column(name, "number", of((ranker, system), source), form, none="", group=ranker))
+    return laid_out(rows, columns, title="CIKM 2021, Table 7: AP on chameleons.veiled.50")
 
 
-def _figures(row: Mapping[str, Any], measure: Measure) -> list[Value | str]:
-    n = f"{row['queries']:,}" + (f" × {row['replicas']}" if row["replicas"] > 1 else "")
-    means = [measure.show(row[name]) for name in ("clean", "varied", "worst")]
-    means.append(measure.show(row["change"], with_sign=True))
-    interval = f"{loss(row['rel_loss_low'])} to {loss(row['rel_loss_high'])}"
-    shares = [f"{row[name]:.0%}" for name in ("helped", "unhurt", "hurt")]
-    return [n, *means, _rel_loss(row), interval, *shares, f"{row['robustness_index']:.2f}"]
+def _count(row: Fields) -> str:
+    return f"{row['queries']:,}" + (f" × {row['replicas']}" if row["replicas"] > 1 else "")
 
 
-def _rel_loss(row: Mapping[str, Any]) -> Value:
+def _rel_loss(row: Fields) -> Value:
     return Value(loss(row["rel_loss"]), mark=significance(row))
-
-
-def _validity(row: Mapping[str, Any] | None) -> list[Value | str]:
-    return ["", ""] if row is None else [f"{row['queries']:,}", _rel_loss(row)]

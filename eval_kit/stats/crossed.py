@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from eval_kit.stats import p_values
+from eval_kit.stats.figure import Figure
 from eval_kit.stats.losses import MARGIN
-from eval_kit.stats.parts import LEVEL, quantile_of_t
 
 _CELL = ("part", "model", "is_out")
 
@@ -80,13 +79,9 @@ def of_cells(cells: pl.DataFrame) -> CrossedLoss:
     rel_loss = 1 - out / inside
     error = _errors(cells, inside, out, to_in=out / inside**2, to_out=-1 / inside)
     of_difference = _errors(cells, inside, out, to_in=1.0, to_out=-1.0)
-    reach = error.quantile * error.whole
-    p = p_equivalent = None
-    if of_difference.whole:
-        p = p_values.of_t((inside - out) / of_difference.whole, of_difference.degrees)
-    if error.whole:
-        p_equivalent = p_values.above_t(min(MARGIN - rel_loss, MARGIN + rel_loss) / error.whole, error.degrees)
-    low, high = rel_loss - reach, rel_loss + reach
+    p = Figure(inside - out, of_difference.whole, of_difference.degrees).p
+    p_equivalent = Figure(-abs(rel_loss), error.whole, error.degrees).p_loses(MARGIN) if error.whole else None
+    low, high = Figure(rel_loss, error.whole, error.degrees).interval
     return CrossedLoss(inside, out, rel_loss, low, high, p, p_equivalent, error.queries, error.trainings)
 
 
@@ -106,10 +101,6 @@ class _Errors:
         """Those whose t is Cochran's weighted mean, as quantiles are nearly linear in 1 / degrees."""
         each = self.queries**2 / (self.clusters - 1) + self.trainings**2 / (self.models / 2)
         return max(1, int(self.whole**2 / each)) if each else 1
-
-    @property
-    def quantile(self) -> float:
-        return quantile_of_t(LEVEL, self.degrees)
 
 
 def _errors(cells: pl.DataFrame, inside: float, out: float, to_in: float, to_out: float) -> _Errors:
@@ -150,11 +141,10 @@ def _by_part(values: pl.DataFrame, cells: pl.DataFrame) -> tuple[pl.DataFrame, l
         figures = {name: row[name] for name in ("part", "queries", "avg_in", "out")}
         if inside and degrees:
             error = _error_of_part(row, training, to_in=out / inside**2, to_out=1 / inside)
-            loss, reach = 1 - out / inside, quantile_of_t(LEVEL, degrees) * error
             errors.append(error)
-            figures |= {"rel_loss": loss, "rel_loss_low": loss - reach, "rel_loss_high": loss + reach}
-        if degrees and (error := _error_of_part(row, training, to_in=1.0, to_out=1.0)):
-            figures["p"] = p_values.of_t((inside - out) / error, degrees)
+            figures |= Figure(1 - out / inside, error, degrees).columns("rel_loss")
+        if degrees:
+            figures["p"] = Figure(inside - out, _error_of_part(row, training, to_in=1.0, to_out=1.0), degrees).p
         rows.append(figures)
     numbers = dict.fromkeys(("avg_in", "out", "rel_loss", "rel_loss_low", "rel_loss_high", "p"), pl.Float64)
     return pl.DataFrame(rows, {"part": pl.String, "queries": pl.Int64, **numbers}), errors

@@ -1,12 +1,11 @@
 """Paired differences between two systems, in all queries and in each part of a division; and a gate."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from eval_kit.stats import p_values
-from eval_kit.stats.parts import LEVEL, POWER, Floats, quantile_of_t
+from eval_kit.stats.figure import Figure
+from eval_kit.stats.parts import Floats
 
 type Integers = NDArray[np.int64]
 
@@ -15,53 +14,7 @@ ALPHA = 0.05
 """Family-wise error rate of verdicts."""
 
 
-@dataclass(frozen=True)
-class Difference:
-    """The mean of paired differences over n queries, and tests by Student's t.
-
-    Attributes:
-        n: queries.
-        mean: negative: a loss.
-        error: its standard error over queries; None for one query, and 0 where nothing differs.
-    """
-
-    n: int
-    mean: float
-    error: float | None
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval; None for one query."""
-        if self.error is None:
-            return None
-        reach = quantile_of_t(LEVEL, self.n - 1) * self.error
-        return self.mean - reach, self.mean + reach
-
-    @property
-    def p(self) -> float | None:
-        """Of no difference, two-sided; None where the differences do not vary."""
-        return p_values.of_t(self.mean / self.error, self.n - 1) if self.error else None
-
-    def p_loses(self, margin: float) -> float | None:
-        """One-sided, of a loss of ``margin`` or more: small where less is lost; None for one query.
-
-        Where nothing varies there is no chance in it: the answer is 0 or 1.
-        """
-        if self.error is None:
-            return None
-        if not self.error:
-            return float(self.mean <= -margin)
-        return p_values.above_t((self.mean + margin) / self.error, self.n - 1)
-
-    def detectable(self, tests: int) -> float | None:
-        """The least loss that is found in 80 % of cases, at the first step of Holm's correction of so many tests."""
-        if self.error is None:
-            return None
-        quantiles = quantile_of_t(1 - (1 - LEVEL) / tests, self.n - 1) + quantile_of_t(2 * POWER - 1, self.n - 1)
-        return quantiles * self.error
-
-
-def differences(values: Floats, parts: Integers, count: int) -> tuple[list[Difference], list[float | None]]:
+def differences(values: Floats, parts: Integers, count: int) -> tuple[list[Figure], list[float | None]]:
     """The mean difference in each part, and how far chance is from explaining that it is not that of the rest.
 
     Args:
@@ -70,16 +23,16 @@ def differences(values: Floats, parts: Integers, count: int) -> tuple[list[Diffe
         count: of parts.
 
     Returns:
-        One difference a part, and the two-sided p (Welch's t-test) of no difference to the queries of other parts;
-        None where that cannot be tested.
+        One difference a part (negative: a loss), and the two-sided p (Welch's t-test) of no difference to the queries
+        of other parts; None where that cannot be tested.
     """
     sizes = np.bincount(parts, minlength=count)
     sums, squares = (np.bincount(parts, each, minlength=count) for each in (values, values**2))
-    of_parts: list[Difference] = []
+    of_parts: list[Figure] = []
     to_rest: list[float | None] = []
     for n, total, square in zip(sizes.tolist(), sums.tolist(), squares.tolist(), strict=True):
         mean, variance = _moments(n, total, square)
-        of_parts.append(Difference(n, mean, None if n < 2 else (variance / n) ** 0.5))
+        of_parts.append(Figure(mean, None if n < 2 else (variance / n) ** 0.5, n - 1))
         rest = len(values) - n
         other, variance_of_rest = _moments(rest, values.sum() - total, (values**2).sum() - square)
         noise = (variance / n, variance_of_rest / rest) if min(n, rest) > 1 else (0.0, 0.0)

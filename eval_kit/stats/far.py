@@ -12,17 +12,26 @@ for the pivot alone. A word needs both, so it is wrong more often than at its ra
 test, Berger 1982, Technometrics 24). Experiments with a known truth are in docs/generalise.md.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from eval_kit.stats.parts import LEVEL, Contrast, Flags, Floats, Parts, between, contrast, within
+from eval_kit.stats.differences import ALPHA, CANNOT_TELL
+from eval_kit.stats.figure import LEVEL
+from eval_kit.stats.parts import Contrast, Flags, Floats, Parts, between, contrast, within
 
+DEGRADES, DOES_NOT = "degrades", "does not"
+# the three limits are those whose rates of error are in docs/generalise.md ("Does it work?")
+_LEAST_APART = 0.6
+"""Chance that a far query is farther from training than a near one, below which "does not" says nothing of a shift."""
 _LEAST_R = 0.38
 """Correlation of a model's values with what the pivot predicts of them, below which the pivot says too little."""
 _FARTHEST = 2.0
 """Standard deviations of near parts, beyond which far is not like anything near."""
 _SLOPES = np.linspace(-2.0, 6.0, 401)
+# the slope is 1 / reliability of a query's pivot value, so 1.25 is that of values four fifths of which are difficulty;
+# the doubt was 0.5 until the experiment of docs/generalise.md (tests/generalise_rates.py), whose rates are those of 0.8
 _SLOPE, _DOUBT, _TAILS = 1.25, 0.8, 3
 """Before near parts are seen, their slope is 1.25 ± 0.8, by Student's t with three degrees of freedom."""
 
@@ -50,23 +59,64 @@ class FarCost:
     @property
     def interval(self) -> tuple[float, float]:
         """From the lower of the lower ends to the higher of the higher ends of both 95 % intervals."""
-        lows, highs = zip(self.plain.interval, self.adjusted.interval, strict=True)
-        return min(lows), max(highs)
+        ends = [end for each in (self.plain, self.adjusted) for end in each.interval if end is not None]
+        return min(ends), max(ends)
 
     @property
     def p(self) -> float:
         """Of no difference that both estimates see, two-sided; 1 where they disagree on its direction."""
-        agree = self.plain.difference * self.adjusted.difference > 0
-        return max(self.plain.p, self.adjusted.p) if agree else 1.0
+        agree = self.plain.value * self.adjusted.value > 0
+        return self._greater(lambda each: each.p) if agree else 1.0
 
-    def p_worse_than(self, loss: float) -> float:
-        """One-sided p-value of a loss of ``loss`` or more, by whichever estimate excludes it less."""
-        return max(self.plain.p_worse_than(loss), self.adjusted.p_worse_than(loss))
+    def p_loses(self, margin: float) -> float:
+        """One-sided p-value of a loss of ``margin`` or more, by whichever estimate excludes it less."""
+        return self._greater(lambda each: each.p_loses(margin))
 
     def detectable(self, tests: int) -> float:
         """The least loss found in 80 % of cases at the first step of Holm's correction of so many tests."""
-        apart = abs(self.plain.difference - self.adjusted.difference)
-        return max(self.plain.detectable(tests), self.adjusted.detectable(tests)) + apart
+        apart = abs(self.plain.value - self.adjusted.value)
+        return self._greater(lambda each: each.detectable(tests)) + apart
+
+    def _greater(self, figure: Callable[[Contrast], float | None]) -> float:
+        """The greater of both estimates' figures; a contrast varies, so it has them all."""
+        return max(found for each in (self.plain, self.adjusted) if (found := figure(each)) is not None)
+
+
+def verdict(
+    p_holm: float | None, p_does_not_holm: float | None, adjusted: float, farther: float, refusal: str = ""
+) -> tuple[str, str]:
+    """What may be said of far queries, and why nothing may where something else would be.
+
+    Args:
+        p_holm: :attr:`FarCost.p` after correction.
+        p_does_not_holm: :meth:`FarCost.p_loses` of the margin, likewise.
+        adjusted: the difference; negative: a loss.
+        farther: from :func:`chance_of_farther`; where far queries are not far, that they cost nothing says nothing.
+        refusal: :attr:`FarCost.refusal`.
+    """
+    if refusal:
+        return CANNOT_TELL, refusal
+    if p_holm is not None and p_holm < ALPHA and adjusted < 0:
+        return DEGRADES, ""
+    if p_does_not_holm is None or p_does_not_holm >= ALPHA:
+        return CANNOT_TELL, ""
+    if farther < _LEAST_APART:
+        return CANNOT_TELL, "far queries are hardly farther from training than near ones"
+    return DOES_NOT, ""
+
+
+def chance_of_farther(distance: Floats, far: Flags) -> float:
+    """The chance that a far query is farther from training than a near one; 1 where there are not both.
+
+    Args:
+        distance: (n,) of each query.
+        far: (n,) whether its part is far.
+    """
+    near, distant = np.sort(distance[~far]), distance[far]
+    if not len(near) or not len(distant):
+        return 1.0
+    below = np.searchsorted(near, distant) + np.searchsorted(near, distant, side="right")
+    return float(below.mean() / 2 / len(near))
 
 
 def cost_of_far(values: Floats, pivot: Floats, covariates: Floats, parts: Parts, far: Flags) -> FarCost | None:
@@ -87,7 +137,7 @@ def cost_of_far(values: Floats, pivot: Floats, covariates: Floats, parts: Parts,
     apart, adjusted = contrast(prediction, parts, far), contrast(values - slope * prediction, parts, far)
     if apart is None or adjusted is None or not prediction[near].std():
         return None
-    extra, own = (doubt * apart.difference) ** 2, adjusted.error**2
+    extra, own = (doubt * apart.value) ** 2, adjusted.error**2
     near_parts = len(np.unique(parts[near]))
     degrees = (own + extra) ** 2 / (own**2 / adjusted.degrees + extra**2 / (near_parts - 1))
     adjusted = replace(adjusted, error=float(np.sqrt(own + extra)), degrees=degrees)
@@ -95,8 +145,8 @@ def cost_of_far(values: Floats, pivot: Floats, covariates: Floats, parts: Parts,
     refusal = ""
     if r < _LEAST_R:
         refusal = f"the pivot's results hardly predict this model's (r = {r:.2f}), so what is hard cannot be taken out"
-    elif abs(apart.difference) > _FARTHEST * apart.spread[0] and apart.p < 1 - LEVEL:
-        harder = "harder" if apart.difference < 0 else "easier"
+    elif abs(apart.value) > _FARTHEST * apart.spread[0] and (apart.p or 0.0) < 1 - LEVEL:
+        harder = "harder" if apart.value < 0 else "easier"
         refusal = f"far queries are {harder} than near parts differ by, so that near ones do not show what to expect"
     return FarCost(plain, adjusted, slope, doubt, r, refusal)
 

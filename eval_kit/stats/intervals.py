@@ -50,8 +50,8 @@ def loss_by_interval(r: ArrayLike, inside: ArrayLike, out: ArrayLike, cuts: Floa
         in_interval = number == interval
         row: dict[str, Any] = {"low": low, "high": high, "n": int(in_interval.sum())}
         if in_interval.any():
-            loss = relative_loss(*(side[..., in_interval] for side in sides), seed=seed)
-            row |= {"inside": loss.inside.value, "out": loss.out.value} | loss.rel_loss.columns("rel_loss")
+            of_in, of_out, loss = relative_loss(*(side[..., in_interval] for side in sides), seed=seed)
+            row |= {"inside": of_in.value, "out": of_out.value} | loss.columns("rel_loss")
         rows.append(row)
     return pl.DataFrame(rows, _INTERVALS)
 

@@ -10,7 +10,6 @@ seeds, both are (seeds, queries) arrays whose rows belong together.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,15 +17,20 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from eval_kit.stats import p_values
-from eval_kit.stats.parts import LEVEL, Floats, quantile_of_t
+from eval_kit.stats.figure import LEVEL, Figure, quantile_of_t
+from eval_kit.stats.parts import Floats
 
 type Draws = NDArray[np.int32]
+type Loss = tuple[Figure, Figure, Figure]
+"""Mean In, mean Out and Rel Loss = (In − Out) / In of one system on one test set."""
 
 RESAMPLES = 10_000
 MARGIN = 0.05
 """Share of In. A difference of less than 5 % is not noticeable (Spärck Jones 1974, Journal of Documentation 30)."""
+# in simulations with 20 to 43 queries of small values the bootstrap held the truth in 80 to 88 % (mean_intervals)
 FEW, FEW_NOT_ZERO = 50, 20
 """Queries, and those of a value that is not zero, below which the bootstrap's intervals are too short."""
+# 500,000 queries in 64 parts took 119 s of bootstrap
 MANY = 20_000
 """Queries above which the bootstrap of differences takes long, and Student's t gives the same."""
 
@@ -34,88 +38,8 @@ _DRAWS_AT_ONCE = 1 << 20
 _ROUNDING = 1e-12
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A figure and its percentile bootstrap interval.
-
-    Attributes:
-        value: of the data as they are; None where it is undefined.
-        low: lower end of the interval; None where there is no value or fewer than two pairs.
-        high: upper end.
-        level: the share of intervals like this one that should hold the true value, :data:`LEVEL`.
-        n: queries, or pairs.
-        seeds: training seeds that were resampled too; 1 if there was nothing to resample.
-        resamples: how many were drawn.
-        undefined: how many of them had no value; the interval is that of the others.
-    """
-
-    value: float | None
-    low: float | None
-    high: float | None
-    level: float
-    n: int
-    seeds: int
-    resamples: int
-    undefined: int
-
-    def columns(self, name: str) -> dict[str, float | None]:
-        """The figure and its interval as the columns of a row."""
-        return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
-
-
-@dataclass(frozen=True)
-class Loss:
-    """Mean In, mean Out and Rel Loss = (In − Out) / In of one system on one test set."""
-
-    inside: Estimate
-    out: Estimate
-    rel_loss: Estimate
-
-
-@dataclass(frozen=True)
-class PairedTest:
-    """A two-sided paired t-test.
-
-    Attributes:
-        n: pairs.
-        p: two-sided; None where the differences do not vary (or n is 1).
-        p_equivalent: p-value of the test that Out lies within :data:`MARGIN` of In; None where either side of it does
-            not vary.
-    """
-
-    n: int
-    p: float | None
-    p_equivalent: float | None
-
-
-@dataclass(frozen=True)
-class Correlation:
-    """Spearman's coefficient with its interval, and the p-value against no correlation (None where undefined)."""
-
-    estimate: Estimate
-    p: float | None
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A figure with its 95 % interval and the two-sided p of no difference; each None where it is undefined."""
-
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    p: float | None = None
-
-    def columns(self, name: str) -> dict[str, float | None]:
-        """The figure and its interval as the columns of a row."""
-        return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
-
-
-def paired_t_test(inside: ArrayLike, out: ArrayLike) -> PairedTest:
-    """The papers' test of a loss (ECIR 2023, Tables 2 and 3), over queries, and one of equivalence.
-
-    A loss that is not significant need not be small. Equivalence is shown by two one-sided t-tests (Schuirmann
-    1987), of (1 − m) In < Out and of Out < (1 + m) In, as for a ratio of means (Berger and Hsu 1996): the margin
-    m is a share of the mean In, whose own uncertainty counts. ``p_equivalent`` is the greater of the two p-values.
+def paired_t_test(inside: ArrayLike, out: ArrayLike) -> Figure:
+    """In − Out with the papers' test of a loss (ECIR 2023, Tables 2 and 3), over queries.
 
     Several seeds count as random too (:func:`_error`): where there is no loss and trainings differ more than queries
     do, p < 0.05 came in 12, 6 and 5 % of simulations with 2, 3 and 5 seeds.
@@ -128,15 +52,25 @@ def paired_t_test(inside: ArrayLike, out: ArrayLike) -> PairedTest:
         ValueError: shapes that differ, no queries, or values that are not finite.
     """
     of_in, of_out = _pair(inside, out)
-    scale = float(np.abs([of_in.mean(axis=0), of_out.mean(axis=0)]).max())
-    from_below, from_above = of_out - (1 - MARGIN) * of_in, (1 + MARGIN) * of_in - of_out
-    tests = [_t(each, scale) for each in (of_in - of_out, from_below, from_above)]
-    p = None if tests[0] is None else p_values.of_t(*tests[0])
-    one_sided = [p_values.above_t(*test) for test in tests[1:] if test]
-    p_equivalent = max(one_sided) if len(one_sided) == 2 else None
-    if p_equivalent is None and of_in.shape[1] > 1 and scale > 0 and np.array_equal(of_in, of_out):
-        p_equivalent = 0.0  # not one query differs, and all have one value
-    return PairedTest(of_in.shape[1], p, p_equivalent)
+    return _mean(of_in - of_out, _scale(of_in, of_out))
+
+
+def p_equivalent(inside: ArrayLike, out: ArrayLike) -> float | None:
+    """The p-value of the test that Out lies within :data:`MARGIN` of In; of the same arguments.
+
+    A loss that is not significant need not be small. Equivalence is shown by two one-sided t-tests (Schuirmann
+    1987), of (1 − m) In < Out and of Out < (1 + m) In, as for a ratio of means (Berger and Hsu 1996): the margin
+    m is a share of the mean In, whose own uncertainty counts. The p-value is the greater of the two; None where one
+    of them does not vary.
+    """
+    of_in, of_out = _pair(inside, out)
+    scale = _scale(of_in, of_out)
+    sides = [_mean(each, scale) for each in (of_out - (1 - MARGIN) * of_in, (1 + MARGIN) * of_in - of_out)]
+    one_sided = [p for side in sides if side.error and (p := side.p_loses(0.0)) is not None]
+    if len(one_sided) == 2:
+        return max(one_sided)
+    # not one query differs, and all have one value
+    return 0.0 if of_in.shape[1] > 1 and scale > 0 and np.array_equal(of_in, of_out) else None
 
 
 def difference_of_losses(first: tuple[ArrayLike, ArrayLike], second: tuple[ArrayLike, ArrayLike]) -> Figure:
@@ -159,10 +93,7 @@ def difference_of_losses(first: tuple[ArrayLike, ArrayLike], second: tuple[Array
         return Figure()
     differences = columns[0] - columns[1]
     value, (error, degrees) = float(differences.mean()), _error(differences)
-    if error <= _ROUNDING:
-        return Figure()
-    reach = quantile_of_t(LEVEL, degrees) * error
-    return Figure(value, value - reach, value + reach, p_values.of_t(value / error, degrees))
+    return Figure() if error <= _ROUNDING else Figure(value, error, degrees)
 
 
 def error_of_loss(inside: ArrayLike, out: ArrayLike) -> float | None:
@@ -263,19 +194,19 @@ def relative_losses[Key: Hashable](
         inside, out = map(float, pair.mean(axis=(1, 2)))
         ratios = np.full(resamples, np.nan)
         np.divide(of_draws[:, 0] - of_draws[:, 1], of_draws[:, 0], out=ratios, where=of_draws[:, 0] != 0)
-        losses[key] = Loss(
-            _estimate(inside, of_draws[:, 0], n, seeds),
-            _estimate(out, of_draws[:, 1], n, seeds),
-            _estimate((inside - out) / inside if inside else None, ratios, n, seeds),
+        losses[key] = (
+            _resampled(inside, of_draws[:, 0], n),
+            _resampled(out, of_draws[:, 1], n),
+            _resampled((inside - out) / inside if inside else None, ratios, n),
         )
     return losses
 
 
-def mean_estimate(values: ArrayLike) -> Estimate:
+def mean_estimate(values: ArrayLike) -> Figure:
     """The mean of values (n,) over queries, with its bootstrap interval."""
     column = np.asarray(values, np.float64)
     means = resampled_means(column[:, None], RESAMPLES, seed=0)[:, 0]
-    return _estimate(float(column.mean()), means, len(column))
+    return _resampled(float(column.mean()), means, len(column))
 
 
 def mean_intervals(values: Floats, resamples: int, seed: int) -> Floats:
@@ -296,7 +227,7 @@ def mean_intervals(values: Floats, resamples: int, seed: int) -> Floats:
 
 def spearman(
     x: ArrayLike, y: ArrayLike, *, given: ArrayLike | None = None, resamples: int = RESAMPLES, seed: int = 0
-) -> Correlation:
+) -> Figure:
     """Correlate losses with similarities (ECIR 2023 §5.2), or the scores of systems on two tests (CIKM 2022 §4.2).
 
     Pairs are resampled together. A resample in which one side is constant has no correlation: it is counted and left
@@ -310,7 +241,8 @@ def spearman(
         seed: for the random numbers.
 
     Returns:
-        The values are None where n is under 3 (4 with ``given``) or a side is constant.
+        Spearman's coefficient with its interval and the p of no correlation; without a value where n is under 3 (4
+        with ``given``) or a side is constant.
 
     Raises:
         ValueError: not plain lists of one length, or values that are not finite.
@@ -323,7 +255,7 @@ def spearman(
         raise ValueError("values must be finite")
     n = len(sides[0])
     if n <= len(sides) or not all(map(np.ptp, sides)):
-        return Correlation(_estimate(None, np.full(resamples, np.nan), n), None)
+        return Figure(undefined=resamples)
     samples = []
     for rows in draws(n, resamples, seed):
         varied = np.all([np.ptp(side[rows], axis=1) > 0 for side in sides], axis=0)
@@ -336,7 +268,7 @@ def spearman(
         p = p_values.of_rho(_ranks(sides[0], everything)[0], _ranks(sides[1], everything)[0], value)
     else:
         p = p_values.of_r(value, n - 3)
-    return Correlation(_estimate(value, np.concatenate(samples), n), p)
+    return _resampled(value, np.concatenate(samples), n, p)
 
 
 def draws(n: int, resamples: int, seed: int) -> Iterator[Draws]:
@@ -387,11 +319,16 @@ def _linearised(inside: ArrayLike, out: ArrayLike) -> Floats | None:
     return np.asarray(1 - ratio + (ratio * of_in - of_out) / mean)
 
 
-def _t(differences: Floats, scale: float) -> tuple[float, float] | None:
-    """Student's t of the mean of (seeds, n) values of this scale, and its degrees of freedom; None if all are equal."""
+def _scale(of_in: Floats, of_out: Floats) -> float:
+    """The greatest of a query's mean values, beside which a spread may be but rounding."""
+    return float(np.abs([of_in.mean(axis=0), of_out.mean(axis=0)]).max())
+
+
+def _mean(differences: Floats, scale: float) -> Figure:
+    """The mean of (seeds, n) values of this scale."""
     error, degrees = _error(differences)
-    n = differences.shape[1]
-    return (float(differences.mean(axis=0).mean()) / error, degrees) if error * n**0.5 > _ROUNDING * scale else None
+    varies = error * differences.shape[1] ** 0.5 > _ROUNDING * scale
+    return Figure(float(differences.mean(axis=0).mean()), error if varies else 0.0, degrees)
 
 
 def _error(values: Floats) -> tuple[float, float]:
@@ -416,12 +353,14 @@ def _error(values: Floats) -> tuple[float, float]:
     return float(max(both - alone, by_query) ** 0.5), degrees
 
 
-def _estimate(value: float | None, samples: Floats, n: int, seeds: int = 1) -> Estimate:
+def _resampled(value: float | None, samples: Floats, n: int, p: float | None = None) -> Figure:
+    """A figure of n things with the percentiles of its resamples."""
     finite = samples[~np.isnan(samples)]
-    low = high = None
+    ends = None
     if value is not None and n > 1 and len(finite):
         low, high = map(float, np.quantile(finite, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
-    return Estimate(value, low, high, LEVEL, n, seeds, len(samples), len(samples) - len(finite))
+        ends = low, high
+    return Figure(value, ends=ends, chance=p, undefined=len(samples) - len(finite))
 
 
 def _pearson_rows(x: Floats, y: Floats) -> Floats:

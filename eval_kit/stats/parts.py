@@ -8,93 +8,56 @@ Statistics in Medicine 22), which keeps its rate with few parts.
 """
 
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eval_kit.stats import p_values
+from eval_kit.stats.figure import Figure
 
 type Floats = NDArray[np.float64]
 type Flags = NDArray[np.bool_]
 type Parts = NDArray[np.int64]
 
-LEVEL, POWER = 0.95, 0.8
 FEWEST_PARTS = 6
 """Near parts, and far parts, below which their spread cannot be told from chance."""
 _STEPS, _ROUNDING = 64, 1e-9
 
 
 @dataclass(frozen=True)
-class Heterogeneity:
-    """What parts that are random draws of kinds have in common, and how much they differ.
+class Heterogeneity(Figure):
+    """What is expected of a part that is a random draw of its kind, and how much such parts differ.
 
     Attributes:
-        mean: expected of a part.
-        error: its standard error, with ``parts`` − 1 degrees of freedom.
         spread: τ, the standard deviation of the kinds of parts.
         q: Cochran's Q, chi-square with ``parts`` − 1 degrees of freedom if the parts differ by chance alone.
-        p: that of Q.
+        p_q: that of Q.
         parts: how many.
     """
 
-    mean: float
-    error: float
-    spread: float
-    q: float
-    p: float
-    parts: int
+    value: float = 0.0
+    error: float = 0.0
+    spread: float = 0.0
+    q: float = 0.0
+    p_q: float = 1.0
+    parts: int = 0
 
     @property
-    def interval(self) -> tuple[float, float]:
-        """The 95 % interval of ``mean``, over parts."""
-        return self._around(self.error)
-
-    @property
-    def of_another(self) -> tuple[float, float]:
-        """The 95 % prediction interval of another part's expected value."""
-        return self._around(float(np.hypot(self.error, self.spread)))
-
-    def _around(self, error: float) -> tuple[float, float]:
-        reach = quantile_of_t(LEVEL, self.parts - 1) * error
-        return self.mean - reach, self.mean + reach
+    def another(self) -> Figure:
+        """Another part's expected value; its interval is the 95 % prediction interval."""
+        return Figure(self.value, float(np.hypot(self.error, self.spread)), self.degrees)
 
 
 @dataclass(frozen=True)
-class Contrast:
-    """Far parts minus near parts, each side with its own spread (Welch).
+class Contrast(Figure):
+    """Far parts minus near parts, each side with its own spread (Welch); negative: less on the far parts.
 
-    Attributes:
-        difference: of the expected part means; negative: less on the far parts.
-        error: standard error of the difference.
-        degrees: of freedom, by Welch and Satterthwaite.
-        spread: τ, the standard deviation of the kinds of parts, of the near and of the far.
+    The degrees are Welch's and Satterthwaite's; ``spread`` is τ of the near and of the far parts.
     """
 
-    difference: float
-    error: float
-    degrees: float
-    spread: tuple[float, float]
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The 95 % interval of the difference, over parts."""
-        reach = quantile_of_t(LEVEL, self.degrees) * self.error
-        return self.difference - reach, self.difference + reach
-
-    @property
-    def p(self) -> float:
-        """Of no difference, two-sided."""
-        return p_values.of_t(self.difference / self.error, self.degrees)
-
-    def p_worse_than(self, loss: float) -> float:
-        """One-sided p-value of a difference below −``loss``: small where the far parts lose less than that."""
-        return p_values.above_t((self.difference + loss) / self.error, self.degrees)
-
-    def detectable(self, tests: int) -> float:
-        """The least difference found in 80 % of cases, at the first step of Holm's correction of so many tests."""
-        found = quantile_of_t(1 - (1 - LEVEL) / tests, self.degrees) + quantile_of_t(2 * POWER - 1, self.degrees)
-        return found * self.error
+    value: float = 0.0
+    error: float = 0.0
+    spread: tuple[float, float] = (0.0, 0.0)
 
 
 def heterogeneity(means: Floats, errors: Floats) -> Heterogeneity | None:
@@ -110,7 +73,8 @@ def heterogeneity(means: Floats, errors: Floats) -> Heterogeneity | None:
     together = float(_misfit(means, variances))
     mean, variance, spread = _of_kinds(means, variances)
     chance = p_values.above_chi_square(together, len(means) - 1)
-    return Heterogeneity(mean, float(np.sqrt(variance)), spread, together, chance, len(means))
+    count = len(means)
+    return Heterogeneity(mean, float(np.sqrt(variance)), count - 1, spread=spread, q=together, p_q=chance, parts=count)
 
 
 def contrast(values: Floats, parts: Parts, far: Flags) -> Contrast | None:
@@ -134,7 +98,7 @@ def contrast(values: Floats, parts: Parts, far: Flags) -> Contrast | None:
     if not variance:
         return None
     degrees = variance**2 / (of_near**2 / near_degrees + of_far**2 / far_degrees)
-    return Contrast(distant - near, float(np.sqrt(variance)), degrees, (near_spread, far_spread))
+    return Contrast(distant - near, float(np.sqrt(variance)), degrees, spread=(near_spread, far_spread))
 
 
 def within(a: Floats, b: Floats, index: NDArray[np.integer]) -> float:
@@ -157,16 +121,6 @@ def between(means: Floats, variances: Floats) -> float:
     return spread
 
 
-@cache
-def quantile_of_t(level: float, degrees: float) -> float:
-    """The t that a share ``level`` of Student's distribution lies within, on both sides of 0."""
-    low, high = 0.0, 1e4  # the widest, of 0.95 and one degree, is 12.7
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if p_values.of_t(middle, degrees) > 1 - level else (low, middle)
-    return (low + high) / 2
-
-
 def _of_kinds(means: Floats, variances: Floats) -> tuple[float, float, float]:
     """The expected mean, its variance by Knapp and Hartung, and τ."""
     tau2 = between(means, variances)
@@ -183,4 +137,6 @@ def _misfit(means: Floats, variances: Floats) -> float:
 
 def _least(means: Floats) -> float:
     """A variance to divide by, where the queries of parts do not vary."""
+    # an error of a millionth of the figures' size, far below any spread that queries have, and above 0 where all
+    # figures are 0; chosen to divide by, not by an experiment
     return 1e-12 * float((means**2).mean()) + 1e-30

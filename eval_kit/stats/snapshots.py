@@ -8,9 +8,8 @@ denominator 0; of other figures linearised.
 
 import numpy as np
 
-from eval_kit.stats import p_values
-from eval_kit.stats.losses import Figure
-from eval_kit.stats.parts import LEVEL, Floats, quantile_of_t
+from eval_kit.stats.figure import LEVEL, Figure, quantile_of_t
+from eval_kit.stats.parts import Floats
 
 
 def relative_change(columns: Floats) -> Figure:
@@ -23,11 +22,10 @@ def relative_change(columns: Floats) -> Figure:
     after, before = np.array([[0.0, 1], [1, 0]])
     kept = _ratio(after, before, means, covariance, degrees)
     error = _error(after - before, covariance)
-    p = p_values.of_t(float((after - before) @ means) / error, degrees) if error else None
+    p = Figure(float((after - before) @ means), error, degrees).p
     if kept.value is None:
-        return Figure(p=p)
-    low, high = (None if end is None else 1 - end for end in (kept.high, kept.low))
-    return Figure(1 - kept.value, low, high, p)
+        return Figure(chance=p)
+    return Figure(1 - kept.value, ends=kept.ends and (1 - kept.ends[1], 1 - kept.ends[0]), chance=p)
 
 
 def effect_ratio(columns: Floats) -> Figure:
@@ -57,11 +55,7 @@ def delta_ri(columns: Floats) -> Figure:
         return Figure()
     value = before / pivot_before - after / pivot_after
     slopes = [1 / pivot_before, -1 / pivot_after, -before / pivot_before**2, after / pivot_after**2]
-    error = _error(np.array(slopes), covariance)
-    if error is None:
-        return Figure(value)
-    reach = quantile_of_t(LEVEL, degrees) * error
-    return Figure(value, value - reach, value + reach, p_values.of_t(value / error, degrees) if error else None)
+    return Figure(value, _error(np.array(slopes), covariance), degrees)
 
 
 def _moments(columns: Floats) -> tuple[Floats, Floats, int]:
@@ -95,4 +89,4 @@ def _ratio(above: Floats, below: Floats, means: Floats, covariance: Floats, degr
     if square <= 1e-12 * b * b:
         return Figure(a / b)
     root = max(middle * middle - square * rest, 0.0) ** 0.5
-    return Figure(a / b, (middle - root) / square, (middle + root) / square)
+    return Figure(a / b, ends=((middle - root) / square, (middle + root) / square))

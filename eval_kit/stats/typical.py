@@ -1,12 +1,12 @@
 """Clusters of queries, described by the words that are typical of each and by queries full of them."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import polars as pl
 
 from eval_kit.release import Release
 from eval_kit.shifts import main_split
-from eval_kit.tables.table import Column, Table
+from eval_kit.tables.table import Column, Table, laid_out
 from eval_kit.words import all_spaced
 
 TERMS = 10
@@ -14,7 +14,12 @@ EXAMPLES = 3
 
 _WORD = r"[\p{L}\p{N}][\p{L}\p{M}\p{N}'’-]*"
 _UNNAMED = {"topic": "cluster", "resttest": "bucket"}
-_TABLE = (Column("", "heading"), Column("queries", "number"), Column("typical words"), Column("typical queries"))
+_TABLE = (
+    Column("", "heading", "cluster"),
+    Column("queries", "number", format=","),
+    Column("typical words", source="terms", format=", ".join),
+    Column("typical queries", source="examples", format="; ".join),
+)
 _FEWEST_WORDS = 4
 """In an example: a shorter query says less, and a single word can make it typical."""
 
@@ -97,9 +102,6 @@ def about(release: Release) -> dict[str, Table]:
         splits = release.configs.get(shift, [])
         split = "test" if shift == "topic" and "test" in splits else main_split(splits)
         if split:
-            rows = [
-                [topic.cluster, f"{topic.queries:,}", ", ".join(topic.terms), "; ".join(topic.examples)]
-                for topic in topics(release.table(shift, split), label)
-            ]
-            tables[shift] = Table(_TABLE, [rows], f"What the parts of {shift} are about")
+            rows = map(asdict, topics(release.table(shift, split), label))
+            tables[shift] = laid_out(rows, _TABLE, title=f"What the parts of {shift} are about")
     return tables

@@ -1,13 +1,16 @@
-"""A table that can go to a terminal, a page, Markdown or LaTeX.
+"""A table that can go to a terminal, a page, Markdown or LaTeX: declared columns over rows (:func:`laid_out`).
 
 Texts are unescaped: each renderer escapes them, so that names from elsewhere cannot break a format. Numbers have an
 ASCII minus sign, and ``-`` alone stands for a number that does not exist.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import Any, Literal
+
+import polars as pl
 
 
 @dataclass(frozen=True)
@@ -49,32 +52,56 @@ class Value:
     bar: LossBar | None = None
 
 
+type Fields = Mapping[Any, Any]
+"""A row of a frame, by column."""
+type Source = str | tuple[str, ...] | Callable[[Any], Any]
+type Format = str | Callable[[Any], str]
+
+
 @dataclass(frozen=True)
 class Column:
-    """A column: its header, and how its cells are set.
+    """A column: its header, what its cells hold, and how they are set.
 
     Attributes:
         name: the header.
         kind: ``number`` is aligned right; ``heading`` names the rows, ``label`` what their numbers are.
+        source: a field of the rows, by default of the column's name, or a function of a row; what it gives is the
+            cell, or a number to write.
+        format: how a number is written: a format specification, or a function.
+        none: what stands for one that does not exist.
         group: a header above all neighbouring columns with the same group.
         wrap: where a terminal may break its lines.
         min_width: in a terminal.
         style: in a terminal, as rich names it.
         beside_last: never parted from the column before it; for a value's interval.
+        shown: whether it is there at all.
     """
 
     name: str
     kind: Literal["text", "number", "heading", "label"] = "text"
+    source: Source = ""
+    format: Format = ""
+    none: str = "-"
     group: str = ""
     wrap: Literal["words", "anywhere", "never"] = "words"
     min_width: int | None = None
     style: str = ""
     beside_last: bool = False
+    shown: bool = True
 
     @property
     def header(self) -> str:
         """The name after its group's, for where both share one line."""
         return f"{self.group} {self.name}" if self.group else self.name
+
+    def cell(self, row: Fields) -> "Value | str":
+        """The cell of a row."""
+        value = self.source(row) if callable(self.source) else row[self.source or self.name]
+        if isinstance(value, (Value, str)):
+            return value
+        if value is None:
+            return self.none if self.kind == "number" else ""
+        return self.format(value) if callable(self.format) else format(value, self.format)
 
 
 def text_columns(*names: str, **settings: Any) -> list[Column]:
@@ -92,7 +119,7 @@ type Row = Sequence[Value | str | None]
 
 @dataclass(frozen=True)
 class Table:
-    """A title, groups of rows (a None continues the cell above it), and notes below.
+    """A title, groups of rows (a None continues the cell above it), and notes below; made by :func:`laid_out`.
 
     Neighbouring tables with the same ``section`` stand under one heading.
 
@@ -105,6 +132,16 @@ class Table:
     sorted_by: str = ""
     notes: Sequence[str] = ()
     section: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a ragged row, of which a renderer would drop or shift cells in silence.
+
+        Raises:
+            ValueError: a row has not one cell for each column.
+        """
+        for row in chain.from_iterable(self.groups):
+            if len(row) != len(self.columns):
+                raise ValueError(f"{len(row)} cells for the columns {', '.join(self.headers)}")
 
     @property
     def heading(self) -> str:
@@ -122,6 +159,60 @@ class Table:
             yield list(map(as_cell, row))
 
 
+def laid_out(
+    rows: pl.DataFrame | Iterable[Fields], columns: Sequence[Column], block: str = "", **settings: Any
+) -> Table:
+    """A row of cells for each row, in the columns that are shown.
+
+    Args:
+        rows: a frame, or its rows.
+        columns: each says where its cells come from.
+        block: a field; neighbouring rows that agree in it are a group, in which its own column stands once.
+        settings: those of :class:`Table`.
+    """
+    columns = [column for column in columns if column.shown]
+    of_frame = rows.iter_rows(named=True) if isinstance(rows, pl.DataFrame) else rows
+    groups = []
+    for _, group in groupby(of_frame, lambda row: row[block] if block else ""):
+        lines: list[Row] = []
+        for row in group:
+            continued = block if lines else None
+            lines.append([None if (each.source or each.name) == continued else each.cell(row) for each in columns])
+        groups.append(lines)
+    return Table(columns, groups, **settings)
+
+
+_SIDES = "sides"
+
+
+def side_by_side(rows: pl.DataFrame, down: Sequence[str], *across: str) -> list[dict[str, Any]]:
+    """Rows that agree in ``down`` as one, which has these fields; in columns, :func:`of` finds each by its ``across``.
+
+    They are in the order in which the first of each comes.
+    """
+    side = itemgetter(*across)
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows.iter_rows(named=True):
+        key = tuple(row[name] for name in down)
+        found.setdefault(key, dict(zip(down, key, strict=True)) | {_SIDES: {}})[_SIDES][side(row)] = row
+    return list(found.values())
+
+
+def of(across: Any, source: Source) -> Source:
+    """The source, taken of that side of a row of :func:`side_by_side`; None where it has none."""
+
+    def cell(row: Fields) -> Any:
+        side = row[_SIDES].get(across)
+        return side and (source(side) if callable(source) else side[source])
+
+    return cell
+
+
+def sides(row: Fields) -> list[dict[str, Any]]:
+    """All that stand side by side in a row of :func:`side_by_side`."""
+    return list(row[_SIDES].values())
+
+
 def as_cell(cell: Value | str | None) -> Value:
     """The cell itself, or one of plain text, or an empty one."""
     return cell if isinstance(cell, Value) else Value(cell or "")
@@ -130,6 +221,11 @@ def as_cell(cell: Value | str | None) -> Value:
 def or_dash(value: float | None, form: str) -> str:
     """A number in this format, such as ``.3f``; ``-`` for one that does not exist."""
     return "-" if value is None else format(value, form)
+
+
+def bracketed(value: float, low: float | None, high: float | None, show: Callable[[float], str]) -> str:
+    """A figure and the interval around it, where it has one."""
+    return show(value) if low is None or high is None else f"{show(value)} [{show(low)}, {show(high)}]"
 
 
 def loss(value: float | None) -> str:

@@ -83,7 +83,7 @@ def test_the_manifest_and_every_figure_say_what_it_is(mini_release: Release, mad
     assert scores.provenance["release"]["kind"] == "lite"
     nothing = pl.DataFrame()
     scored = Protocols(nothing, {}, {}, {}, {}, nothing, scores.provenance, {})
-    shown = Results(scored, made, [])
+    shown = Results(scored, None, made)
     assert shown.comparable == "lite, a part of the collection: not comparable with the published figures"
     synthetic, caution = made.cautions
     assert "synthetic" in synthetic and caution == made.manifest.remarks[-2]

@@ -18,6 +18,7 @@ from eval_kit.protocols.compare import compare
 from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, open_release
 from eval_kit.stats.differences import CANNOT_TELL, NOT_WORSE, WORSE
+from eval_kit.stats.losses import holm
 
 PARTS = 8
 
@@ -85,6 +86,8 @@ def test_differences_of_parts_are_scipys(folder: Path, release: Release) -> None
         assert row["p_rest"] == pytest.approx(stats.ttest_ind(own, rest, equal_var=False).pvalue, rel=1e-6)
         below = stats.ttest_1samp(own, -0.05, alternative="greater").pvalue
         assert row["p_loses"] == pytest.approx(below, rel=1e-6)
+    corrected = holm(result.parts["p_rest"].to_list())
+    assert result.parts["p_rest_holm"].to_list() == corrected != result.parts["p_rest"].to_list()
     assert result.parts.filter(part="k3")["verdict"].item() == WORSE
     assert (result.verdict, result.exit_status) == (WORSE, 1)
     kinds = result.over_parts.filter(claim=pl.lit(KINDS))

@@ -8,8 +8,9 @@ import ir_measures
 import polars as pl
 import pytest
 
-from eval_kit.protocols.scoring import score
-from eval_kit.release import Release
+from eval_kit.protocols.scoring import score, with_measures
+from eval_kit.release import Release, open_release
+from tests.beir_folders import beir_folder
 from tests.schemas import validate
 
 MEASURES = ("nDCG@10", "RR(rel=2)@10", "R(rel=2)@100", "AP(rel=2)@100")
@@ -125,3 +126,13 @@ def test_the_documents_of_the_command(mini_release: Release, tmp_path: Path, com
     for one in document["measures"]:
         mean = per_query.filter(pl.col("measure") == one["measure"])["value"].mean()
         assert mean == pytest.approx(one["value"])
+
+
+def test_ties_across_the_cutoff_are_noted_where_they_could_change_the_mean(tmp_path: Path) -> None:
+    release = open_release(beir_folder(tmp_path / "toy", [{"_id": "p", "text": "t"}], {"q": "t"}, [("q", "p")]))
+    for name, second, is_noted in (("matters", "p", True), ("does not", "y", False)):
+        run = tmp_path / f"{name}.trec"
+        run.write_text(f"q Q0 x 1 3 t\nq Q0 {second} 2 2 t\nq Q0 z 3 2 t\n")
+        scores = score([run], release, test_sets=with_measures(release.test_sets, ["RR@2"]))
+        assert scores.to_polars()["ties_at_cutoff"].item() == 1
+        assert any("ties across the cutoff" in note for note in scores.notes()) == is_noted

@@ -13,6 +13,7 @@ from eval_kit import plots
 from eval_kit.models.card import Card
 from eval_kit.models.typos import with_typos
 from eval_kit.pages.page import result_page
+from eval_kit.pages.report import report
 from eval_kit.protocols.clean import clean
 from eval_kit.protocols.compare import compare
 from eval_kit.protocols.generalise import generalise
@@ -128,6 +129,11 @@ def pages(cards, compared, many, runs, mini_release, tmp_path_factory) -> dict[s
     results = {**cards, "compare": compared, "many": many, "variations": cards["whole"].variations}
     results |= {"generalise": generalise(runs[1:], runs[:1], mini_release, trained_on=training)}
     results |= {"clean": cards["whole"].leaks, "similarity": similarity(mini_release)}
+    clusters = ("wha", "how", "who")
+    held_out = [f"mine.wh.{cluster}" for cluster in clusters]
+    grid = write_runs(mini_release, folder, held_out, 6, *(f"wh.{cluster}" for cluster in clusters))
+    worded = write_runs(mini_release, folder, ["mine.dl19", "mine.dl19.typo.delete.1"], 7, "dl19")
+    results |= {"report": report([*grid, *worded], mini_release)}
     results |= {"describe": describe(mini_release.folder, None, 0), "score": score(runs, mini_release)}
     for name, result in results.items():
         (folder / f"{name}.html").write_text(result_page(result))

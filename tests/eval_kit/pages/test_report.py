@@ -185,9 +185,8 @@ def test_the_summary_is_the_loss_over_the_queries_of_all_clusters(grid, report):
     assert row["queries"] == len(inside)
     assert (row["avg_in"], row["out"]) == (pytest.approx(np.mean(inside)), pytest.approx(np.mean(out)))
     assert row["rel_loss"] == pytest.approx((np.mean(inside) - np.mean(out)) / np.mean(inside))
-    rough = relative_loss(inside, out).rel_loss
-    ends = (pytest.approx(rough.low, abs=0.01), pytest.approx(rough.high, abs=0.01))
-    assert (row["rel_loss_low"], row["rel_loss_high"]) == ends
+    *_, rough = relative_loss(inside, out)
+    assert (row["rel_loss_low"], row["rel_loss_high"]) == pytest.approx(rough.interval, abs=0.01)
     text = text_of(report)
     name = "of_parts" if row["p_q"] < 0.05 else "rel_loss"
     over = "parts" if row["p_q"] < 0.05 else "queries"
@@ -292,8 +291,6 @@ def test_a_report_on_variations_alone(grid, worded, tmp_path):
     text = text_of(tmp_path / "report.html")
     assert "2 systems on query variations" in text and "What other wordings of queries cost oracle" in text
     assert "Skip to the results" in text and "In − Out" not in text
-    with pytest.raises(UserError, match="none of the runs is of a grid"):
-        result_page(report_on(worded, grid.release, vectors="bag.npy"))
     [cells, varied] = take(
         cells=["s.topic.c0.trec", "s.topic.c1.trec"], varied=["s.topic.c0.dl19.typo.delete.1.trec", *worded]
     )
@@ -310,9 +307,9 @@ def test_the_figures_of_similarity(grid, report):
         points.append(losses.join(by_cluster(grid.release, shift, splits=("test", "train")), on="cluster"))
     both = pl.concat(points, how="diagonal")
     assert both.height == 8
-    found = spearman(both["jaccard"], both["rel_loss"], seed=0).estimate
+    found = spearman(both["jaccard"], both["rel_loss"], seed=0)
     text = unescape(re.sub(r"<[^>]+>", " ", report.read_text())).replace("\u2212", "-")
-    assert f"{found.value:+.3f} ({found.low:+.3f} to {found.high:+.3f})" in text
+    assert "{:+.3f} ({:+.3f} to {:+.3f})".format(found.value, *found.interval) in text
     assert 'aria-label="Figure 3' in report.read_text()
     plain = result_page(Report(grid.found, None, grid.release))
     for number, with_vectors in ((4, 3), (5, 3), (6, 12)):  # a panel a shift; Figure 6 also a measure and system
@@ -487,37 +484,7 @@ def test_an_evil_name_is_shown_as_text_and_a_legend_button_hides_its_system(tab,
     assert tab.js(shown) == [True, True]
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1200, "dark")])
-def test_no_page_scrolls_sideways_and_text_has_contrast(tab, report, width, scheme):
-    tab.media(prefers_color_scheme=scheme)
-    tab.size(width)
-    tab.open(report)
-    tab.js(OPEN_ALL)
-    assert tab.js("document.documentElement.scrollWidth") == width
-    assert tab.js(OUTSIDE) == []
-    assert min(tab.js(CONTRASTS)) >= 4.5
-    assert tab.js(UNNAMED) == []
-
-
 OPEN_ALL = "[...document.querySelectorAll('details')].forEach((details) => (details.open = true))"
-OUTSIDE = """[...document.querySelectorAll('h1, h2, p, button, select, input, svg')].filter((one) =>
-  !one.closest('.scroll') && one.checkVisibility() && one.getBoundingClientRect().right > innerWidth)
-  .map((one) => one.outerHTML)"""
-CONTRASTS = """(() => {
-  const style = getComputedStyle(document.documentElement);
-  const light = (name) => {
-    const hex = style.getPropertyValue(name).trim().slice(1);
-    const parts = [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16) / 255);
-    const [r, g, b] = parts.map((one) => (one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-  const pairs = ['--paper', '--raised'].flatMap((back) => ['--ink', '--quiet', '--accent'].map((one) => [one, back]));
-  return pairs.map(([one, back]) => ratio(light(one), light(back)));
-})()"""
-UNNAMED = """[...document.querySelectorAll('button, select, input, [tabindex="0"]')].filter((one) =>
-  one.checkVisibility() && !(one.textContent.trim() || one.ariaLabel || one.labels?.length))
-  .map((one) => one.outerHTML)"""
 
 
 def test_print_shows_what_matters(tab, report):

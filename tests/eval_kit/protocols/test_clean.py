@@ -62,6 +62,8 @@ def test_planted_leaks_are_found(collection: str, split: str, request, shared: P
     result = clean(trained_on(other | planted, tmp_path), release, test_sets=[split])
     assert set(kinds["equal"]) <= found(result, "equal") <= found(result, "normalised") <= found(result, "near")
     assert set(kinds["equal"] + kinds["normalised"]) <= found(result, "normalised")
+    above = set(result.queries.filter(pl.col("cosine") >= 0.9)["query_id"])
+    assert above == found(clean(release, trained_on(other | planted, tmp_path), [split], near=0.9), "near")
     leaked = found(result, "leaked")
     recall, precision = len(leaked & set(drawn)) / 60, len(leaked & set(drawn)) / len(leaked)
     print(f"{collection}: recall {recall:.3f}, precision {precision:.3f} of {len(texts)} queries")

@@ -15,9 +15,11 @@ from rich.console import Console
 from scipy import stats as scipy_stats
 
 from eval_kit.errors import UserError
+from eval_kit.pages.page import result_page
 from eval_kit.protocols.compare import ROWS, Comparison, compare
 from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, open_release
+from eval_kit.stats.differences import NOT_WORSE, WORSE
 from eval_kit.stats.losses import RESAMPLES, draws
 from eval_kit.tables.latex import to_latex
 from eval_kit.tables.table import Column, Table
@@ -239,3 +241,20 @@ def test_runs_of_one_system_on_several_tracks_are_one_system(shared, published_r
         assert len(found.provenance["runs"]) == 4
     alike = [tmp_path / "bm25.dl19.trec", tmp_path / "bm25.2019.res"]  # on one track: two systems
     assert compare(alike, published_release).systems == ["bm25.dl19", "bm25.2019"]
+
+
+def test_a_gate_on_few_queries_says_that_it_tested_none(tmp_path: Path) -> None:
+    release, runs = ranked(tmp_path, a=[1] * 6, b=[2, 3, 2, 3, 2, 3])
+    result = compare(runs, release, measures=["RR@10"], no_worse_than=0.1)
+    *_, table = result.tables()
+    [[*cells, verdict]] = table.rows()
+    assert cells[0].text == "test" and "not tested" in verdict.text and result.exit_status == 3
+    assert "not tested" in result.summary()[0] and "not tested" in result_page(result)
+
+
+@pytest.mark.parametrize("measure", ["RR@10", "ASL@10"])
+def test_a_gate_knows_which_way_a_measure_is_better(measure: str, tmp_path: Path) -> None:
+    """Of ASL, which counts what is read in vain, lower is better."""
+    release, (low, high) = ranked(tmp_path, low=[4, 6, 5, 7, 8] * 3, high=[1, 2, 3] * 5)
+    assert compare([high, low], release, measures=[measure], no_worse_than=0.1).verdict == WORSE
+    assert compare([low, high], release, measures=[measure], no_worse_than=0.1).verdict == NOT_WORSE

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from eval_kit.stats import far
+from eval_kit.stats.differences import CANNOT_TELL
+from eval_kit.stats.far import DEGRADES, DOES_NOT
 from tests.generalise_rates import NULLS, drawn, judged
 
 
@@ -52,3 +54,34 @@ def test_no_word_where_the_pivot_says_nothing_or_far_is_unlike_anything_near():
     assert unlike is not None and "near" in unlike.refusal
     assert nothing is not None and "pivot" in nothing.refusal
     assert far.cost_of_far(values, pivot, covariates, part % 10, part % 10 < 5) is None
+
+
+LOSS, GAIN, APART = -0.1, 0.1, 0.8
+
+
+@pytest.mark.parametrize(
+    ("p", "p_does_not", "adjusted", "farther", "refusal", "word", "is_explained"),
+    [
+        (0.01, 0.9, LOSS, APART, "", DEGRADES, False),
+        (0.01, 0.01, LOSS, APART, "", DEGRADES, False),  # a loss that is shown, though smaller than the margin
+        (0.01, 0.01, GAIN, APART, "", DOES_NOT, False),  # a gain is never "degrades"
+        (0.01, 0.9, GAIN, APART, "", CANNOT_TELL, False),
+        (0.5, 0.01, LOSS, APART, "", DOES_NOT, False),
+        (0.5, 0.01, LOSS, 0.5, "", CANNOT_TELL, True),  # far queries that are not farther say nothing of a shift
+        (0.01, 0.9, LOSS, 0.5, "", DEGRADES, False),
+        (0.05, 0.05, LOSS, APART, "", CANNOT_TELL, False),
+        (None, None, LOSS, APART, "r is low", CANNOT_TELL, True),
+        (0.01, 0.01, LOSS, APART, "unlike anything near", CANNOT_TELL, True),
+    ],
+)
+def test_what_may_be_said(p, p_does_not, adjusted, farther, refusal, word, is_explained) -> None:
+    said, why = far.verdict(p, p_does_not, adjusted, farther, refusal)
+    assert (said, bool(why)) == (word, is_explained)
+
+
+def test_the_chance_that_far_is_farther_counts_pairs() -> None:
+    random = np.random.default_rng(3)
+    distance, is_far = random.integers(0, 9, 40).astype(float), random.random(40) < 0.4
+    pairs = [(a > b) + (a == b) / 2 for a in distance[is_far] for b in distance[~is_far]]
+    assert far.chance_of_farther(distance, is_far) == pytest.approx(np.mean(pairs))
+    assert far.chance_of_farther(distance, is_far | True) == 1

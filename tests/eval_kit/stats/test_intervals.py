@@ -36,10 +36,10 @@ def test_each_interval_has_the_loss_of_its_queries():
     assert table["n"].sum() == 60
     for number, row in enumerate(table.iter_rows(named=True)):
         here = interval_of(r, cuts) == number
-        loss = relative_loss(inside[here], out[here], seed=3)
+        of_in, of_out, loss = relative_loss(inside[here], out[here], seed=3)
         assert (row["low"], row["high"], row["n"]) == (cuts[number], cuts[number + 1], here.sum())
-        assert (row["inside"], row["out"], row["rel_loss"]) == (loss.inside.value, loss.out.value, loss.rel_loss.value)
-        assert (row["rel_loss_low"], row["rel_loss_high"]) == (loss.rel_loss.low, loss.rel_loss.high)
+        assert (row["inside"], row["out"], row["rel_loss"]) == (of_in.value, of_out.value, loss.value)
+        assert (row["rel_loss_low"], row["rel_loss_high"]) == loss.interval
 
 
 def test_empty_intervals_and_in_of_zero_have_no_loss_and_several_seeds_count_as_one_query():

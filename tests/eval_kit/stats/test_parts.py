@@ -6,6 +6,7 @@ import scipy.optimize
 import scipy.stats
 
 from eval_kit.stats import parts
+from eval_kit.stats.figure import quantile_of_t
 
 type Floats = np.ndarray
 
@@ -48,7 +49,7 @@ def test_the_contrast_is_that_of_two_sides_computed_anew():
     degrees = variance**2 / ((near_variance**2 + far_variance**2) / 19)
     contrast = parts.contrast(gain, part, far)
     assert contrast is not None
-    assert contrast.difference == pytest.approx(distant - near, abs=1e-9)
+    assert contrast.value == pytest.approx(distant - near, abs=1e-9)
     assert (contrast.error, contrast.degrees) == pytest.approx((np.sqrt(variance), degrees), rel=1e-7)
     reach = scipy.stats.t.ppf(0.975, degrees) * np.sqrt(variance)
     assert contrast.interval == pytest.approx((distant - near - reach, distant - near + reach), abs=1e-8)
@@ -61,14 +62,14 @@ def test_heterogeneity_is_that_of_a_meta_analysis_computed_anew():
     found = parts.heterogeneity(means, errors)
     assert found is not None
     mean, variance, tau2 = fitted_anew(means, errors**2)
-    assert (found.mean, found.error, found.spread) == pytest.approx((mean, np.sqrt(variance), np.sqrt(tau2)), rel=1e-7)
+    assert (found.value, found.error, found.spread) == pytest.approx((mean, np.sqrt(variance), np.sqrt(tau2)), rel=1e-7)
     q = ((means - np.average(means, weights=errors**-2)) ** 2 / errors**2).sum()
-    assert (found.q, found.p) == pytest.approx((q, scipy.stats.chi2.sf(q, 4)), rel=1e-9)
+    assert (found.q, found.p_q) == pytest.approx((q, scipy.stats.chi2.sf(q, 4)), rel=1e-9)
     reach = scipy.stats.t.ppf(0.975, 4) * np.sqrt(variance + tau2)
-    assert found.of_another == pytest.approx((mean - reach, mean + reach), rel=1e-7)
+    assert found.another.interval == pytest.approx((mean - reach, mean + reach), rel=1e-7)
     assert parts.heterogeneity(means[:1], errors[:1]) is None
     alike = parts.heterogeneity(np.full(3, 0.1), np.array([0.01, 0.02, 0.03]))
-    assert alike is not None and (alike.spread, alike.q, alike.p) == (0.0, pytest.approx(0, abs=1e-20), 1.0)
+    assert alike is not None and (alike.spread, alike.q, alike.p_q) == (0.0, pytest.approx(0, abs=1e-20), 1.0)
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.2])
@@ -98,4 +99,4 @@ def test_five_buckets_have_no_spread_to_judge_by():
 
 def test_quantiles_are_scipys():
     for degrees in (2, 9, 38.5, 300):
-        assert parts.quantile_of_t(0.95, degrees) == pytest.approx(scipy.stats.t.ppf(0.975, degrees), rel=1e-9)
+        assert quantile_of_t(0.95, degrees) == pytest.approx(scipy.stats.t.ppf(0.975, degrees), rel=1e-9)

@@ -1,0 +1,81 @@
+"""A figure and what its uncertainty says: interval, p, p of a margin, and what would be found; in one place for all."""
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+from eval_kit.stats import p_values
+
+LEVEL, POWER = 0.95, 0.8
+_STEPS = 64
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A mean, a difference, a loss, a correlation; tests are of it being 0, by Student's t unless they are given.
+
+    Attributes:
+        value: None where it is undefined.
+        error: its standard error: 0 where nothing varies, None where nothing can be said, as of a single query.
+        degrees: of freedom.
+        ends: of its 95 % interval, where that is not by ``error``: percentiles of resamples, or Fieller's.
+        chance: its p, likewise.
+        undefined: resamples in which it had no value; the interval is that of the others.
+    """
+
+    value: float | None = None
+    error: float | None = None
+    degrees: float = math.inf
+    ends: tuple[float, float] | None = None
+    chance: float | None = None
+    undefined: int = 0
+
+    @property
+    def interval(self) -> tuple[float, float] | tuple[None, None]:
+        """The 95 % interval; where nothing varies, the value twice."""
+        if self.ends is not None:
+            return self.ends
+        if self.value is None or self.error is None:
+            return None, None
+        reach = quantile_of_t(LEVEL, self.degrees) * self.error
+        return self.value - reach, self.value + reach
+
+    @property
+    def p(self) -> float | None:
+        """Of no difference, two-sided; None where nothing varies."""
+        if self.chance is None and self.value is not None and self.error:
+            return p_values.of_t(self.value / self.error, self.degrees)
+        return self.chance
+
+    def p_loses(self, margin: float) -> float | None:
+        """One-sided, of a value of −``margin`` or less: small where less is lost; None where nothing can be said.
+
+        Where nothing varies there is no chance in it: the answer is 0 or 1.
+        """
+        if self.value is None or self.error is None:
+            return None
+        if not self.error:
+            return float(self.value <= -margin)
+        return p_values.above_t((self.value + margin) / self.error, self.degrees)
+
+    def detectable(self, tests: int) -> float | None:
+        """The least loss that is found in 80 % of cases, at the first step of Holm's correction of so many tests."""
+        if self.error is None:
+            return None
+        found = quantile_of_t(1 - (1 - LEVEL) / tests, self.degrees) + quantile_of_t(2 * POWER - 1, self.degrees)
+        return found * self.error
+
+    def columns(self, name: str) -> dict[str, float | None]:
+        """The figure and its interval as the columns of a row."""
+        low, high = self.interval
+        return {name: self.value, f"{name}_low": low, f"{name}_high": high}
+
+
+@cache
+def quantile_of_t(level: float, degrees: float) -> float:
+    """The t that a share ``level`` of Student's distribution lies within, on both sides of 0."""
+    low, high = 0.0, 1e4  # the widest, of 0.95 and one degree, is 12.7
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if p_values.of_t(middle, degrees) > 1 - level else (low, middle)
+    return (low + high) / 2
