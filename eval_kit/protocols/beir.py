@@ -23,7 +23,7 @@ from eval_kit.release.beir_suite import ANNOTATED, CQADUPSTACK, MS_MARCO, datase
 from eval_kit.results import Result
 from eval_kit.runs.given import GivenRuns, take
 from eval_kit.runs.ranks import TIE_RULE
-from eval_kit.tables.table import Table, number_columns, or_dash, text_columns
+from eval_kit.tables.table import Column, Table, laid_out, of, or_dash, side_by_side, text_columns
 
 MEASURES = ("nDCG@10", "R@100", "R_cap@100", "hole@10", "Judged@10")
 _OVER_ANSWERED = ("nDCG@10", "R@100", "R_cap@100", "hole@10")
@@ -74,30 +74,21 @@ class Suite(Result):
 
     def tables(self) -> list[Table]:
         """A row for each dataset and system; beside each measure that the paper prints, the paper's figure."""
-        rows = self._of_datasets()
-        columns = [*text_columns("dataset", "system", wrap="anywhere"), *number_columns("n")]
         titles = pl.DataFrame({"title": list(_TITLES)})
-        shown = rows.join(titles, how="cross").filter(pl.col("measure") == _as_printed())
-        groups = []
-        for name in _TITLES:
-            columns += number_columns("ours", "BEIR", group=_TITLES[name], wrap="never")
-        for _, of_dataset in shown.group_by("dataset", maintain_order=True):
-            group: list[list[str]] = []
-            for (system,), figures in of_dataset.group_by("system", maintain_order=True):
-                by_title = figures.rows_by_key("title", named=True, unique=True)
-                first = figures.row(0, named=True)
-                row = ["" if group else first["dataset"], str(system), f"{first['queries']:,}"]
-                for name in _TITLES:
-                    row += [or_dash(by_title[name][which], ".3f") for which in ("value", "published")]
-                group.append(row)
-            if "bm25" not in map(_in_paper, rows["system"].unique()):  # the paper's, beside any system
-                paper = published_values().get(("bm25", first["dataset"]), {})
-                row = ["", "bm25", ""]
-                for name in of_dataset.filter(system=first["system"])["measure"]:
-                    row += ["-", or_dash(paper.get(name), ".3f")]
-                group.append(row)
-            groups.append(group)
-        return [Table(columns, groups)]
+        rows = self._of_datasets().join(titles, how="cross").filter(pl.col("measure") == _as_printed())
+        if "bm25" not in map(_in_paper, rows["system"].unique()):  # the paper's, beside any system
+            first = rows.filter(system=rows["system"][0])
+            paper = _published("bm25", first)
+            alone = first.with_columns(pl.lit("bm25").alias("system"), pl.lit(None).alias("value"), published=paper)
+            order = rows["dataset"].unique(maintain_order=True).to_frame()
+            rows = order.join(
+                pl.concat([rows, alone], how="vertical_relaxed"), on="dataset", maintain_order="left_right"
+            )
+        columns = [*text_columns("dataset", "system", wrap="anywhere"), Column("n", "number", "queries", ",")]
+        for measure, title in _TITLES.items():
+            for name, source in (("ours", "value"), ("BEIR", "published")):
+                columns.append(Column(name, "number", of(measure, source), ".3f", group=title, wrap="never"))
+        return [laid_out(side_by_side(rows, ("dataset", "system", "queries"), "title"), columns, "dataset")]
 
     def averages(self) -> dict[str, Average]:
         """Each system against BM25, without MS MARCO, which systems were trained on (§4), and the second TREC-COVID.
@@ -231,10 +222,14 @@ def _rows(system: str, scores: Mapping[str, Scores]) -> pl.DataFrame:
         mean = together.agg(means, pl.col("queries", "missing").sum(), **keys)
         members.append(mean.select(members[0].columns))
     rows = pl.concat(chain.from_iterable(by_dataset.values()))
-    paper_name = _in_paper(system)
+    return rows.with_columns(published=_published(_in_paper(system), rows))
+
+
+def _published(paper_name: str, rows: pl.DataFrame) -> pl.Series:
+    """The paper's value for the dataset and measure of each row."""
     names = rows.select("dataset", "measure").iter_rows()
-    paper = [published_values().get((paper_name, dataset), {}).get(measure) for dataset, measure in names]
-    return rows.with_columns(published=pl.Series(paper, dtype=pl.Float64))
+    values = [published_values().get((paper_name, dataset), {}).get(measure) for dataset, measure in names]
+    return pl.Series("published", values, pl.Float64)
 
 
 def _row(system: str, dataset: str, figure: Mean) -> dict[str, Any]:
