@@ -73,7 +73,8 @@ def of_cell(folder: Path) -> Standing:
     try:
         name, digest = names.RunName(**document["cell"]), str(document["digest"])
         settings = _settings(document)
-        if name not in (names.cell_of(Path(name.file)), names.control_of(Path(name.file))):
+        own_name = names.run_name(Path(name.file))
+        if name not in (names.cell_of(own_name), names.control_of(own_name)):
             raise TypeError
     except (KeyError, TypeError) as error:
         raise UserError(f"{folder / 'cell.json'}: does not describe a cell; remove {folder}") from error
