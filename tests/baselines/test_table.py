@@ -132,8 +132,7 @@ def test_cells_that_were_trained_in_different_batches_are_not_averaged(mini_rele
         name = f"splade.length.{held_out}.trec"
         runs[held_out] = write_run(tmp_path, name, mini_release, {"length.short": 1, "length.long": 1})
         contamination.declare(runs[held_out], None, batch)
-    said = "the cells of splade on length were trained differently: splade.length.long.trec in batches of 16, "
-    refusal = f"{said}splade.length.short.trec in batches of 32; train them alike"
+    refusal = r"trained differently: splade\.length\.long in batches of 16, splade\.length\.short in batches of 32"
     with pytest.raises(UserError, match=refusal):
         results(tmp_path, mini_release)
     with pytest.raises(UserError, match=refusal):

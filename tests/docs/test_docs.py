@@ -28,7 +28,8 @@ def test_the_notebook_shows_what_its_cells_give(from_docs, mini_release, tmp_pat
     for (code, shown), given in zip(cells, notebook.run([code for code, _ in cells]), strict=True):
         assert given == shown, code
     assert "mine" in (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert f"```python\n{cells[-1][0]}\n```\n\n```text\n{cells[-1][1]}```" in notebook.markdown(NOTEBOOK)
+    code, shown = [cell for cell in cells if cell[1]][-1]
+    assert f"```python\n{code}\n```\n\n```text\n{shown.rstrip()}\n```" in notebook.markdown(NOTEBOOK)
 
 
 def test_the_first_use_of_a_glossary_word_is_a_link(from_docs):
