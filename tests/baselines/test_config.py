@@ -11,11 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from baselines import config, systems
-from baselines.grid import grid
 from baselines.options import SYSTEMS, Biencoder, Bm25, Static
 from eval_kit.errors import UserError
 from eval_kit.papers.figures import CIKM_VARIANTS
-from eval_kit.release import Release
 from eval_kit.runs.names import base
 from tests.conftest import ROOT
 
@@ -170,14 +168,6 @@ def test_another_backbone_is_for_transformers_and_word_vectors_still_learn_from_
         if system not in ("bm25", "static"):
             expected[system] = replace(options, backbone="some/model")
     assert config.choose(name, backbone="some/model") == expected
-
-
-def test_nfcorpus_trains_each_system_on_each_topic_and_length(mini_release: Release, tmp_path: Path) -> None:
-    plan = config.read("nfcorpus")
-    planned = grid.cells(config.choose("nfcorpus"), mini_release, tmp_path, plan.shifts)
-    parts = [("topic", f"c{number}") for number in range(5)] + [("length", "short"), ("length", "long")]
-    names = {(cell.name.system, cell.name.shift, cell.name.held_out) for cell in planned}
-    assert names == {(system, *part) for system in FIVE - {"splade"} for part in parts}
 
 
 TEXT = (Path(__file__).parents[2] / "baselines" / "configs" / "where-we-differ.md").read_text(encoding="utf-8")
