@@ -60,7 +60,7 @@ def test_twenty_minis(tmp_path: Path) -> None:
         models, pivots = take(runs=[runs[name] for name in CLUSTERS], pivots=runs["pivot"])
         dev = release.test_sets["dev"]
         scores = score_on(dict.fromkeys([*models, *pivots], (dev,)), release)
-        frame = contrasts(scores, release, models, pivots, dev, Sides(divisions)).to_polars()
+        frame = contrasts(scores, release, models, pivots=pivots, test_set=dev, sides=Sides(divisions)).to_polars()
         for cluster in CLUSTERS:
             of_cluster = frame.filter(shift=cluster)
             row = of_cluster.row(by_predicate=pl.col("system") == cluster, named=True)
