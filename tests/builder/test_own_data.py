@@ -10,6 +10,7 @@ from unicodedata import normalize
 
 import polars as pl
 import pytest
+from drafts import faults
 from msgspec.structs import replace as replace_field
 
 from builder import audit, rebuilt, variations
@@ -34,10 +35,6 @@ def build(folder: Path, out: Path, shift: str, *settings: str) -> Release:
     parameters = rebuilt.defaults(collection := beir.collection(folder)).with_settings(settings)
     releases.write(rebuilt.draft(collection, [shift], None, parameters), out)
     return open_release(out)
-
-
-def faults(folder: Path) -> list[str]:
-    return [f"{check.what}: {check.fault}" for check in verify(folder) if check.fault]
 
 
 def test_a_test_set_named_twice_is_varied_once(toy: Path, tmp_path: Path) -> None:

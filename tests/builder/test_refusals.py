@@ -91,6 +91,7 @@ class Vectors:
 
 
 BROKEN = Vectors(lambda numbers: np.full((len(numbers), 4), np.nan))
+EQUAL = Vectors(lambda numbers: np.ones((len(numbers), 4)))
 ALIKE = Vectors(lambda numbers: np.eye(32)[np.where(numbers % 10 < 7, 0, numbers % 31 + 1)])
 
 
@@ -116,8 +117,11 @@ REFUSED: list[tuple[Callable[[Things], object], str]] = [
         )
     ),
     (lambda things: things.set("topic.k=5000"), "k = 5,000"),
+    (lambda things: things.set("topic.topics=1"), "2 to k = 30 topics"),
+    (lambda things: things.set("topic.test_share=1"), "share of test queries"),
+    (lambda things: things.draft("topic", encoder=EQUAL), "distinct clusters"),
     (lambda things: things.set("topic.size=900"), "about 900 queries"),
-    (lambda things: things.set("restrain.sizes=a:900"), "ReSTrain size a"),
+    *((lambda things, size=size: things.set(f"restrain.sizes=a:{size}"), "ReSTrain size a") for size in (0, 3, 900)),
     (lambda things: things.set("resttest.iterations=-1"), "iteration, not -1"),
     (lambda things: things.set("wh.size=1"), "wh cluster"),
     (lambda things: things.set("length.test_share=1"), "share of test queries"),

@@ -14,7 +14,7 @@ from pathlib import Path
 import clients
 import polars as pl
 import pytest
-from drafts import BY_HAND, QUERIES, small_draft
+from drafts import BY_HAND, QUERIES, faults, small_draft
 
 from builder import mini as planted
 from builder import release as releases
@@ -42,11 +42,6 @@ def files(folder: Path) -> dict[str, bytes]:
 def beside(out: Path) -> set[str]:
     """What stands in the release's parent folder, without the lock that builds leave."""
     return {path.name for path in out.parent.iterdir() if path.suffix != ".lock"}
-
-
-def faults(out: Path) -> dict[str, str]:
-    """What verify finds, by check."""
-    return {check.what: check.fault for check in verify(out) if check.fault}
 
 
 def edit_manifest(out: Path, edit: Callable[[dict], object]) -> None:

@@ -1,9 +1,8 @@
 import numpy as np
 import polars as pl
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planted_vectors import blobs, shuffled, threads
+from planted_vectors import shuffled, threads
 from polars.testing import assert_frame_equal
 from sklearn.preprocessing import normalize
 
@@ -95,20 +94,3 @@ def test_equal_similarities_are_ranked_by_id() -> None:
     train = Vectors("planted", pl.Series(["c", "a", "b", "d"]), np.ones((4, 2), np.float32))
     tests = Vectors("planted", pl.Series(["t"]), np.ones((1, 2), np.float32))
     assert depths(train, tests).tolist() == [3, 1, 2, 4]
-
-
-def test_what_is_refused() -> None:
-    train, tests = queries()
-    for sizes, sentence in (
-        ({"big": 2_001}, "size big .* cannot be reached twice without overlap: there are 2,000"),
-        ({"huge": 200_000}, "size huge .200,000. cannot be reached: the nearest union of top-I has 2,000"),
-        ({"tiny": 3}, "size tiny .3. cannot be reached"),
-        ({"none": 0}, "size none .0. cannot be reached"),
-        ({"half": 1_100}, "size half .1,100. cannot be reached twice without overlap"),
-    ):
-        with pytest.raises(UserError, match=f"^ReSTrain {sentence}"):
-            assign(train, tests, RestrainParameters(sizes))
-    with pytest.raises(UserError, match="one width, not 8 and 3"):
-        assign(train, blobs(5, 3, centres=1)[0])
-    with pytest.raises(UserError, match=r"\(0, 8\)"):
-        assign(train, Vectors("planted", tests.query_ids[:0], tests.values[:0]))
