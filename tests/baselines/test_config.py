@@ -31,15 +31,11 @@ ENDLESS = {
 TRAINED = {**ENDLESS, "steps": 10}
 
 
-FIVE = {"bm25", "biencoder", "splade", "colbert", "monobert"}
-"""The systems of ECIR 2023 and CIKM 2022."""
-
-
 def test_the_configs_of_the_kit_name_all_systems_that_there_are() -> None:
     named = {name: set(map(base, config.read(name).systems)) for name in config.names()}
     assert set.union(*named.values()) == set(SYSTEMS)
     for name in ("paper", "paper-cikm2022", "mini", "mini-long"):
-        assert named[name] >= FIVE
+        assert named[name] >= {"bm25", "biencoder", "splade", "colbert", "monobert"}
 
 
 def test_the_papers_configs_are_as_the_papers_say() -> None:
@@ -66,25 +62,16 @@ def test_the_papers_configs_are_as_the_papers_say() -> None:
         ({"bm25": BM25, "biencoder_2": TRAINED}, "biencoder_2"),
         ({"biencoder-x": {**TRAINED, "dimensions": 32}}, "dimensions"),
         ({"biencoder": {**TRAINED, "lerning_rate": 1}}, "lerning_rate"),
-        ({"biencoder": {**TRAINED, "batch_size": 0}}, "less than the minimum"),
-        (
-            {"biencoder": {**TRAINED, "backbone": {"layers": 1, "width": 32}}},
-            "biencoder.backbone: 'heads' is a required",
-        ),
-        ({"biencoder": {**TRAINED, "epochs": 2}}, "so many steps or so many epochs: name one"),
-        ({"biencoder": ENDLESS}, "so many steps or so many epochs: name one"),
-        ({"biencoder": {**TRAINED, "query_length": None}}, "None is not of type 'integer'"),
+        ({"biencoder": {**TRAINED, "batch_size": 0}}, "minimum"),
+        ({"biencoder": {**TRAINED, "backbone": {"layers": 1, "width": 32}}}, "heads"),
+        ({"biencoder": {**TRAINED, "epochs": 2}}, "epochs"),
+        ({"biencoder": ENDLESS}, "epochs"),
+        ({"biencoder": {**TRAINED, "query_length": None}}, "integer"),
         ({"biencoder": {**TRAINED, "teacher": "x"}}, "distillation"),
-        ({"biencoder": {**TRAINED, "mine_every": 9, "negatives": 0}}, "0 is less than the minimum of 1"),
-        ({"biencoder": {**TRAINED, "mine_depth": 9}}, "'mine_every' is a dependency of 'mine_depth'"),
-        (
-            {"monobert": {**TRAINED, "candidates": 9, "pair_length": 64, "mine_every": 3}},
-            "monobert has neither distillation nor mined negatives",
-        ),
-        (
-            {"splade": {**TRAINED, **FLOPS, "share": 2, "teacher": "x", "distillation": "kl"}},
-            "share has no effect with distillation",
-        ),
+        ({"biencoder": {**TRAINED, "mine_every": 9, "negatives": 0}}, "minimum"),
+        ({"biencoder": {**TRAINED, "mine_depth": 9}}, "mine_every"),
+        ({"monobert": {**TRAINED, "candidates": 9, "pair_length": 64, "mine_every": 3}}, "mined"),
+        ({"splade": {**TRAINED, **FLOPS, "share": 2, "teacher": "x", "distillation": "kl"}}, "share"),
         ({}, "non-empty"),
     ],
 )
@@ -93,9 +80,7 @@ def test_a_wrong_config_is_refused_in_one_sentence(tmp_path: Path, systems: Any,
     path.write_text(json.dumps({"systems": systems}))
     with pytest.raises(UserError) as error:
         config.read(path)
-    assert said in str(error.value)
-    assert str(error.value).startswith(f"{path}: $")
-    assert "\n" not in str(error.value)
+    assert str(error.value).startswith(f"{path}: $") and said in str(error.value) and "\n" not in str(error.value)
 
 
 def test_the_published_schema_is_that_of_the_classes() -> None:

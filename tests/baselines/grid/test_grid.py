@@ -42,16 +42,10 @@ from eval_kit.runs import contamination
 from eval_kit.search import bm25
 from eval_kit.search.passages import passages
 from eval_kit.stats import vectors as vector_files
-from tests.baselines.grids import small_release, until
-from tests.baselines.tiny_cells import tiny_cell, tiny_options
+from tests.baselines.tiny_cells import tiny_cell, tiny_options, until
 from tests.conftest import Run
 
 BM25: dict[str, Options] = {"bm25": Bm25(depth=100)}
-
-
-@pytest.fixture(scope="module")
-def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
-    return small_release(tmp_path_factory.mktemp("grid") / "ms-marco-shift")
 
 
 def undisturbed(release: Release, root: Path, shifts: list[str] | None = None) -> dict[str, bytes]:
