@@ -64,6 +64,11 @@ def written(folder: Path, draft: Draft | None = None, **changes: Any) -> Release
     return open_release(folder)
 
 
+def content(folder: Path) -> dict[str, bytes]:
+    """All files of a folder."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def faults(folder: Path) -> dict[str, str]:
     """What verify finds, by check."""
     return {check.what: check.fault for check in verify(folder) if check.fault}

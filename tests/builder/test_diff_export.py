@@ -12,7 +12,7 @@ import ir_measures
 import polars as pl
 import pytest
 import pytrec_eval
-from drafts import BY_HAND, PASSAGES, QRELS, QUERIES, small_draft, written
+from drafts import BY_HAND, PASSAGES, QRELS, QUERIES, content, small_draft, written
 from msgspec import structs
 
 from builder.diff import TableDiff, diff
@@ -189,10 +189,7 @@ def test_an_export_replaces_its_own_folders_whole_or_not_at_all(
     release = write(small_draft())
     export(release, out, "beir")
 
-    def content() -> dict[Path, bytes]:
-        return {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-
-    before = content()
+    before = content(out)
 
     def full_disk(path: Path, lines: Iterable[str]) -> None:
         path.write_text("half")
@@ -203,7 +200,7 @@ def test_an_export_replaces_its_own_folders_whole_or_not_at_all(
         patch.setattr("builder.export.atomic.write_lines", full_disk)
         with pytest.raises(UserError, match=f"^{out}: cannot be written: No space left on device$"):
             export(release, out, "beir")
-    assert content() == before
+    assert content(out) == before
     (strange := out / "length.long" / "notes.txt").write_text("mine")
     for format, foreign in (("beir", strange), ("trec", out / "length.short" / "corpus.jsonl")):
         with pytest.raises(UserError, match=f"^{foreign}: is not part of the export that would replace it"):
@@ -211,7 +208,7 @@ def test_an_export_replaces_its_own_folders_whole_or_not_at_all(
     strange.unlink()
     shutil.copytree(out / "length.short", out / ".length.short.part")  # as a killed export leaves it
     export(release, out, "beir")
-    assert content() == before
+    assert content(out) == before
 
 
 def test_trec(mini_release: Release, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import clients
 import polars as pl
 import pytest
-from drafts import BY_HAND, small_draft, written
+from drafts import BY_HAND, content, small_draft, written
 from hub_server import TOKEN, Hub, Repository, Tree
 
 from builder.publish import publish as publish_here
@@ -56,10 +56,6 @@ def user_error(done: Done) -> str:
     [sentence] = done.stderr.strip().splitlines()
     assert sentence.startswith("builder: ") and TOKEN not in sentence
     return sentence
-
-
-def content(folder: Path) -> Tree:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def tree(hub: Hub, revision: str = "main") -> Tree:

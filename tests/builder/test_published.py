@@ -1,6 +1,5 @@
 """The published release against the golden values of the papers and of the authors' own files."""
 
-import shutil
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +11,6 @@ from builder import verify
 from builder.shifts import wh
 from builder.sources import published
 from eval_kit.authors import lists
-from eval_kit.authors.fetch import obtain
 from eval_kit.authors.sources import declared_files
 from eval_kit.authors.test_sets import BUCKETS, LEVELS
 from eval_kit.errors import UserError
@@ -184,18 +182,10 @@ def test_verify_finds_no_fault(published_release: Release) -> None:
 
 
 def test_tampered_upstream_is_refused(shared: Path, tmp_path: Path) -> None:
-    wanted = [file for file in declared_files().values() if "Lesser" in file.path]
-    for file in wanted:
-        (tmp_path / file.id).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(shared / "upstream" / file.id, tmp_path / file.id)
-    have, lacking = obtain(wanted, tmp_path)
-    assert len(have) == 5 and not lacking
-
-    victim = tmp_path / wanted[2].id
-    content = bytearray(victim.read_bytes())
+    file = next(file for file in declared_files().values() if "Lesser" in file.path)
+    content = bytearray((shared / "upstream" / file.id).read_bytes())
     content[100] ^= 1
-    victim.write_bytes(content)
-    with pytest.raises(UserError, match="is not the declared file"):
-        obtain(wanted, tmp_path)
+    (tmp_path / file.id).parent.mkdir(parents=True)
+    (tmp_path / file.id).write_bytes(content)
     with pytest.raises(UserError, match="is not the declared file"):
         published.draft(tmp_path, allow_partial=True)

@@ -75,29 +75,6 @@ def test_exact_is_brute_force_at_every_tie(engine: Engine, device: str | None, d
                 patch.setattr(Shards, "blocks", None)  # what fits on the device is read once
 
 
-@pytest.mark.parametrize(("engine", "device"), [(DENSE, None), (DENSE, "cpu"), (LATE, None)])
-def test_exact_is_brute_force_over_many_shards(
-    engine: Engine, device: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """5,000 vectors around 50 centres in shards of 700, or 1,200 passages of 5 to 20 tokens in shards of 500."""
-    random = np.random.default_rng(0)
-    if engine is DENSE:
-        centres = random.normal(size=(50, 24))
-        near = centres[random.integers(0, 50, 5_040)] + 0.3 * random.normal(size=(5_040, 24))
-        queries, rows = np.split(near.astype(np.float32), [40])
-    else:
-        rows = [random.normal(size=(random.integers(5, 20), 32)).astype(np.float32) for _ in range(1_200)]
-        queries = [rows[row][:4] + np.float32(0.05) for row in range(0, 1_200, 80)]
-        monkeypatch.setattr(late, "BLOCK_ON_CPU", 100)
-    monkeypatch.setattr(shards, "SHARD", 700 if engine is DENSE else 500)
-    ids = [f"{number}" for number in random.permutation(len(rows))]
-    stored = written(tmp_path, rows, ids, engine.arrays)
-    rankings = engine.module.exact(engine.asked(queries), stored, 100, device)
-    for hits, expected in zip(rankings, brute_force(queries, rows, ids, 100, engine.score), strict=True):
-        assert [passage for passage, _ in hits] == [passage for passage, _ in expected]
-        assert np.allclose([score for _, score in hits], [score for _, score in expected], rtol=1e-5)
-
-
 def test_plaid_scores_passages_nearly_as_the_library_would(tmp_path: Path):
     """Exact search of checkpoints of every architecture is in tests/models/test_models.py."""
     model = MultiVectorEncoder(str(tiny("multivector")))
