@@ -133,9 +133,8 @@ def test_topics_of_queries_alone_are_topics_and_not_wordings(shared: Path, tmp_p
             parts += f"{query['_id']}\t{query['metadata']['article']}\n"
     (tmp_path / "log.tsv").write_text(lines)
     (tmp_path / "parts.tsv").write_text(parts)
-    source = replace(
-        log.collection(tmp_path / "log.tsv"), parts=given.read_given(str(tmp_path / "parts.tsv"), tmp_path)
-    )
+    told = given.read_given(str(tmp_path / "parts.tsv"), tmp_path)
+    source = replace(log.collection(tmp_path / "log.tsv"), parts=told)
     draft = rebuilt.draft(source, ["topic"])
     [remark] = [each for each in draft.remarks if "mutual information" in each]
     real, chance = map(float, re.findall(r"0\.\d+", remark))

@@ -611,10 +611,7 @@ def test_runs_of_folders_of_one_name_are_told_apart_and_none_replaces_anothers(
     for parent in ("a", "b"):
         saved(tmp_path / parent / "checkpoint-500")
         search(str(tmp_path / parent / "checkpoint-500"))
-    assert {file.name for file in (tmp_path / "runs").glob("*.trec")} == {
-        "a-checkpoint-500.trec",
-        "b-checkpoint-500.trec",
-    }
+    assert {file.stem for file in (tmp_path / "runs").glob("*.trec")} == {"a-checkpoint-500", "b-checkpoint-500"}
     first, model = tmp_path / "runs" / "a-checkpoint-500.trec", saved(tmp_path / "other", similarity_fn_name="dot")
     before = first.read_bytes()
     with pytest.raises(UserError, match="replace"):
