@@ -2,9 +2,10 @@
 
 import numpy as np
 import polars as pl
-from planted_vectors import blobs, threads
+from planted_vectors import blobs
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
+from threadpoolctl import threadpool_limits
 
 from builder.shifts.kmeans import kmeans
 from builder.shifts.resttest import ResttestParameters, assign
@@ -15,10 +16,10 @@ NOISE = blobs(20_000, 96, centres=400, spread=1.0)[0].values
 
 
 def test_membership_depends_on_the_seed_alone() -> None:
-    with threads(1):
+    with threadpool_limits(1):
         first = kmeans(NOISE, 50, seed=3)
     for count in (2, 5):
-        with threads(count):
+        with threadpool_limits(count):
             again = kmeans(NOISE, 50, seed=3)
         assert np.array_equal(first.labels, again.labels)
         assert np.array_equal(first.centroids, again.centroids)

@@ -2,9 +2,10 @@ import numpy as np
 import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planted_vectors import shuffled, threads
+from planted_vectors import shuffled
 from polars.testing import assert_frame_equal
 from sklearn.preprocessing import normalize
+from threadpoolctl import threadpool_limits
 
 from builder.shifts.restrain import RestrainParameters, depths, regimes, solve
 from eval_kit.errors import UserError
@@ -77,11 +78,11 @@ def test_solved_sizes_are_the_nearest_there_are(depth: list[int], share: float) 
 def test_deterministic_whatever_threads_and_order_and_sampled_by_seed() -> None:
     sizes = {"small": 350, "medium": 700, "large": 950}
     train, tests = queries(tests=200)
-    with threads(1):
+    with threadpool_limits(1):
         first = assign(train, tests, RestrainParameters(sizes))
     assert first.schema["regime_small"] == pl.Enum(["interpolate", "extrapolate"])
     assert first["query_id"].equals(train.query_ids)
-    with threads(2):
+    with threadpool_limits(2):
         assert_frame_equal(first, assign(train, tests, RestrainParameters(sizes)))
     other_order = assign(shuffled(train), shuffled(tests), RestrainParameters(sizes))
     assert_frame_equal(first.sort("query_id"), other_order.sort("query_id"))
