@@ -11,28 +11,10 @@ import pytest
 from eval_kit.errors import UserError
 from eval_kit.languages import LANGUAGES
 from eval_kit.models.bm25 import Bm25
-from eval_kit.models.runs import make_runs
-from eval_kit.models.runs import test_queries as queries_of
-from eval_kit.protocols.scoring import score
-from eval_kit.release import Release
 from eval_kit.search import bm25
-from eval_kit.search.passages import passages
 from eval_kit.search.retriever import lines
 
 B, K1 = 0.4, 0.9
-
-
-@pytest.mark.slow
-def test_bm25_is_neither_perfect_nor_useless_on_any_cluster(mini_release: Release, tmp_path: Path):
-    run = tmp_path / "bm25.trec"
-    make_runs(Bm25(), passages(mini_release), {run: queries_of(mini_release)}, tmp_path / "index")
-    figures = score([run], mini_release).means
-    assert {figure.test_set for figure in figures} == set(mini_release.test_sets)
-    of_clusters = (figure for figure in figures if figure.test_set.startswith(("topic", "wh", "length")))
-    values = [figure.value for figure in of_clusters if figure.measure == "RR@10"]
-    assert len(values) == 10
-    assert all(0.3 <= value <= 0.8 for value in values), values
-    assert all(figure.missing == 0 for figure in figures)
 
 
 DOCUMENTS = {

@@ -11,11 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from baselines import config, systems
-from baselines.grid import grid
 from baselines.options import SYSTEMS, Biencoder, Bm25, Static
 from eval_kit.errors import UserError
 from eval_kit.papers.figures import CIKM_VARIANTS
-from eval_kit.release import Release
 from eval_kit.runs.names import base
 from tests.conftest import ROOT
 
@@ -33,15 +31,11 @@ ENDLESS = {
 TRAINED = {**ENDLESS, "steps": 10}
 
 
-FIVE = {"bm25", "biencoder", "splade", "colbert", "monobert"}
-"""The systems of ECIR 2023 and CIKM 2022."""
-
-
 def test_the_configs_of_the_kit_name_all_systems_that_there_are() -> None:
     named = {name: set(map(base, config.read(name).systems)) for name in config.names()}
     assert set.union(*named.values()) == set(SYSTEMS)
     for name in ("paper", "paper-cikm2022", "mini", "mini-long"):
-        assert named[name] >= FIVE
+        assert named[name] >= {"bm25", "biencoder", "splade", "colbert", "monobert"}
 
 
 def test_the_papers_configs_are_as_the_papers_say() -> None:
@@ -50,10 +44,8 @@ def test_the_papers_configs_are_as_the_papers_say() -> None:
     assert (ecir.shifts, ecir.control, ecir.variations) == (["topic", "wh", "length"], True, [])
     assert (cikm.shifts, cikm.control, cikm.variations) == (["resttest", "restrain"], False, [])
     options: Any = config.read("paper").systems
-    assert {system for system, own in options.items() if getattr(own, "evaluate_every", None)} == {
-        "biencoder",
-        "splade",
-    }
+    stopped = {system for system, own in options.items() if getattr(own, "evaluate_every", None)}
+    assert stopped == {"biencoder", "splade"}
     for system in ("biencoder", "splade"):  # the paper's best came at about 40k: 40k and patience < 100k
         own = options[system]
         assert 40_000 + own.evaluate_every * own.patience < own.steps == 100_000
@@ -68,25 +60,16 @@ def test_the_papers_configs_are_as_the_papers_say() -> None:
         ({"bm25": BM25, "biencoder_2": TRAINED}, "biencoder_2"),
         ({"biencoder-x": {**TRAINED, "dimensions": 32}}, "dimensions"),
         ({"biencoder": {**TRAINED, "lerning_rate": 1}}, "lerning_rate"),
-        ({"biencoder": {**TRAINED, "batch_size": 0}}, "less than the minimum"),
-        (
-            {"biencoder": {**TRAINED, "backbone": {"layers": 1, "width": 32}}},
-            "biencoder.backbone: 'heads' is a required",
-        ),
-        ({"biencoder": {**TRAINED, "epochs": 2}}, "so many steps or so many epochs: name one"),
-        ({"biencoder": ENDLESS}, "so many steps or so many epochs: name one"),
-        ({"biencoder": {**TRAINED, "query_length": None}}, "None is not of type 'integer'"),
+        ({"biencoder": {**TRAINED, "batch_size": 0}}, "minimum"),
+        ({"biencoder": {**TRAINED, "backbone": {"layers": 1, "width": 32}}}, "heads"),
+        ({"biencoder": {**TRAINED, "epochs": 2}}, "epochs"),
+        ({"biencoder": ENDLESS}, "epochs"),
+        ({"biencoder": {**TRAINED, "query_length": None}}, "integer"),
         ({"biencoder": {**TRAINED, "teacher": "x"}}, "distillation"),
-        ({"biencoder": {**TRAINED, "mine_every": 9, "negatives": 0}}, "0 is less than the minimum of 1"),
-        ({"biencoder": {**TRAINED, "mine_depth": 9}}, "'mine_every' is a dependency of 'mine_depth'"),
-        (
-            {"monobert": {**TRAINED, "candidates": 9, "pair_length": 64, "mine_every": 3}},
-            "monobert has neither distillation nor mined negatives",
-        ),
-        (
-            {"splade": {**TRAINED, **FLOPS, "share": 2, "teacher": "x", "distillation": "kl"}},
-            "share has no effect with distillation",
-        ),
+        ({"biencoder": {**TRAINED, "mine_every": 9, "negatives": 0}}, "minimum"),
+        ({"biencoder": {**TRAINED, "mine_depth": 9}}, "mine_every"),
+        ({"monobert": {**TRAINED, "candidates": 9, "pair_length": 64, "mine_every": 3}}, "mined"),
+        ({"splade": {**TRAINED, **FLOPS, "share": 2, "teacher": "x", "distillation": "kl"}}, "share"),
         ({}, "non-empty"),
     ],
 )
@@ -95,9 +78,7 @@ def test_a_wrong_config_is_refused_in_one_sentence(tmp_path: Path, systems: Any,
     path.write_text(json.dumps({"systems": systems}))
     with pytest.raises(UserError) as error:
         config.read(path)
-    assert said in str(error.value)
-    assert str(error.value).startswith(f"{path}: $")
-    assert "\n" not in str(error.value)
+    assert str(error.value).startswith(f"{path}: $") and said in str(error.value) and "\n" not in str(error.value)
 
 
 def test_the_published_schema_is_that_of_the_classes() -> None:
@@ -170,14 +151,6 @@ def test_another_backbone_is_for_transformers_and_word_vectors_still_learn_from_
         if system not in ("bm25", "static"):
             expected[system] = replace(options, backbone="some/model")
     assert config.choose(name, backbone="some/model") == expected
-
-
-def test_nfcorpus_trains_each_system_on_each_topic_and_length(mini_release: Release, tmp_path: Path) -> None:
-    plan = config.read("nfcorpus")
-    planned = grid.cells(config.choose("nfcorpus"), mini_release, tmp_path, plan.shifts)
-    parts = [("topic", f"c{number}") for number in range(5)] + [("length", "short"), ("length", "long")]
-    names = {(cell.name.system, cell.name.shift, cell.name.held_out) for cell in planned}
-    assert names == {(system, *part) for system in FIVE - {"splade"} for part in parts}
 
 
 TEXT = (Path(__file__).parents[2] / "baselines" / "configs" / "where-we-differ.md").read_text(encoding="utf-8")

@@ -5,13 +5,9 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
-from eval_kit.measures.definitions import parse, per_query
 from eval_kit.release import Release
-from eval_kit.runs.given import take
-from eval_kit.runs.ranks import rank_judged
 from tests.conftest import Run
 
 ROWS = json.loads(Path(__file__).with_name("reproductions.json").read_text(encoding="utf-8"))
@@ -50,19 +46,3 @@ def test_a_command_gives_the_figures_known_from_elsewhere(
     document = json.loads(done.stdout)
     values = {one["measure"]: one["value"] for one in document["measures"] if one["test_set"] == row["test_set"]}
     assert not wrong(values, row["figures"])
-
-
-def test_dl_hard_gives_its_figures_on_its_own_judgements(shared: Path) -> None:
-    """Without a release: the runs and qrels as DL-HARD has them."""
-    folder = shared / "upstream" / "grill-lab" / "DL-Hard" / "dataset"
-    names = ["query_id", "iteration", "passage_id", "relevance"]
-    text = (folder / "dl_hard-passage.qrels").read_text()
-    rows = [line.split() for line in text.splitlines()]
-    qrels = pl.DataFrame(rows, names, orient="row").with_columns(pl.col("relevance").cast(pl.Int64)).drop("iteration")
-    for row in (row for row in ROWS if row["test_set"] == "dlhard"):
-        run = folder / "baselines" / "passage" / row["command"].split("/passage/")[1].split("'")[0]
-        [[taken]] = take(run=run)
-        judged = qrels.join(rank_judged(taken, qrels).judged, on=["query_id", "passage_id"], how="left")
-        queries, names = qrels["query_id"].unique(), [figure["measure"] for figure in row["figures"]]
-        values: dict[str, Any] = {name: per_query(parse(name), judged, queries).mean() for name in names}
-        assert not wrong(values, row["figures"]), run.name

@@ -85,15 +85,6 @@ def test_ours_beside_the_papers(published_release: Release, runs: Path):
     assert found.incomplete == ["the grid of splade on wh lacks a run: expected splade.wh.how.trec"]
 
 
-@pytest.fixture(scope="module")
-def few_runs(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Those of the clusters alone."""
-    folder = tmp_path_factory.mktemp("few")
-    for run in runs.glob("*.[lw]*.*.trec"):
-        (folder / run.name).hardlink_to(run)
-    return folder
-
-
 def test_the_command(command: Run, published_release: Release, runs: Path, tmp_path: Path):
     arguments = [runs, "--paper", "all", "--release", published_release.folder]
     outputs = ["--json", tmp_path / "table.json", "--page", tmp_path / "report.html"]
@@ -150,11 +141,9 @@ def test_folders_without_a_grid(mini_release: Release, tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_a_published_table_with_ours_in_it(
-    command: Run, published_release: Release, runs: Path, few_runs: Path, tmp_path: Path
-):
+def test_a_published_table_with_ours_in_it(command: Run, published_release: Release, runs: Path, tmp_path: Path):
     arguments = ["eval_kit", "protocol", "--release", published_release.folder]
-    shown = command(*arguments, few_runs, "--paper", "ecir2023-table3", "--json", tmp_path / "table.json")
+    shown = command(*arguments, runs, "--paper", "ecir2023-table3", "--json", tmp_path / "table.json")
     assert shown.returncode == 0, shown.stderr
     lines = [line.split() for line in shown.stdout.splitlines()]
     short = lines.index(["length.short", "in", "0.340", "0.349", "0.384", "0.377"])

@@ -1,5 +1,7 @@
-"""Cells that train in seconds."""
+"""Cells that train in seconds; waiting for their processes."""
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,3 +29,11 @@ def tiny_cell(
 ) -> Cell:
     """A cell of :func:`tiny_options`."""
     return Cell(cells.RunName(system, *place), release, tiny_options(system, **options), root)
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for it, five minutes at most."""
+    end = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)

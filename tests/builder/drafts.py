@@ -8,6 +8,7 @@ from msgspec import structs
 
 from builder.release import write
 from builder.shifts import length
+from builder.verify import verify
 from eval_kit.authors.draft import Draft, Table, new_test_set
 from eval_kit.documents import Rule
 from eval_kit.release import Release, open_release
@@ -61,6 +62,16 @@ def written(folder: Path, draft: Draft | None = None, **changes: Any) -> Release
     """The release of a draft, by default the small one with some changes."""
     write(draft or small_draft(**changes), folder)
     return open_release(folder)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """All files of a folder."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def faults(folder: Path) -> dict[str, str]:
+    """What verify finds, by check."""
+    return {check.what: check.fault for check in verify(folder) if check.fault}
 
 
 def part(release: Release, *names: str) -> Release:

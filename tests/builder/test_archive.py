@@ -6,7 +6,7 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-from drafts import written
+from drafts import content, written
 
 from eval_kit.release import open_release
 
@@ -24,10 +24,6 @@ def pack(folder: Path, out: Path) -> Path:
     [archive] = out.glob("*.gz")
     assert done.returncode == 0 and archive.name in done.stdout
     return archive
-
-
-def content(folder: Path) -> dict[Path, bytes]:
-    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_an_archive_unpacks_to_the_release_and_has_the_same_bytes(tmp_path: Path) -> None:

@@ -17,9 +17,10 @@ from builder.audit import audit, pairs
 from eval_kit.authors.draft import Draft, Table, new_test_set
 from eval_kit.documents import Rule
 from eval_kit.errors import UserError
+from eval_kit.files.formats import read_queries
 from eval_kit.release import Release, Variation, open_release
-from eval_kit.stats.leaks import NEAR, PRECISION, RECALL, normal_form
-from tests.builder import labelled_pairs as labelled
+from eval_kit.stats.leaks import NEAR, PRECISION, RECALL, normal_form, with_near
+from tests.conftest import ROOT
 
 CLUSTERS = pl.Enum(["c0", "c1"])
 BY_HAND = Rule("made by hand", "tests/builder/test_audit.py")
@@ -204,14 +205,29 @@ def test_case_punctuation_and_spaces_do_not_matter(words: list[str], data: st.Da
 
 # --- near-duplicates
 
+TABLE_4 = {
+    "average wedding dress alteration cost": "average cost for wedding dress alterations",
+    "what does it mean if your tsh is low": "what does it mean if my tsh is low",
+    "meaning of shebang": "what is a shebang",
+    "do google docs auto save": "does google docs automatically save",
+    "how long does it take to remove wisdom tooth": "how long does it take to have wisdom teeth removed",
+    "how much would it cost to install my own wind turbine": "how much does it cost to install a wind turbine",
+    "when did rock n roll begin?": "when did rock and roll begin",
+}
+"""CIKM 2022, Table 4: pairs of a TREC DL 2020 test query and a training query."""
+
 
 def test_the_duplicates_that_the_paper_prints_are_near(shared: Path) -> None:
-    """The recorded figures are computed again, and the default finds all seven pairs of CIKM 2022, Table 4."""
-    recorded = json.loads(labelled.RESULTS.read_text())
-    assert labelled.measure(shared / "upstream") == recorded
-    ours = recorded["encoders"]["trigrams"]
-    assert (ours["cosine"], ours["precision"], ours["recall"]) == (NEAR, PRECISION, RECALL)
-    assert ours["taken for duplicates"]["table 4"] == 1
+    """Among all dev queries; and as many of those with typing errors are near as the recorded figures say."""
+    recorded = json.loads((ROOT / "bench/results/near_duplicates.json").read_text())["encoders"]["trigrams"]
+    assert (recorded["cosine"], recorded["precision"], recorded["recall"]) == (NEAR, PRECISION, RECALL)
+    dev = shared / "upstream/ielab/CharacterBERT-DR/data/marco_dev"
+    written, mistyped = (read_queries(dev / f"queries.dev.small{end}.tsv").select("text") for end in ("", ".typo1"))
+    train = pl.concat([written, pl.DataFrame({"text": list(TABLE_4.values())})])
+    found = with_near(pl.DataFrame({"text": list(TABLE_4)}), train, NEAR, "")
+    assert found["near"].all() and found["nearest"].to_list() == list(TABLE_4.values())
+    typed = with_near(mistyped.gather_every(7), written, NEAR, "")["near"].mean()
+    assert typed == pytest.approx(recorded["taken for duplicates"]["typing errors"], abs=0.02)
 
 
 # --- the real lists
@@ -238,7 +254,7 @@ def test_the_real_lists_share_what_is_known(published_release: Release) -> None:
 # --- the command
 
 
-def test_the_command(command, planted: Release, document: dict, tmp_path: Path) -> None:
+def test_the_command(command, planted: Release, document: dict) -> None:
     done = command("builder", "audit", planted.folder, "--json", "/no/such/folder/audit.json")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "/no/such/folder/audit.json: cannot be written" in done.stderr
@@ -252,10 +268,7 @@ def test_the_command(command, planted: Release, document: dict, tmp_path: Path) 
     assert row.split()[3:] == cells.split()
     assert document["headline"] in done.stdout
     (planted.folder / "reports" / "audit.json").unlink()
-    out = tmp_path / "mine.json"
-    assert command("builder", "audit", planted.folder, "--json", out).returncode == 0
     assert json.loads(command("builder", "audit", planted.folder, "--json", "-").stdout) == document
-    assert json.loads(out.read_text()) == document
     assert not (planted.folder / "reports" / "audit.json").exists()
 
 

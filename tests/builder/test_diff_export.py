@@ -12,7 +12,7 @@ import ir_measures
 import polars as pl
 import pytest
 import pytrec_eval
-from drafts import BY_HAND, PASSAGES, QRELS, QUERIES, small_draft, written
+from drafts import BY_HAND, PASSAGES, QRELS, QUERIES, content, small_draft, written
 from msgspec import structs
 
 from builder.diff import TableDiff, diff
@@ -149,22 +149,14 @@ def documents(path: Path) -> list[dict[str, str]]:
 
 
 def test_beir_and_tevatron(write: Callable[[Draft], Release], tmp_path: Path) -> None:
-    """BEIR's files, and the fields that Tevatron's ``EncodeDataset`` reads."""
+    """BEIR's files, which its loader reads in test_neighbours.py; the fields of Tevatron's ``EncodeDataset``."""
     release = write(small_draft())
     passages = list(zip(PASSAGES["passage_id"], PASSAGES["text"], strict=True))
-    judgements = list(zip(*QRELS.values(), strict=True))
     folders = export(release, tmp_path / "beir", "beir")
     assert [folder.name for folder in folders] == list(OF_TEST_SETS)
     files = {str(path.relative_to(folders[0])) for path in folders[0].rglob("*") if path.is_file()}
     assert files == {"queries.jsonl", "corpus.jsonl", "qrels/test.tsv", "qrels/test.jsonl", "README.md", "LICENSE.md"}
     for folder in folders:
-        queries = OF_TEST_SETS[folder.name]
-        corpus = [{"_id": passage, "title": "", "text": text} for passage, text in passages]
-        assert documents(folder / "corpus.jsonl") == corpus
-        assert documents(folder / "queries.jsonl") == [{"_id": query, "text": TEXTS[query]} for query in queries]
-        header, *judged = rows(folder / "qrels/test.tsv")
-        assert header == ["query-id", "corpus-id", "score"]
-        assert judged == [[query, passage, str(grade)] for query, passage, grade in judgements if query in queries]
         said = (folder / "README.md").read_text("utf-8")
         assert f"\n# {folder.name}\n" in said and release.digest[:16] in said
     for folder in export(release, tmp_path / "tevatron", "tevatron"):
@@ -197,10 +189,7 @@ def test_an_export_replaces_its_own_folders_whole_or_not_at_all(
     release = write(small_draft())
     export(release, out, "beir")
 
-    def content() -> dict[Path, bytes]:
-        return {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-
-    before = content()
+    before = content(out)
 
     def full_disk(path: Path, lines: Iterable[str]) -> None:
         path.write_text("half")
@@ -211,7 +200,7 @@ def test_an_export_replaces_its_own_folders_whole_or_not_at_all(
         patch.setattr("builder.export.atomic.write_lines", full_disk)
         with pytest.raises(UserError, match=f"^{out}: cannot be written: No space left on device$"):
             export(release, out, "beir")
-    assert content() == before
+    assert content(out) == before
     (strange := out / "length.long" / "notes.txt").write_text("mine")
     for format, foreign in (("beir", strange), ("trec", out / "length.short" / "corpus.jsonl")):
         with pytest.raises(UserError, match=f"^{foreign}: is not part of the export that would replace it"):
@@ -219,7 +208,7 @@ def test_an_export_replaces_its_own_folders_whole_or_not_at_all(
     strange.unlink()
     shutil.copytree(out / "length.short", out / ".length.short.part")  # as a killed export leaves it
     export(release, out, "beir")
-    assert content() == before
+    assert content(out) == before
 
 
 def test_trec(mini_release: Release, tmp_path: Path) -> None:

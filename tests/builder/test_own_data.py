@@ -10,6 +10,7 @@ from unicodedata import normalize
 
 import polars as pl
 import pytest
+from drafts import faults
 from msgspec.structs import replace as replace_field
 
 from builder import audit, rebuilt, variations
@@ -34,10 +35,6 @@ def build(folder: Path, out: Path, shift: str, *settings: str) -> Release:
     parameters = rebuilt.defaults(collection := beir.collection(folder)).with_settings(settings)
     releases.write(rebuilt.draft(collection, [shift], None, parameters), out)
     return open_release(out)
-
-
-def faults(folder: Path) -> list[str]:
-    return [f"{check.what}: {check.fault}" for check in verify(folder) if check.fault]
 
 
 def test_a_test_set_named_twice_is_varied_once(toy: Path, tmp_path: Path) -> None:
@@ -136,9 +133,8 @@ def test_topics_of_queries_alone_are_topics_and_not_wordings(shared: Path, tmp_p
             parts += f"{query['_id']}\t{query['metadata']['article']}\n"
     (tmp_path / "log.tsv").write_text(lines)
     (tmp_path / "parts.tsv").write_text(parts)
-    source = replace(
-        log.collection(tmp_path / "log.tsv"), parts=given.read_given(str(tmp_path / "parts.tsv"), tmp_path)
-    )
+    told = given.read_given(str(tmp_path / "parts.tsv"), tmp_path)
+    source = replace(log.collection(tmp_path / "log.tsv"), parts=told)
     draft = rebuilt.draft(source, ["topic"])
     [remark] = [each for each in draft.remarks if "mutual information" in each]
     real, chance = map(float, re.findall(r"0\.\d+", remark))

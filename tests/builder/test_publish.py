@@ -16,7 +16,7 @@ from typing import Any
 import clients
 import polars as pl
 import pytest
-from drafts import BY_HAND, small_draft, written
+from drafts import BY_HAND, content, small_draft, written
 from hub_server import TOKEN, Hub, Repository, Tree
 
 from builder.publish import publish as publish_here
@@ -56,10 +56,6 @@ def user_error(done: Done) -> str:
     [sentence] = done.stderr.strip().splitlines()
     assert sentence.startswith("builder: ") and TOKEN not in sentence
     return sentence
-
-
-def content(folder: Path) -> Tree:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def tree(hub: Hub, revision: str = "main") -> Tree:
@@ -195,9 +191,8 @@ def test_the_next_version_is_one_commit_that_removes_what_is_gone(
     assert publish(hub, home, second, tag="v1.1.0").returncode == 0
     assert tree(hub, "v1.1.0") == content(second) and tree(hub, "v1.0.0") == content(first)
     assert len(hub.repositories[REPOSITORY].commits) == 2
-    assert "version 1.1.0 already" in user_error(
-        publish(hub, home, written(home / "1.0.1", version="1.0.1").folder, tag="v1.0.1")
-    )
+    older = written(home / "1.0.1", version="1.0.1").folder
+    assert "version 1.1.0 already" in user_error(publish(hub, home, older, tag="v1.0.1"))
 
 
 def test_a_dry_run_changes_nothing_and_needs_no_token(hub: Hub, home: Path, first: Path) -> None:

@@ -1,6 +1,5 @@
 """The published release against the golden values of the papers and of the authors' own files."""
 
-import shutil
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +11,6 @@ from builder import verify
 from builder.shifts import wh
 from builder.sources import published
 from eval_kit.authors import lists
-from eval_kit.authors.fetch import obtain
 from eval_kit.authors.sources import declared_files
 from eval_kit.authors.test_sets import BUCKETS, LEVELS
 from eval_kit.errors import UserError
@@ -52,9 +50,8 @@ def test_shift_sizes(published_release: Release) -> None:
     sets = published_release.test_sets
     assert {name: len(sets[name].queries) for name in MS_SHIFT} == MS_SHIFT
     assert len(set().union(*(ids(published_release, name) for name in MS_SHIFT))) == 56_390
-    assert ids(published_release, "length.short") | ids(published_release, "length.long") == ids(
-        published_release, "dev"
-    )
+    short, long, dev = (ids(published_release, name) for name in ("length.short", "length.long", "dev"))
+    assert short | long == dev
     topic = published_release.table("topic", "test")
     assert (topic.height, topic["query_id"].n_unique()) == (31_244, 31_244)
 
@@ -184,18 +181,10 @@ def test_verify_finds_no_fault(published_release: Release) -> None:
 
 
 def test_tampered_upstream_is_refused(shared: Path, tmp_path: Path) -> None:
-    wanted = [file for file in declared_files().values() if "Lesser" in file.path]
-    for file in wanted:
-        (tmp_path / file.id).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(shared / "upstream" / file.id, tmp_path / file.id)
-    have, lacking = obtain(wanted, tmp_path)
-    assert len(have) == 5 and not lacking
-
-    victim = tmp_path / wanted[2].id
-    content = bytearray(victim.read_bytes())
+    file = next(file for file in declared_files().values() if "Lesser" in file.path)
+    content = bytearray((shared / "upstream" / file.id).read_bytes())
     content[100] ^= 1
-    victim.write_bytes(content)
-    with pytest.raises(UserError, match="is not the declared file"):
-        obtain(wanted, tmp_path)
+    (tmp_path / file.id).parent.mkdir(parents=True)
+    (tmp_path / file.id).write_bytes(content)
     with pytest.raises(UserError, match="is not the declared file"):
         published.draft(tmp_path, allow_partial=True)

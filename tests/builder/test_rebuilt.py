@@ -1,14 +1,13 @@
 """Releases made by the papers' algorithms: planted truth, determinism, and what is refused."""
 
 import json
-import subprocess
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from drafts import faults
 from sklearn.metrics import adjusted_rand_score
 from threadpoolctl import threadpool_limits
 
@@ -27,8 +26,7 @@ from eval_kit.documents import Manifest
 from eval_kit.errors import UserError
 from eval_kit.release import Release, open_release
 from eval_kit.shifts import TRAINED_FOR
-
-type Run = Callable[..., subprocess.CompletedProcess[str]]
+from tests.conftest import Run
 
 RANKERS = 6
 LEVEL = 20
@@ -76,11 +74,6 @@ def release(runs: list[Path], command: Run, tmp_path_factory: pytest.TempPathFac
     return open_release(folder)
 
 
-@pytest.fixture(scope="session")
-def small() -> Collection:
-    return mini.collection(mini.MiniParameters(queries=1_500))
-
-
 def built(collection: Collection, **options: Any) -> Manifest:
     """The manifest of a small release."""
     return releases.describe(rebuilt.draft(collection, encoder=LSA, **{"parameters": SETTINGS, **options}))
@@ -90,10 +83,6 @@ def written(folder: Path, *arguments: Any, **options: Any) -> Release:
     """A release of LSA's topics, written."""
     releases.write(rebuilt.draft(*arguments, encoder=LSA, **options), folder)
     return open_release(folder)
-
-
-def faults(release: Release) -> list[str]:
-    return [f"{check.what}: {check.fault}" for check in verify(release.folder) if check.fault]
 
 
 def of_splits(collection: Collection, splits: dict[str, str], **changes: Any) -> Collection:
@@ -110,7 +99,7 @@ def digests(manifest: Manifest) -> dict[str, str]:
 def test_it_is_sound_and_has_the_tables_and_test_sets_of_the_planted_release(
     release: Release, mini_release: Release
 ) -> None:
-    assert not faults(release)
+    assert not faults(release.folder)
     assert release.manifest.kind == "rebuilt" and release.manifest.seed == 13 and not release.missing
     rebuilt = {name: sorted(splits) for name, splits in release.configs.items()}
     planted = {name: sorted(splits) for name, splits in mini_release.configs.items() if name != "variations"}
@@ -203,7 +192,7 @@ def test_only_the_shifts_asked_for(small: Collection) -> None:
 def test_a_collection_with_test_alone_is_as_good_as_one_with_dev(small: Collection, tmp_path: Path) -> None:
     collection = of_splits(small, {"train": "train", "test": "dev"})
     release = written(tmp_path / "release", collection, parameters=SETTINGS)
-    assert not faults(release)
+    assert not faults(release.folder)
     train, test = (release.table("length", split)["query_id"] for split in ("train", "test"))
     assert set(test) == set(small.evaluation["dev"]["query_id"]) and not set(train) & set(test)
     assert release.test_sets["length.short"].qrels == "test"
@@ -284,7 +273,7 @@ def test_sizes_are_the_papers_at_ms_marcos_size_and_the_same_shares_elsewhere() 
 def test_without_train_there_are_the_shifts_that_need_none(small: Collection, tmp_path: Path) -> None:
     collection = of_splits(small, {"test": "dev"}, name="toy")
     release = written(tmp_path / "release", collection)
-    assert not faults(release)
+    assert not faults(release.folder)
     assert release.configs.keys() == {"length", "resttest", "qrels", "passages"}
     assert set(release.table("length", "test")["query_id"]) == set(collection.evaluation["test"]["query_id"])
     assert release.test_sets["length.short"].qrels == "test" and "length_test" not in release.configs["qrels"]
@@ -316,17 +305,13 @@ def nfcorpus(shared: Path, command: Run, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.mark.slow
 def test_nfcorpus_is_rebuilt_with_the_defaults(nfcorpus: Release) -> None:
-    assert not faults(nfcorpus)
+    assert not faults(nfcorpus.folder)
     assert set(nfcorpus.configs) == {*("topic", "length", "resttest", "restrain"), *("validation", "qrels", "passages")}
     assert nfcorpus.configs["restrain"] == ["interpolate_1k", "extrapolate_1k"]
     assert sum(len(nfcorpus.test_sets[name].queries) for name in ("length.short", "length.long")) == 324
     assert nfcorpus.test_sets["dev"].measures[0] == nfcorpus.test_sets["test"].measures[0] == "nDCG@10"
     remarks = "\n".join(nfcorpus.manifest.remarks)
-    assert "papers' shares of MS MARCO's 502,939 training queries, applied to the 2,590 of nfcorpus" in remarks
-    assert "left out: ReSTrain size 72 (72) cannot be reached" in remarks
-    assert "no wh: fewer than 30 test queries" in remarks
-    assert "topic: a relevant passage tells a query's part in" in remarks
+    for said in ("502,939", "2,590", "ReSTrain size 72", "no wh: fewer than 30", "a relevant passage tells"):
+        assert said in remarks
     card = (nfcorpus.folder / "README.md").read_text()
-    assert "# nfcorpus-shift 1.0.0 (rebuilt)" in card and 'load_dataset("ORG/nfcorpus-shift"' in card
-    assert "pretty_name: nfcorpus-shift" in card and "Query splits of nfcorpus" in card
-    assert "TREC DL" not in card
+    assert "pretty_name: nfcorpus-shift" in card and "TREC DL" not in card

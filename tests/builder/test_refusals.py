@@ -37,6 +37,7 @@ from tests.manifests import release_digest
 
 SETTINGS = ShiftParameters(topic=TopicParameters(k=30, size=150), restrain=RestrainParameters({"a": 340, "b": 500}))
 FOUR_MODELS = SETTINGS.with_settings(["crossed.models=4"])
+SIXTEEN_MODELS = ShiftParameters().with_settings(["crossed.models=16"])
 ONE_TEXT = pl.DataFrame({"query_id": ["1", "2"], "text": ["a", "b"]})
 
 
@@ -91,6 +92,7 @@ class Vectors:
 
 
 BROKEN = Vectors(lambda numbers: np.full((len(numbers), 4), np.nan))
+EQUAL = Vectors(lambda numbers: np.ones((len(numbers), 4)))
 ALIKE = Vectors(lambda numbers: np.eye(32)[np.where(numbers % 10 < 7, 0, numbers % 31 + 1)])
 
 
@@ -116,8 +118,11 @@ REFUSED: list[tuple[Callable[[Things], object], str]] = [
         )
     ),
     (lambda things: things.set("topic.k=5000"), "k = 5,000"),
+    (lambda things: things.set("topic.topics=1"), "2 to k = 30 topics"),
+    (lambda things: things.set("topic.test_share=1"), "share of test queries"),
+    (lambda things: things.draft("topic", encoder=EQUAL), "distinct clusters"),
     (lambda things: things.set("topic.size=900"), "about 900 queries"),
-    (lambda things: things.set("restrain.sizes=a:900"), "ReSTrain size a"),
+    *((lambda things, size=size: things.set(f"restrain.sizes=a:{size}"), "ReSTrain size a") for size in (0, 3, 900)),
     (lambda things: things.set("resttest.iterations=-1"), "iteration, not -1"),
     (lambda things: things.set("wh.size=1"), "wh cluster"),
     (lambda things: things.set("length.test_share=1"), "share of test queries"),
@@ -134,10 +139,7 @@ REFUSED: list[tuple[Callable[[Things], object], str]] = [
     (lambda things: things.draft("topic", runs={"a": Path("a")}), "--run is for the shift chameleons"),
     (lambda things: things.draft(encoder=BROKEN), "gives NaN"),
     (lambda things: things.draft("crossed", encoder=ALIKE, parameters=FOUR_MODELS), "--encoder, or give --parts"),
-    (
-        lambda things: things.draft("crossed", parameters=ShiftParameters().with_settings(["crossed.models=16"])),
-        "3,200",
-    ),
+    (lambda things: things.draft("crossed", parameters=SIXTEEN_MODELS), "3,200"),
     (lambda things: things.parts("numbers", "given"), "given: no part has enough"),
     (lambda things: things.parts(None, "crossed", parameters=FOUR_MODELS), "no training query has a part"),
     (lambda things: things.parts(None, "given"), "no training query has a part"),
@@ -146,24 +148,17 @@ REFUSED: list[tuple[Callable[[Things], object], str]] = [
     (lambda things: read_given(str(things.file("parts.tsv", "")), things.toy), r"parts\.tsv: is empty"),
     # collections
     (lambda things: things.queries("train", pl.concat([things.small.queries["train"]] * 2)), r"'\d+' appears more"),
-    (
-        lambda things: things.queries("dev", things.small.queries["dev"].with_columns(text=pl.lit(" "))),
-        r"query \d+ of dev has no text",
-    ),
-    (
-        lambda things: things.queries("dev", things.small.queries["train"], things.small.qrels["train"]),
-        "both train and dev",
-    ),
+    (lambda things: things.queries("dev", things.small.queries["dev"].with_columns(text=pl.lit(" "))), "of dev has"),
+    (lambda things: things.queries("dev", things.small.queries["train"], things.small.qrels["train"]), "both train"),
     (lambda things: things.queries("dev.2", things.small.queries["dev"], things.small.qrels["dev"]), r"'dev\.2'"),
     (lambda things: replace(things.small, qrels={}), "no judged queries"),
     (lambda things: beir.collection(things.folder / "nowhere"), "nowhere: there is no such folder"),
-    (lambda things: irds._splits("no/such"), "'no/such'"),
     (lambda things: irds.collection("msmarco-passage"), "ir_datasets msmarco-passage/train"),
     (lambda things: log.collection(things.file("log.csv", "a,b,c\n")), r"log\.csv:1:"),
     (lambda things: log.collection(things.file("LOG.CSV", "id,query\n\na,dog\nb\n")), r"LOG\.CSV:4:"),
     (
-        lambda things: rebuilt.draft(log.collection(things.file("log.tsv", "a dog\na cat\n")), disjoint_passages=True),
-        "--disjoint-passages",
+        lambda things: rebuilt.draft(log.collection(things.file("log.tsv", "a dog\n")), disjoint_passages=True),
+        "disjoint",
     ),
     # the authors' training lists
     *(
@@ -180,7 +175,7 @@ REFUSED: list[tuple[Callable[[Things], object], str]] = [
     (lambda things: export(things.release(), things.folder / "out", "beir", ["topic.c9"]), "topic.c9"),
     (
         lambda things: export(things.release(), things.folder / "out", "beir", training_sets=["length.not-long"]),
-        "length.not-long",
+        "not-long",
     ),
     (lambda things: export(things.release(), things.file("file", "x"), "beir"), "cannot be written"),
     (blocked, r"length\.short/qrels"),

@@ -14,7 +14,7 @@ from pathlib import Path
 import clients
 import polars as pl
 import pytest
-from drafts import BY_HAND, QUERIES, small_draft
+from drafts import BY_HAND, QUERIES, content, faults, small_draft
 
 from builder import mini as planted
 from builder import release as releases
@@ -35,18 +35,9 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "place" / "ms-marco-shift"
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def beside(out: Path) -> set[str]:
     """What stands in the release's parent folder, without the lock that builds leave."""
     return {path.name for path in out.parent.iterdir() if path.suffix != ".lock"}
-
-
-def faults(out: Path) -> dict[str, str]:
-    """What verify finds, by check."""
-    return {check.what: check.fault for check in verify(out) if check.fault}
 
 
 def edit_manifest(out: Path, edit: Callable[[dict], object]) -> None:
@@ -62,8 +53,8 @@ def test_same_draft_same_bytes(tmp_path: Path) -> None:
     one, other = tmp_path / "1" / "ms-marco-shift", tmp_path / "2" / "ms-marco-shift"
     for place in (one, other):
         releases.write(planted.draft(queries=500, seed=3), place)
-    assert files(one) == files(other)
-    assert {"README.md", MANIFEST} < set(files(one))
+    assert content(one) == content(other)
+    assert {"README.md", MANIFEST} < set(content(one))
 
 
 def reference_digest(columns: list[dict[str, str]], rows: list[tuple[object, ...]]) -> str:
@@ -300,7 +291,7 @@ def test_failing_step_leaves_what_was_there(
 ) -> None:
     if old:
         releases.write(small_draft(), out)
-    before = files(out)
+    before = content(out)
     module, name = step.rsplit(".", 1)
     target = Path if module == "pathlib.Path" else __import__(module, fromlist=[name])
     original, count = getattr(target, name), 0
@@ -318,7 +309,7 @@ def test_failing_step_leaves_what_was_there(
             releases.write(small_draft(texts=OTHER_TEXTS), out)
     if isinstance(caught.value, UserError):
         assert "cannot be written: No space left on device; nothing was changed" in str(caught.value)
-    assert files(out) == before
+    assert content(out) == before
     assert beside(out) == ({out.name} if old else set())
 
 
@@ -348,9 +339,9 @@ def writing(out: Path, size: int, *texts: str) -> clients.Running:
 def test_disk_that_takes_no_more(out: Path, size: int) -> None:
     """The operating system's own refusal, in the first table or in a later file."""
     releases.write(small_draft(), out)
-    before = files(out)
+    before = content(out)
     assert writing(out, size, "other").wait().returncode == 7
-    assert files(out) == before and beside(out) == {out.name}
+    assert content(out) == before and beside(out) == {out.name}
 
 
 KILLED = """

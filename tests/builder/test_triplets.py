@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,7 @@ from baselines.training.queries import Lookup, dataset, passage_texts, training
 from builder import triplets
 from eval_kit.release import Release
 from tests.baselines.tiny_cells import tiny_cell
-
-type Run = Callable[..., subprocess.CompletedProcess[str]]
+from tests.conftest import Run
 
 
 def loaded(path: Path, cache: Path) -> Any:
@@ -44,17 +41,10 @@ def test_datasets_loads_what_sentence_transformers_trains_on(
     trainable_release: Release, tmp_path: Path, command: Run
 ) -> None:
     """It takes a column's role from its place."""
-    options = (
-        "--training-set",
-        "topic.not-c0",
-        "--negatives",
-        2,
-        "--format",
-        "sentence-transformers",
-        "--out",
-        tmp_path,
+    options = ("--training-set", "topic.not-c0", "--negatives", 2, "--format", "sentence-transformers")
+    done = command(
+        "builder", "export", trainable_release.folder, *options, "--out", tmp_path, "--cache", tmp_path / "cache"
     )
-    done = command("builder", "export", trainable_release.folder, *options, "--cache", tmp_path / "cache")
     assert done.returncode == 0, done.stderr
     rows = loaded(tmp_path / "topic.not-c0.jsonl", tmp_path)
     count, sha256 = done.stdout.split()[1], done.stdout.split()[-1]

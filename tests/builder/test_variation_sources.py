@@ -9,7 +9,6 @@ import pytest
 
 from builder import release as releases
 from builder import verify
-from builder.export import export
 from builder.sources import published, variations
 from eval_kit.files.formats import read_queries
 from eval_kit.protocols.by_part import scores_by_part
@@ -164,11 +163,3 @@ def test_the_card_names_licences_and_papers(everything: Release, published_relea
     for key in ("penha2022variations", "mackie2021dlhard"):
         assert key in whole and key not in licensed
     assert "zhuang2022characterbert" in licensed
-
-
-def test_export(everything: Release, tmp_path: Path):
-    export(everything, tmp_path / "trec", "trec")
-    folder = tmp_path / "trec" / "dl19.wording.synonym.wordnet"
-    assert len((folder / "topics.tsv").read_text().splitlines()) == 42
-    judged = {line.split()[0] for line in (folder / "qrels.txt").read_text().splitlines()}
-    assert len(judged) == 42

@@ -9,7 +9,6 @@ import huggingface_hub
 import pytest
 from huggingface_hub.errors import OfflineModeIsEnabled
 
-from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
 from eval_kit.models import checkpoints, opening
 from eval_kit.release import reference
@@ -49,11 +48,6 @@ def test_systems_of_beir_read_512_word_pieces():
         if any(row["table"].startswith("beir2021") for row in entry.rows):
             lengths[entry.name] = entry.options.get("passage_length", entry.options.get("pair_length"))
     assert lengths == dict.fromkeys(("dpr", "ance", "tas-b", "minilm-cross-encoder"), 512)
-
-
-def test_mistakes_are_one_sentence():
-    with pytest.raises(UserError, match="there is no architecture 'densse'; there are dense, sparse"):
-        opening.retriever("densse", "model", {})
 
 
 def test_a_digest_is_of_the_weights_and_not_of_the_card(tmp_path):

@@ -7,7 +7,6 @@ import polars as pl
 import pytest
 
 from eval_kit.errors import UserError
-from eval_kit.models.multivector import MultiVector
 from eval_kit.models.opening import retriever
 from eval_kit.search import late, shards
 from tests.search.oracle import brute_force, written
@@ -74,8 +73,3 @@ def test_many_passages_are_searched_by_plaid_and_few_exactly(tmp_path: Path, mon
         assert (folder / "plaid").is_dir() == by_plaid
         [(_, hits)] = made.search(queries, folder, 5)
         assert hits and (by_plaid or len(hits) == 5)
-
-
-def test_an_engine_that_there_is_not_is_named():
-    with pytest.raises(UserError, match="no late-interaction engine 'plaidd'; there are exact, plaid"):
-        MultiVector(str(tiny("multivector")), engine="plaidd")

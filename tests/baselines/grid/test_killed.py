@@ -15,15 +15,9 @@ from baselines.grid.grid import cells
 from baselines.grid.status import of_grid
 from eval_kit.release import Release
 from eval_kit.search import shards
-from tests.baselines.grids import small_release
 from tests.baselines.tiny_cells import tiny_options
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
-    return small_release(tmp_path_factory.mktemp("killed") / "ms-marco-shift")
 
 
 SHARDS_DONE = f"index/{shards.DONE}"

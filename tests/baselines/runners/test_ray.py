@@ -25,8 +25,7 @@ from baselines.training.queries import passage_texts
 from eval_kit.models.dense import Dense
 from eval_kit.release import Release
 from eval_kit.search import shards
-from tests.baselines.grids import small_release, until
-from tests.baselines.tiny_cells import tiny_options
+from tests.baselines.tiny_cells import tiny_options, until
 from tests.beir_folders import beir_folder
 
 pytestmark = pytest.mark.slow
@@ -155,11 +154,6 @@ def driver(nodes: Any, script: str, *arguments: object) -> clients.Running:
 def finish(process: clients.Running) -> None:
     done = process.wait()
     assert done.returncode == 0, done.stderr
-
-
-@pytest.fixture(scope="module")
-def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
-    return small_release(tmp_path_factory.mktemp("ray") / "ms-marco-shift")
 
 
 @pytest.fixture(scope="module")

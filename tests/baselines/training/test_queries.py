@@ -162,11 +162,8 @@ def test_early_stopping_looks_at_judged_passages_and_negatives_of_validation_que
 
     cell = tiny_cell("biencoder", trainable_release, tmp_path, evaluate_every=5, patience=2, encode_batch=None)
     queries = trainable_release.table("validation", "validation")
-    contents, examples, model = (
-        passage_texts(cell),
-        judged_queries(trainable_release, queries, "validation"),
-        Recorder(),
-    )
+    contents, model = passage_texts(cell), Recorder()
+    examples = judged_queries(trainable_release, queries, "validation")
     relevant = {examples.texts[query]: set(contents.of(ids)) for query, ids in examples.positives.items()}
     stopping = evaluator(cell, contents)
     metrics = stopping(model)

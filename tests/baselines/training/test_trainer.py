@@ -27,7 +27,7 @@ from eval_kit.errors import UserError
 from eval_kit.integrations.sentence_transformers import PoolEvaluator
 from eval_kit.models.dense import Dense
 from eval_kit.release import Release
-from tests.baselines.tiny_cells import tiny_cell
+from tests.baselines.tiny_cells import tiny_cell, tiny_options
 from tests.conftest import ROOT
 
 TRAIN = """
@@ -278,3 +278,8 @@ def test_memory_that_the_optimiser_or_the_model_lacks(
     monkeypatch.setattr(transformers.Trainer, "_move_model_to_device", full)
     with pytest.raises(UserError, match=f"^{cell.name.file}: .*the model"):
         systems.system("biencoder").train(cell)
+
+
+def test_a_loss_is_logged_by_the_first_evaluation(tmp_path: Path) -> None:
+    options = tiny_options("static", steps=4_000, evaluate_every=3, patience=1)
+    assert trainer._arguments(options, 0, 4_000, tmp_path)["logging_steps"] <= 3

@@ -1,12 +1,8 @@
 """Vectors with clusters planted in them."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from eval_kit.stats.vectors import Vectors
 
@@ -18,13 +14,6 @@ def blobs(n: int, d: int, centres: int, seed: int = 1, spread: float = 0.3) -> t
     truth = rng.integers(centres, size=n)
     vectors = (middle[truth] + spread * rng.standard_normal((n, d))).astype(np.float32)
     return Vectors("planted", pl.Series([f"q{i}" for i in range(n)]), vectors), truth
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Let the BLAS and OpenMP use so many."""
-    with threadpool_limits(count):
-        yield
 
 
 def shuffled(queries: Vectors, seed: int = 1) -> Vectors:

