@@ -1,6 +1,8 @@
 """Encoders, and the vectors that are kept of them."""
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -74,6 +76,27 @@ def test_an_interrupted_encoding_goes_on_where_it_stopped(tmp_path: Path, monkey
     assert sorted(stopped.seen + resumed.seen) == sorted(TEXTS)
 
 
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_number_of_texts(tmp_path: Path) -> None:
+    """160 MB of vectors under a limit of 300 MB for everything, which they break if they are held in memory twice."""
+    program = """
+import resource, sys, numpy as np
+from pathlib import Path
+from builder.encoders import encode
+class Flat:
+    name, revision = "flat", "1"
+    def load(self, texts):
+        return lambda part: np.ones((len(part), 200), np.float32)
+resource.setrlimit(resource.RLIMIT_DATA, (300 << 20, 300 << 20))
+vectors = encode([f"text {i}" for i in range(200_000)], Flat(), Path(sys.argv[1]) if len(sys.argv) > 1 else None)
+assert vectors.shape == (200_000, 200) and vectors[:, 0].all()
+"""
+    cached = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True)
+    assert cached.returncode == 0, cached.stderr
+    in_memory = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "MemoryError" in in_memory.stderr, "the limit would let everything pass"
+
+
 def test_texts_that_are_refused(tmp_path: Path) -> None:
     for refused, sentence in (
         ([], r"there are no texts to encode"),
@@ -130,9 +153,20 @@ def test_cls_is_the_last_hidden_state_of_the_first_token() -> None:
     assert np.allclose(encode(TEXTS, by_name(f"{folder}:cls")), hidden[:, 0].numpy(), atol=1e-5)
 
 
-def test_a_model_that_is_no_model_is_refused(tmp_path: Path) -> None:
+def test_a_model_that_is_no_model_or_lacks_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    for name, noun in ((tmp_path / "empty", "no model"), (tiny("bert"), "pooling"), ("no such/model/at all", "folder")):
+    wordless, deeper = (Path(shutil.copytree(tiny("bert"), tmp_path / name)) for name in ("wordless", "deeper"))
+    for file in [*wordless.glob("tokenizer*"), *wordless.glob("vocab*")]:
+        file.unlink()
+    config = json.loads((deeper / "config.json").read_text())
+    (deeper / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
+    for name, noun in (
+        (tmp_path / "empty", "no model"),
+        (f"{wordless}:cls", "tokenizer"),
+        (f"{deeper}:cls", "lack weights"),
+        (tiny("bert"), "pooling"),
+        ("no such/model/at all", "no such folder"),
+    ):
         with pytest.raises(UserError, match=noun):
             encode(["alpha"], by_name(str(name)))
 

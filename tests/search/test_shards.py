@@ -293,3 +293,39 @@ def test_killed_at_any_step_it_ends_with_the_same_index(tmp_path: Path, change: 
         if not killed[-1]:
             break
     assert sum(killed) >= 10 and not killed[-1]
+
+
+MANY = """
+import os, resource, sys, numpy as np
+from pathlib import Path
+from scipy.sparse import csr_matrix
+os.fsync = lambda descriptor: None  # some thousand times
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+from eval_kit.search import dense, late, shards, sparse
+shards.SHARD = 2
+folder, passages = Path(sys.argv[1]), [(f"p{number}", "text") for number in range(2_200)]
+values = np.random.default_rng(0).normal(size=(2_200, 4)).astype(np.float32)
+expected = lambda scores: [f"p{row}" for row in scores.argmax(1)]
+
+def index(name, encode):
+    rows = iter(values)
+    encoded = shards.write(passages, folder / name, lambda texts: encode(np.array([next(rows) for _ in texts])), name)
+    assert len(encoded) == 2_200
+    return encoded
+
+vectors = index("dense", lambda rows: {"vectors": rows})
+weights = index("sparse", lambda rows: sparse.arrays_of(csr_matrix(np.abs(rows))))
+tokens = index("late", lambda rows: {"tokens": np.repeat(rows, 2, 0), "lengths": np.full(len(rows), 2)})
+query = values[:3]
+for device in (None, "cpu"):
+    assert [hits[0][0] for hits in dense.exact(query, vectors, 5, device)] == expected(query @ values.T)
+    best = [hits[0][0] for hits in sparse.exact(csr_matrix(np.abs(query)), weights, 5, device)]
+    assert best == expected(np.abs(query) @ np.abs(values).T)
+assert [hits[0][0] for hits in late.exact(list(query[:, None]), tokens, 5, "cpu")] == expected(query @ values.T)
+"""
+
+
+@pytest.mark.slow
+def test_1100_shards_are_searched_with_256_open_files(tmp_path: Path):
+    done = subprocess.run([sys.executable, "-c", MANY, tmp_path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

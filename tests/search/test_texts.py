@@ -1,6 +1,8 @@
 """Texts are found by their ids, whatever the ids and texts are."""
 
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +58,22 @@ def test_the_key_tells_ids_and_texts(tmp_path: Path):
 def test_another_process_is_sent_the_folder_only(tmp_path: Path):
     sent = pickle.dumps(texts.write(PASSAGES, tmp_path))
     assert len(sent) < 300
-    there = pickle.loads(sent)
-    assert there.of(["3", "4"]) == [PASSAGES[2][1], PASSAGES[3][1]]
-    assert isinstance(there._shards.array("text"), np.memmap), "the other texts take no memory"
+    assert pickle.loads(sent).of(["3", "4"]) == [PASSAGES[2][1], PASSAGES[3][1]]
+
+
+@pytest.mark.slow
+def test_a_look_up_takes_no_memory_for_the_other_texts(tmp_path: Path):
+    """200 MB of texts, looked up within a limit of 50 MB more than Python and numpy take."""
+    stored = texts.write(((f"{number}", "x" * 20_000) for number in range(10_000)), tmp_path)
+    program = """
+import resource, sys, numpy
+from pathlib import Path
+from eval_kit.search.texts import PassageTexts
+taken = int(next(line for line in open("/proc/self/status") if line.startswith("VmData")).split()[1]) << 10
+resource.setrlimit(resource.RLIMIT_DATA, (taken + (50 << 20),) * 2)
+stored = PassageTexts(Path(sys.argv[1]))
+assert [len(text) for text in stored.of([str(number) for number in range(0, 10_000, 100)])] == [20_000] * 100
+"""
+    done = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert isinstance(stored._shards.array("text"), np.memmap)
