@@ -9,6 +9,7 @@ from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
+import ir_measures
 import polars as pl
 import pytest
 import zstandard
@@ -195,9 +196,11 @@ def test_several_runs_keep_their_own_figures(folder, tmp_path_factory, one, othe
     assert of_files == close([values["run1"][0]["value"], values["run2"][0]["value"], values["run1"][0]["value"]])
 
 
-def test_predictions_of_mteb_and_what_is_no_run(folder):
+def test_lines_of_ir_measures_predictions_of_mteb_and_what_is_no_run(folder):
     run = {query: dict.fromkeys(PASSAGES[:3], 1.0) for query in QUERIES}
     triples = [(query, passage, 1.0) for query, passage in product(QUERIES, PASSAGES[:3])]
+    of_ir_measures = [ir_measures.ScoredDoc(*row) for row in triples]
+    assert measured(iter(of_ir_measures), folder) == close(expected(triples))
     predictions = {"mteb_model_meta": {"model_name": "m"}, "default": {"test": run}}
     assert measured(predictions, folder) == close(expected(triples))
     for strange in ({"q1": ["p1"]}, [("q1", "p1", 1.0)], {"q1": [("p1", 1.0, 2)]}):
