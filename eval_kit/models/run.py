@@ -123,7 +123,7 @@ def run(
     pivot_files = [*(pivots or ()), *(out / f"{system}.trec" for system in [*runs][:-1])]
     untrained, systems, worded = take(pivots=pivot_files, runs=[out / f"{run_name}.trec"], variations=run_files)
     scored_on = named(release.test_sets, test_sets)
-    scores = scores_of([*untrained, *systems], release, True, scored_on)
+    scores = scores_of([*untrained, *systems], release, allow_missing=True, test_sets=scored_on)
     training = read(Path(trained_on)) if isinstance(trained_on, str | PathLike) else trained_on
     train = queries_of(training)
     by = by or ([WORDS] if release.in_beir_format else [])  # no shift of its own says where it is worst
@@ -138,13 +138,24 @@ def run(
     never_trained = [each for each in untrained if contamination.training_beside(each.path).training_data == []]
     if training and never_trained:
         far_on = far_test_set(release, next(iter(test_sets), None))
-        sides = near_and_far(release, far_on, train, seed=seed)
-        generalises = contrasts(scores, release, systems, never_trained, far_on, sides)
+        sides = near_and_far(release, far_on, training=train, seed=seed)
+        generalises = contrasts(scores, release, systems, pivots=never_trained, test_set=far_on, sides=sides)
     # a folder is often called "model" or after a step: the one above it says more
     shown = "/".join(Path(model).resolve().parts[-2:]) if Path(model).is_dir() else model
     provenance = figures_of.provenance
     precision = getattr(opened[0], "precision", None)
-    return Card(figures_of, changes, declared, provenance, shown, run_name, release, leaks, generalises, precision)
+    return Card(
+        figures_of,
+        variations=changes,
+        trained_on=declared,
+        provenance=provenance,
+        model=shown,
+        system=run_name,
+        release=release,
+        leaks=leaks,
+        generalises=generalises,
+        precision=precision,
+    )
 
 
 def name_of(model: str) -> str:

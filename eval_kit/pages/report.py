@@ -175,7 +175,7 @@ def report(
         of_grid = in_cells([run for run in of_grid if run not in without_cells])
     grid = changes = None
     if of_grid:
-        grid = of_cells(of_grid, opened_release, without_cells, seed, allow_missing)
+        grid = of_cells(of_grid, opened_release, without_cells, seed=seed, allow_missing=allow_missing)
     if worded:
         changes = variations(worded, opened_release, seed=seed, allow_missing=allow_missing)
     result = Report(grid, changes, opened_release, vectors)

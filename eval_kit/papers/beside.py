@@ -223,7 +223,7 @@ def _protocols(groups: dict[tuple[str, str], list[Run]], release: Release, seed:
             trained_runs += runs
         else:
             untrained[runs[0]] = system
-    figures = of_cells(trained_runs, release, list(untrained), seed, allow_missing)
+    figures = of_cells(trained_runs, release, list(untrained), seed=seed, allow_missing=allow_missing)
     rows: dict[str, dict[str, Any]] = {}
     for run, system in untrained.items():
         rows.setdefault(system, {}).update(figures.untrained[run.name])

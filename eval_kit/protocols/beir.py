@@ -80,10 +80,9 @@ class Suite(Result):
             first = rows.filter(system=rows["system"][0])
             paper = _published("bm25", first)
             alone = first.with_columns(pl.lit("bm25").alias("system"), pl.lit(None).alias("value"), published=paper)
-            order = rows["dataset"].unique(maintain_order=True).to_frame()
-            rows = order.join(
-                pl.concat([rows, alone], how="vertical_relaxed"), on="dataset", maintain_order="left_right"
-            )
+            rows = pl.concat([rows, alone], how="vertical_relaxed")
+        datasets = rows["dataset"].unique(maintain_order=True).to_frame()
+        rows = datasets.join(rows, on="dataset", maintain_order="left_right")
         columns = [*text_columns("dataset", "system", wrap="anywhere"), Column("n", "number", "queries", ",")]
         for measure, title in _TITLES.items():
             for name, source in (("ours", "value"), ("BEIR", "published")):
@@ -176,7 +175,7 @@ def beir(runs: GivenRuns, datasets: Sequence[Path], bm25: GivenRuns = ()) -> Sui
             raise UserError(f"{folder / 'qrels' / split}.tsv: there is no such split; the folder has {has}")
         test_sets = {split: replace(release.test_sets[split], measures=MEASURES)}
         for of_system, each in zip(scores.values(), (own, of_bm25), strict=False):
-            of_system[name] = scores_of([each[number]], release, True, test_sets)
+            of_system[name] = scores_of([each[number]], release, allow_missing=True, test_sets=test_sets)
             sources += of_system[name].provenance["runs"]
         digests[name] = release.digest
     provenance = {"kit_version": __version__, "tie_rule": TIE_RULE, "datasets": digests, "runs": sources}

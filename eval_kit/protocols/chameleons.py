@@ -109,7 +109,7 @@ def chameleons(runs: GivenRuns, release: ReleaseSource = None, *, allow_missing:
     [taken] = take(runs=runs)
     if not _sets(release):
         raise UserError(f"{release.folder}: holds no Chameleons")
-    scores = scores_of(taken, release, allow_missing)
+    scores = scores_of(taken, release, allow_missing=allow_missing)
     performance = performance_of(scores.per_query())
     comparable = release.manifest.kind == "published"
     return Chameleons(

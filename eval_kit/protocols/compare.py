@@ -338,7 +338,7 @@ def compare(
     opened_release = release_of(release, qrels, queries)
     [taken] = take(runs=runs)
     own = with_measures(named(opened_release.test_sets, test_sets), measures)
-    scores = scores_of(taken, opened_release, allow_missing, own)
+    scores = scores_of(taken, opened_release, allow_missing=allow_missing, test_sets=own)
     return compared(
         scores,
         opened_release,

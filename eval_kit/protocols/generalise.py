@@ -241,10 +241,10 @@ def generalise(
     if not untrained:
         raise UserError("name a pivot: the run of an untrained system, such as BM25, on the same queries")
     of_test_set = far_test_set(opened_release, test_set)
-    sides = near_and_far(opened_release, of_test_set, training, by, far, vectors, seed)
+    sides = near_and_far(opened_release, of_test_set, training=training, by=by, far=far, vectors=vectors, seed=seed)
     every_run = list(dict.fromkeys([*systems, *untrained]))
-    scores = score_on(dict.fromkeys(every_run, (of_test_set,)), opened_release, allow_missing)
-    return contrasts(scores, opened_release, systems, untrained, of_test_set, sides)
+    scores = score_on(dict.fromkeys(every_run, (of_test_set,)), opened_release, allow_missing=allow_missing)
+    return contrasts(scores, opened_release, systems, pivots=untrained, test_set=of_test_set, sides=sides)
 
 
 def far_test_set(release: Release, name: str | None = None) -> TestSet:
@@ -259,7 +259,7 @@ def far_test_set(release: Release, name: str | None = None) -> TestSet:
 
 
 def contrasts(
-    scores: Scores, release: Release, runs: Sequence[Run], pivots: Sequence[Run], test_set: TestSet, sides: Sides
+    scores: Scores, release: Release, runs: Sequence[Run], *, pivots: Sequence[Run], test_set: TestSet, sides: Sides
 ) -> Generalisation:
     """Compare gains over the pivots on near and far queries of a test set, on which both are scored.
 
@@ -309,6 +309,7 @@ def _small_parts(queries: pl.DataFrame, seed: int) -> pl.Series:
 def near_and_far(
     release: Release,
     test_set: TestSet,
+    *,
     training: pl.DataFrame | None = None,
     by: Sequence[str | Parts] = (),
     far: Sequence[str] = (),

@@ -185,11 +185,11 @@ def protocol(
     """
     taken, without_cells = take(runs=runs, untrained=untrained)
     cells = in_cells(taken, systems, shifts, held_outs)
-    return of_cells(cells, open_release(release), without_cells, seed, allow_missing)
+    return of_cells(cells, open_release(release), without_cells, seed=seed, allow_missing=allow_missing)
 
 
 def of_cells(
-    runs: Sequence[Run], release: Release, untrained: Sequence[Run] = (), seed: int = 0, allow_missing: bool = False
+    runs: Sequence[Run], release: Release, untrained: Sequence[Run] = (), *, seed: int = 0, allow_missing: bool = False
 ) -> Protocols:
     """The results of every protocol that runs with cells belong to.
 
@@ -199,7 +199,9 @@ def of_cells(
     cells = {run: run.cell for run in runs if run.cell}
     grid(cells.values(), release)
     _refuse_unequal_batches(cells)
-    scores = scores_of([*runs, *untrained], release, allow_missing, with_average_precision(release))
+    scores = scores_of(
+        [*runs, *untrained], release, allow_missing=allow_missing, test_sets=with_average_precision(release)
+    )
     values = values_of(scores, cells)
     results: dict[str, pl.DataFrame] = {}
     matrices: dict[str, pl.DataFrame] = {}

@@ -70,13 +70,14 @@ def score(
     training = queries_of(trained_on)
     [taken] = take(runs=runs)
     with_own = with_measures(opened_release.test_sets, measures)
-    scores = scores_of(taken, opened_release, allow_missing, with_own, test_sets)
+    scores = scores_of(taken, opened_release, allow_missing=allow_missing, test_sets=with_own, only=test_sets)
     return scores_by_part(scores, by, opened_release, training) if by else scores
 
 
 def scores_of(
     runs: Sequence[Run],
     release: Release,
+    *,
     allow_missing: bool = False,
     test_sets: Mapping[str, TestSet] | None = None,
     only: Collection[str] = (),
@@ -134,7 +135,7 @@ def with_measures(test_sets: Mapping[str, TestSet], names: Collection[str]) -> d
     return {name: replace(each, measures=measures or each.measures) for name, each in test_sets.items()}
 
 
-def score_on(test_sets: Mapping[Run, Sequence[TestSet]], release: Release, allow_missing: bool = False) -> Scores:
+def score_on(test_sets: Mapping[Run, Sequence[TestSet]], release: Release, *, allow_missing: bool = False) -> Scores:
     """Score each run on the test sets given for it, and on no others.
 
     The test sets are judged in the release, but not necessarily among its own.

@@ -170,7 +170,7 @@ def snapshots(
     for each, snapshot in ((before, first), (after, second)):
         chosen = test_sets if set(test_sets) <= set(snapshot.test_sets) or snapshot is first else ()
         own = with_measures(named(snapshot.test_sets, chosen), measures)
-        scores.append(scores_of(each, snapshot, allow_missing, own))
+        scores.append(scores_of(each, snapshot, allow_missing=allow_missing, test_sets=own))
     same = set(names[0]) == set(names[1])
     of_system = {name: name if same else system for system, name in zip(*names, strict=True)}
     of_before = _by_test_set(scores[0], {name: name for name in names[0]})

@@ -190,13 +190,14 @@ def variations(
         raise UserError(f"{opened_release.folder}: has no test set {test_set!r}; it has {', '.join(test_sets)}")
     if pivot is not None and pivot not in set(map(attrgetter("system"), worded_runs)):
         raise UserError(f"{parameter('pivot')} {pivot}: none of the runs is of that system")
-    scores = score_on(_to_score(worded_runs, opened_release, test_set), opened_release, allow_missing)
-    return varied(scores, worded_runs, pivot, rankers, seed)
+    scores = score_on(_to_score(worded_runs, opened_release, test_set), opened_release, allow_missing=allow_missing)
+    return varied(scores, worded_runs, pivot=pivot, rankers=rankers, seed=seed)
 
 
 def varied(
     scores: Scores,
     runs: Sequence[WordedRun],
+    *,
     pivot: str | None = None,
     rankers: Mapping[str, str] | None = None,
     seed: int = 0,
@@ -217,7 +218,9 @@ def varied_beside(scores: Scores, runs: Sequence[Run], release: Release, seed: i
     worded_runs = wordings_of(runs, release)
     to_score = _to_score(worded_runs, release)
     scored = {mean.run for mean in scores.means}
-    further = score_on({run: sets for run, sets in to_score.items() if run.name not in scored}, release, True)
+    further = score_on(
+        {run: sets for run, sets in to_score.items() if run.name not in scored}, release, allow_missing=True
+    )
     together = scores.provenance | {"runs": [*scores.provenance["runs"], *further.provenance["runs"]]}
     return varied(Scores([*scores.means, *further.means], together), worded_runs, seed=seed)
 

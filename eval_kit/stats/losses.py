@@ -242,7 +242,7 @@ def spearman(
 
     Returns:
         Spearman's coefficient with its interval and the p of no correlation; without a value where n is under 3 (4
-        with ``given``) or a side is constant.
+        with ``given``), a side is constant, or what is given ranks like one of them.
 
     Raises:
         ValueError: not plain lists of one length, or values that are not finite.
@@ -256,14 +256,16 @@ def spearman(
     n = len(sides[0])
     if n <= len(sides) or not all(map(np.ptp, sides)):
         return Figure(undefined=resamples)
+    everything = np.arange(n, dtype=np.int32)[None]
+    value = float(_spearman(sides, everything)[0])
+    if np.isnan(value):
+        return Figure(undefined=resamples)
     samples = []
     for rows in draws(n, resamples, seed):
         varied = np.all([np.ptp(side[rows], axis=1) > 0 for side in sides], axis=0)
         values = np.full(len(rows), np.nan)
         values[varied] = _spearman(sides, rows[varied])
         samples.append(values)
-    everything = np.arange(n, dtype=np.int32)[None]
-    value = float(_spearman(sides, everything)[0])
     if given is None:
         p = p_values.of_rho(_ranks(sides[0], everything)[0], _ranks(sides[1], everything)[0], value)
     else:

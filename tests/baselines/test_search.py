@@ -42,7 +42,7 @@ def rows(run: Path) -> list[list[str]]:
 
 def found(model: str, folder: Path, out: Path, **given: object) -> list[str]:
     """The passages that a model finds, best first."""
-    run(model, open_release(folder), out, [], name="x", replace=True, **given)  # type: ignore[arg-type]
+    run(model, open_release(folder), out, pivots=[], name="x", replace=True, **given)  # type: ignore[arg-type]
     return [line[2] for line in rows(out / "x.trec")]
 
 
@@ -79,12 +79,12 @@ def test_passages_of_a_file_and_a_depth(model: str, folder: Path, tmp_path: Path
     name, file = model if model == "bm25" else str(tiny(model)), tmp_path / "passages.tsv"
     for texts in ({"a": "zebra", "b": "zebra zebra", "c": "zebra noise"}, {"d": "zebra"}):
         file.write_text("".join(f"{passage}\t{text}\n" for passage, text in texts.items()))
-        passages = found(name, folder, tmp_path / "runs", depth=2, collection=str(file))
+        passages = found(name, folder, tmp_path / "runs", depth=2, passages=str(file))
         assert len(passages) == min(2, len(texts)) and set(passages) <= texts.keys()
     with pytest.raises(UserError, match="folder in BEIR's format"):
-        found("bm25-multifield", folder, tmp_path, collection=str(file))
+        found("bm25-multifield", folder, tmp_path, passages=str(file))
     with pytest.raises(UserError, match="absent"):
-        found("bm25", folder, tmp_path, collection="absent")
+        found("bm25", folder, tmp_path, passages="absent")
 
 
 def test_a_release_and_some_of_its_test_sets(mini_release: Release, command, tmp_path: Path):

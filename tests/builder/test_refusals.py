@@ -132,7 +132,7 @@ REFUSED: list[tuple[Callable[[Things], object], str]] = [
     (lambda things: things.draft("topics"), "'topics'; there are topic, wh"),
     (lambda things: things.draft("chameleons"), "no runs over dev"),
     (lambda things: things.draft("topic", runs={"a": Path("a")}), "--run is for the shift chameleons"),
-    (lambda things: things.draft(encoder=BROKEN), "'odd' gives NaN"),
+    (lambda things: things.draft(encoder=BROKEN), "gives NaN"),
     (lambda things: things.draft("crossed", encoder=ALIKE, parameters=FOUR_MODELS), "--encoder, or give --parts"),
     (
         lambda things: things.draft("crossed", parameters=ShiftParameters().with_settings(["crossed.models=16"])),

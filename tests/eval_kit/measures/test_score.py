@@ -8,7 +8,7 @@ import ir_measures
 import polars as pl
 import pytest
 
-from eval_kit.protocols.scoring import score, with_measures
+from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, open_release
 from tests.beir_folders import beir_folder
 from tests.schemas import validate
@@ -133,6 +133,6 @@ def test_ties_across_the_cutoff_are_noted_where_they_could_change_the_mean(tmp_p
     for name, second, is_noted in (("matters", "p", True), ("does not", "y", False)):
         run = tmp_path / f"{name}.trec"
         run.write_text(f"q Q0 x 1 3 t\nq Q0 {second} 2 2 t\nq Q0 z 3 2 t\n")
-        scores = score([run], release, test_sets=with_measures(release.test_sets, ["RR@2"]))
+        scores = score(run, release, ["RR@2"])
         assert scores.to_polars()["ties_at_cutoff"].item() == 1
         assert any("ties across the cutoff" in note for note in scores.notes()) == is_noted

@@ -68,7 +68,7 @@ def score(run: Path, folder: Path, measures=MEASURES) -> Scores:
     release = open_release(folder)
     test = with_measures(release.test_sets, measures)["test"]
     [taken] = take(runs=run)
-    return scores_of(taken, release, True, {"test": test})
+    return scores_of(taken, release, allow_missing=True, test_sets={"test": test})
 
 
 def values_of(scores: Scores) -> dict[str, float]:

@@ -63,7 +63,7 @@ def test_planted_leaks_are_found(collection: str, split: str, request, shared: P
     assert set(kinds["equal"]) <= found(result, "equal") <= found(result, "normalised") <= found(result, "near")
     assert set(kinds["equal"] + kinds["normalised"]) <= found(result, "normalised")
     above = set(result.queries.filter(pl.col("cosine") >= 0.9)["query_id"])
-    assert above == found(clean(release, trained_on(other | planted, tmp_path), [split], near=0.9), "near")
+    assert above == found(clean(trained_on(other | planted, tmp_path), release, test_sets=[split], near=0.9), "near")
     leaked = found(result, "leaked")
     recall, precision = len(leaked & set(drawn)) / 60, len(leaked & set(drawn)) / len(leaked)
     print(f"{collection}: recall {recall:.3f}, precision {precision:.3f} of {len(texts)} queries")
@@ -165,7 +165,7 @@ def test_random_leaks_have_no_effect(mini_release: Release, tmp_path: Path) -> N
     pivots, models = take(pivots=files[:1], runs=files[1:])
     dev_set = mini_release.test_sets["dev"]
     scores = score_on(dict.fromkeys([*pivots, *models], (dev_set,)), mini_release, allow_missing=True)
-    drawn = contrasts(scores, mini_release, models, pivots, dev_set, Sides(divisions)).to_polars()
+    drawn = contrasts(scores, mini_release, models, pivots=pivots, test_set=dev_set, sides=Sides(divisions)).to_polars()
     alarms = (drawn["p"] < 0.05).sum()
     print(f"false alarms: {alarms} of {drawn.height}")
     assert alarms <= 11, "5 expected; more than 11 in one case of a hundred"

@@ -269,6 +269,11 @@ def test_what_size_explains_is_taken_out():
     assert ours.p == pytest.approx(2 * scipy.stats.t.sf(abs(t), 27)) and ours.interval[0] < value < ours.interval[1]
 
 
+def test_a_partial_correlation_given_what_ranks_like_a_side_has_no_value():
+    found = spearman([1, 2, 3, 4, 5], [2, 1, 4, 3, 5], given=[10, 20, 30, 40, 50], resamples=50)
+    assert (found.value, found.p, found.interval) == (None, None, (None, None))
+
+
 def test_no_correlation_of_two_pairs_or_of_a_constant():
     for x, y in (([], []), ([1, 2], [2, 1]), ([1, 1, 1, 1], [1, 2, 3, 4])):
         assert spearman(x, y) == Figure(undefined=10_000)
