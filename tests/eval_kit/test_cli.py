@@ -6,6 +6,7 @@ import shutil
 import polars as pl
 
 from eval_kit import __version__
+from tests.beir_folders import beir_folder
 from tests.eval_kit.plain_runs import plain_run
 
 
@@ -38,10 +39,7 @@ def test_compare(mini_release, command, tmp_path):
 
 
 def test_beir_and_align(command, tmp_path):
-    dataset = tmp_path / "toy"
-    (dataset / "qrels").mkdir(parents=True)
-    (dataset / "queries.jsonl").write_text('{"_id": "q1", "text": "a"}\n')
-    (dataset / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
+    dataset = beir_folder(tmp_path / "toy", [], {"q1": "a"}, [("q1", "d1")])
     run = tmp_path / "toy.trec"
     run.write_text("q1 Q0 d2 1 2.0 t\nq1 Q0 d1 2 1.0 t\n")
     done = command("eval_kit", "score", run, "--dataset", dataset)

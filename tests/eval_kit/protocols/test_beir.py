@@ -22,6 +22,7 @@ from eval_kit.release import Release, open_release
 from eval_kit.release.beir_suite import ANNOTATED, dataset_named, datasets, published_values
 from eval_kit.release.reference import load
 from eval_kit.runs.given import take
+from tests.beir_folders import beir_folder
 from tests.schemas import validate
 
 export = pytest.importorskip("builder.export", exc_type=ImportError).export
@@ -55,12 +56,8 @@ def write_run(path: Path, run) -> Path:
 
 
 def write_dataset(folder: Path, judged) -> Path:
-    (folder / "qrels").mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps({"_id": query, "text": "t", "metadata": {}}) + "\n" for query in judged]
-    (folder / "queries.jsonl").write_text("".join(lines))
-    rows = [f"{q}\t{p}\t{grade}\n" for q, grades in judged.items() for p, grade in grades.items()]
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(rows))
-    return folder
+    rows = [(query, passage, grade) for query, grades in judged.items() for passage, grade in grades.items()]
+    return beir_folder(folder, [], dict.fromkeys(judged, "t"), rows)
 
 
 def score(run: Path, folder: Path, measures=MEASURES) -> Scores:

@@ -15,6 +15,7 @@ from eval_kit.release import Release
 from eval_kit.release.reference import published_cells
 from eval_kit.runs import writer
 from tests.conftest import Run
+from tests.eval_kit.plain_runs import ranked_run
 
 LEVELS = (10, 20, 30, 40, 50)
 
@@ -28,13 +29,8 @@ def runs(published_release: Release, tmp_path_factory: pytest.TempPathFactory) -
     paths = {}
     for seed, name in enumerate(("strong", "weak")):
         rank = np.random.default_rng(seed).geometric(0.3 / (seed + 1), len(relevant))
-        rows = [(query, f"x{place}", place, -place) for query in relevant for place in range(1, 15)]
-        rows = [
-            (query, relevant[query] if place == at else passage, place, float(score))
-            for (query, passage, place, score), at in zip(rows, np.repeat(rank, 14), strict=True)
-        ]
-        paths[name] = folder / f"{name}.trec"
-        writer.write(rows, paths[name], name)
+        found = zip(relevant, relevant.values(), rank, strict=True)
+        paths[name] = ranked_run(folder / f"{name}.trec", found, 14)
     return paths
 
 

@@ -17,6 +17,7 @@ from eval_kit.release import Release, TestSet, open_release
 from eval_kit.runs.contamination import MARK, declaration, declare, trained_on, training_beside, training_set_id
 from eval_kit.shifts import SHIFTS
 from tests import schemas
+from tests.beir_folders import beir_folder
 
 NOT_SEEN, NOT_DECLARED, SEEN = "no", "unknown", "yes"
 
@@ -196,8 +197,5 @@ def test_the_name_of_a_folder_is_a_word_of_the_source(tmp_path: Path):
         ("passage", "wikipedia test", NOT_DECLARED),
         ("---", "wikipedia test", NOT_DECLARED),
     ):
-        (tmp_path / collection / "qrels").mkdir(parents=True, exist_ok=True)
-        (tmp_path / collection / "queries.jsonl").write_text('{"_id": "q", "text": "t"}\n')
-        (tmp_path / collection / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq\tp\t1\n")
-        release = open_release(tmp_path / collection)
+        release = open_release(beir_folder(tmp_path / collection, [], {"q": "t"}, [("q", "p")]))
         assert trained_on([source], release.test_sets["test"], release) == expected, (collection, source)
