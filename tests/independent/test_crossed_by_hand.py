@@ -18,7 +18,6 @@ from builder.shifts.crossed import CrossedParameters, assign, cells
 from builder.sources import mini
 from builder.verify import verify
 from eval_kit import generalise, score
-from eval_kit.errors import UserError
 from eval_kit.protocols import crossed as protocol
 from eval_kit.release import Release, open_release
 from eval_kit.shifts import SHIFTS
@@ -67,14 +66,6 @@ def test_cells_divide_each_part_by_its_first_wh_word_and_by_length() -> None:
     parts = pl.DataFrame({"query_id": ["5", "4", "3", "2", "1"], "part": ["0", "0", "1", "1", "1"]})
     expected = ["0 how short", "0 wha long", "1 other short", "1 how long", "1 wha long"]
     assert cells(parts, queries).rows() == [*zip(parts["query_id"], expected, strict=True)]
-
-
-def test_too_few_clusters_are_refused() -> None:
-    table = pl.DataFrame({"query_id": [f"q{number}" for number in range(90)], "part": ["a", "b", "c"] * 30})
-    with pytest.raises(UserError, match="8 crossed models need at least 16 clusters; there are 3"):
-        assign(table, CrossedParameters())
-    with pytest.raises(UserError, match="must be 4, 8 or 16"):
-        assign(table, CrossedParameters(models=6))
 
 
 def test_the_release_is_verified_and_trains_by_its_own_table(release: Release, tmp_path: Path) -> None:

@@ -195,11 +195,7 @@ def test_csv_gives_a_spreadsheet_no_formula_and_a_terminal_no_control():
     assert rows == [["system", "value"], *([name, "-1.5"] for name in shown)]
 
 
-def test_csv_and_the_screen_show_names_as_they_are(nasty, mini_release):
-    rows = list(csv.DictReader(io.StringIO(nasty.to_csv(), newline="")))
-    assert [row["system"] for row in rows] == [f"{NASTY}1", f"{NASTY}2\\n"], "controls are written out"
-    assert float(rows[1]["difference"]) == nasty.rows["difference"][1]
-    assert rows[0]["difference"] == ""
+def test_the_screen_shows_names_as_they_are(nasty, mini_release):
     console = Console(width=250)
     with console.capture() as capture:
         nasty.show(console)

@@ -72,7 +72,6 @@ NEITHER = "expected 6 (query Q0 passage rank score tag) or 3 (query passage rank
 BAD_FILES = {  # faults of every field and line are drawn below, beside a parser of its own
     "empty": (lambda text: b"", 1, "the file is empty"),
     "only blanks": (lambda text: b"  \n\t\n", 1, "the file is empty"),
-    "only newlines": (lambda text: b"\n\n\n", 1, "the file is empty"),
     "only comments": (lambda text: b"# a\n#\n\n", 1, "the file is empty"),
     "a blank in an id": (lambda text: text.replace(b" p2 ", b" Geneva Durben ", 1), 2, "7 columns, expected 6"),
     "an empty line": (lambda text: text.replace(b"\n", b"\n\n", 1), 2, "the line is empty"),
@@ -82,7 +81,6 @@ BAD_FILES = {  # faults of every field and line are drawn below, beside a parser
     "judgements": (lambda text: b"q1 0 7 1\nq2 Q0 8 2\n", 1, "this looks like a qrels file"),
     "4 columns with a faulty rank": (lambda text: columns(0, 2, 3, 4)(text) + b"q p 1.5 2\n", 130, "the rank '1.5' is"),
     "UTF-16": (lambda text: text.decode().encode("utf-16"), 1, "holds a zero byte"),
-    "UTF-16 without a mark": (lambda text: text.decode().encode("utf-16-be"), 1, "holds a zero byte"),
     "Latin-1": (lambda text: text.replace(b"tag", b"caf\xe9"), 1, "is not UTF-8 text"),
     "Windows line ends at first": (
         lambda text: text.replace(b"\n", b"\r\n", 100),
@@ -99,29 +97,9 @@ BAD_FILES = {  # faults of every field and line are drawn below, beside a parser
     "3 columns with a small whole score": (lambda text: b"q p 9\nq r 5\nq s 1\n", 1, "looks like a score"),
     "3 columns with a negative score": (lambda text: b"q p -3\n", 1, "10,000,000"),
     "qrels": (lambda text: b"q 0 p 1\nq 0 r 0\n", 1, "this looks like a qrels file, not a run"),
-    "qrels with tabs": (lambda text: b"q\t0\tp\t1\n", 1, "this looks like a qrels file, not a run"),
     "qrels of BEIR": (lambda text: b"query-id\tcorpus-id\tscore\nq\tp\t1\n", 1, "the rank 'score' is not a whole"),
-    "JSON of one query and passage": (lambda text: b'{"q": {"p": 0.5}}', 1, "is not a whole number"),
-    "truncated bzip2": (lambda text: bz2.compress(text)[:-20], 1, "truncated or damaged"),
-    "damaged bzip2": (lambda text: bz2.compress(text)[:60] + b"\xff" * 40, 1, "truncated or damaged"),
-    "truncated xz": (lambda text: lzma.compress(text)[:-20], 130, "truncated or damaged"),
-    "zip": (lambda text: b"PK\x03\x04\x14\0" + text, 1, "zero byte"),
     "MS MARCO, a passage twice": (lambda text: b"q p 1\nq p2 2\nq p2 3\n", 3, "passage p2 appears twice for query q"),
-    "truncated gzip": (lambda text: gzip.compress(text)[:-20], 1, "truncated or damaged"),
-    "gzip without its end": (lambda text: gzip.compress(text)[:-8], 130, "truncated or damaged"),
-    "gzip with a wrong checksum": (lambda text: gzip.compress(text)[:-8] + bytes(8), 130, "truncated or damaged"),
-    "gzip with a wrong length": (lambda text: gzip.compress(text)[:-4] + bytes(4), 130, "truncated or damaged"),
-    "damaged gzip": (lambda text: gzip.compress(text)[:30] + b"\xff" * 40, 1, "truncated or damaged"),
-    "gzip and then text": (lambda text: gzip.compress(text) + text, 130, "truncated or damaged"),
-    "truncated zstd": (lambda text: zstandard.compress(text)[:-20], 1, "truncated or damaged"),
-    "truncated second frame": (
-        lambda text: zstandard.compress(text) + zstandard.compress(text)[:-20],
-        130,
-        "truncated or damaged",
-    ),
-    "damaged zstd": (lambda text: zstandard.compress(text)[:30] + b"\xff" * 40, 1, "truncated or damaged"),
     "gzip of nothing": (lambda text: gzip.compress(b""), 1, "the file is empty"),
-    "only the first bytes of gzip": (lambda text: b"\x1f\x8b", 1, "truncated or damaged"),
 }
 
 
@@ -131,12 +109,7 @@ def test_a_bad_file_ends_the_command(name, lines, tmp_path, refusal):
     path = tmp_path / "bad.trec"
     path.write_bytes(change(b"\n".join(lines) + b"\n"))
     message = refusal(path)
-    if any(
-        packing in name for packing in ("gzip", "zstd", "frame", "bzip2", "xz")
-    ):  # "about this line": whole pieces only
-        assert int(re.match(re.escape(str(path)) + r":(\d+): ", message)[1]) <= number
-    else:
-        assert message.startswith(f"{path}:{number}: ")
+    assert message.startswith(f"{path}:{number}: ")
     assert what in message
     assert "cannot be read from this line on" not in message
 
