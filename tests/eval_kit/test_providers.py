@@ -66,8 +66,7 @@ def test_pyterrier_scores_a_run_as_the_kit_does(
         pytest.skip(f"PYTERRIER NOT TESTED: it cannot be installed: {done.stderr[-500:]}")
 
     what = ("--release", mini_release.folder, "--test-set", "topic.c0", "--out", tmp_path)
-    searched = command("eval_kit", "run", "bm25", *what, "--no-pivot")
-    assert searched.returncode == 0, searched.stderr
+    command("eval_kit", "run", "bm25", *what, "--no-pivot", status=0)
     run = tmp_path / "bm25.trec"
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     environment |= {"MS_MARCO_SHIFT_RELEASE": str(mini_release.folder), "IR_DATASETS_HOME": str(tmp_path / "irds")}
