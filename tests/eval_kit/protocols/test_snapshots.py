@@ -136,5 +136,3 @@ def test_what_cannot_be_paired_is_refused(months) -> None:
     june, july = months
     with pytest.raises(UserError, match="one run for each"):
         snapshots(runs(june, "bm25", "mine"), june, july, runs(july, "bm25"))
-    with pytest.raises(UserError, match="no system nobody"):
-        snapshots(runs(june, "bm25"), june, july, runs(july, "bm25"), baseline="nobody")
