@@ -17,14 +17,6 @@ HEAVY = {"torch", "transformers", "datasets", "ir_datasets", "pyserini", "scipy"
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder], cwd=ROOT, check=True)
-    [wheel] = folder.glob("*.whl")
-    return wheel
-
-
-@pytest.fixture(scope="module")
 def unpacked(wheel: Path) -> Path:
     with zipfile.ZipFile(wheel) as file:
         file.extractall(wheel.parent / "site")

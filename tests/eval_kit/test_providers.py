@@ -49,14 +49,12 @@ print(json.dumps([row, len(topics), len(list(dataset.get_corpus_iter(verbose=Fal
 
 @pytest.mark.slow
 def test_pyterrier_scores_a_run_as_the_kit_does(
-    mini_release: Release, tmp_path: Path, command: Callable[..., subprocess.CompletedProcess[str]]
+    mini_release: Release, tmp_path: Path, command: Callable[..., subprocess.CompletedProcess[str]], wheel: Path
 ) -> None:
     """In an environment of its own: PyTerrier, with the kit's wheel and its extra ``irds``."""
     uv = shutil.which("uv") or ROOT / ".bootstrap" / "bin" / "uv"
     if not Path(uv).exists():
         pytest.skip("PYTERRIER NOT TESTED: there is no uv to make an environment with")
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path], cwd=ROOT, check=True)
-    [wheel] = tmp_path.glob("*.whl")
     python = tmp_path / "env" / "bin" / "python"
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, tmp_path / "env"], check=True)
     install = (uv, "pip", "install", "--quiet", "--python", python)
