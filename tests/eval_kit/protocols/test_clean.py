@@ -17,6 +17,7 @@ from eval_kit.protocols.scoring import score_on
 from eval_kit.release import Release, open_release
 from eval_kit.runs import training
 from eval_kit.runs.given import take
+from tests.eval_kit.plain_runs import ranked_run
 
 DEV = Path("upstream/ielab/CharacterBERT-DR/data/marco_dev")
 
@@ -115,13 +116,11 @@ def runs(release: Release, leaked: set[str], advantage: float, folder: Path, see
     relevant = release.qrels("dev").filter(pl.col("relevance") > 0).group_by("query_id").first().sort("query_id")
     paths, of_query = [], random.random(relevant.height)
     for name, chances in (("bm25", (0.7, 0.7)), ("model", (0.6, 0.6 + advantage))):
-        lines = []
+        found = []
         for (query, passage, _), hard in zip(relevant.iter_rows(), of_query, strict=True):
             first = (hard if random.random() < 0.97 else random.random()) < chances[query in leaked]
-            ranked = [passage, "other"] if first else ["other", "another", passage]
-            lines += [f"{query} Q0 {hit} {rank} {10 - rank} {name}\n" for rank, hit in enumerate(ranked, 1)]
-        path = folder / f"{name}.trec"
-        path.write_text("".join(lines))
+            found.append((query, passage, 1 if first else 3))
+        path = ranked_run(folder / f"{name}.trec", found, 3)
         sources = [] if name == "bm25" else ["something"]
         path.with_name(f"{name}.training.json").write_text(json.dumps({"training_data": sources}))
         paths.append(path)

@@ -10,6 +10,7 @@ from eval_kit.protocols.variations import variations
 from eval_kit.release import Release
 from eval_kit.runs.given import Run, take
 from eval_kit.runs.wordings import original_of, wordings_of
+from tests.eval_kit.plain_runs import ranked_run
 
 KINDS = ("delete", "insert", "substitute", "swap_adjacent", "swap_key")
 
@@ -71,12 +72,11 @@ def planted(mini_release: Release, tmp_path_factory: pytest.TempPathFactory) -> 
     paths = {}
     for wording, by_query in wordings.items():
         for system in ("steady", "exact"):
-            lines = []
-            for query, text in by_query.items():
-                knows = system == "steady" or text == texts[query]
-                lines.append(f"{query} Q0 {passages.get(query, 'none') if knows else 'none'} 1 1.0 t\n")
-            paths[f"{system}.{wording}"] = folder / f"{system}.{wording}.trec"
-            paths[f"{system}.{wording}"].write_text("".join(lines))
+            found = [
+                (query, passages.get(query, "none"), 1 if system == "steady" or text == texts[query] else 2)
+                for query, text in by_query.items()
+            ]
+            paths[f"{system}.{wording}"] = ranked_run(folder / f"{system}.{wording}.trec", found, 1)
     return paths
 
 
