@@ -293,6 +293,10 @@ def scratch(tmp_path_factory) -> Path:
 
 @settings(max_examples=200, deadline=None)
 @given(text=texts(), piece_bytes=st.sampled_from([1, 30, 1 << 20]))
+@example(text=GOOD + b"\n" + GOOD.replace(b"p", b"p\0") + b"\n", piece_bytes=1 << 20)
+@example(text=GOOD + b"\n" + GOOD.replace(b"p", b"caf\xe9") + b"\n", piece_bytes=1 << 20)
+@example(text=GOOD + b"\n" + GOOD.replace(b"1.5", b"1_0") + b"\n", piece_bytes=1 << 20)
+@example(text=GOOD + b"\n" + GOOD.replace(b"p", b"Geneva 12") + b"\nq p 1\n" + GOOD[:-4], piece_bytes=1 << 20)
 @example(text=GOOD + b"\n\t", piece_bytes=1 << 20)
 @example(text=GOOD + b"\n" + UTF8_MARK + GOOD + b"\n", piece_bytes=1)
 @example(text=GOOD + b"\n\n" + GOOD, piece_bytes=1)
