@@ -127,15 +127,30 @@ def trainable_release(tmp_path_factory: pytest.TempPathFactory) -> Release:
 
 
 @pytest.fixture(scope="session")
-def command() -> Run:
-    """Run ``python -m <module> <arguments>`` as a user would, from any folder, and return what it printed."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the kit as it is here."""
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder], cwd=ROOT, check=True)
+    [wheel] = folder.glob("*.whl")
+    return wheel
 
-    def run(*arguments: object, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+
+@pytest.fixture(scope="session")
+def command() -> Run:
+    """Run ``python -m <module> <arguments>`` as a user would, from any folder, and return what it printed.
+
+    It has to end with the ``status``, if one is given.
+    """
+
+    def run(*arguments: object, cwd: Path | None = None, status: int | None = None, **environment: str) -> clients.Done:
         line = ["-m", *map(str, arguments)]
         variables = {**os.environ, "COLUMNS": "200", **environment}
         if any(name.startswith(READ_AT_THE_START) for name in environment):
             whole = [sys.executable, *line]
-            return subprocess.run(whole, cwd=cwd, env=variables, capture_output=True, text=True, timeout=300)
-        return clients.run(line, variables, cwd, neural=arguments[:2] in clients.NEURAL_COMMANDS)
+            done = subprocess.run(whole, cwd=cwd, env=variables, capture_output=True, text=True, timeout=300)
+        else:
+            done = clients.run(line, variables, cwd, neural=arguments[:2] in clients.NEURAL_COMMANDS)
+        assert status is None or done.returncode == status, done.stderr
+        return done
 
     return run

@@ -19,6 +19,13 @@ def measured(name: str) -> Any:
     return json.loads((ROOT / "bench" / "results" / f"{name}.json").read_text(encoding="utf-8"))
 
 
+def grouped(rows: list[dict[str, Any]], *names: str) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in names), []).append(row)
+    return groups
+
+
 def page(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
@@ -61,10 +68,7 @@ def test_the_page_of_the_audit_has_the_measured_thresholds():
 def test_the_page_of_generalise_has_the_measured_figures():
     """Each row of its tables has both sizes, of this rule and of the one before."""
     text, figures = page("docs/generalise.md"), measured("generalise")
-    sizes: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for row in figures["rule"]:
-        sizes.setdefault((row["loss"], row["setting"]), []).append(row)
-    for (loss, setting), rows in sizes.items():
+    for (loss, setting), rows in grouped(figures["rule"], "loss", "setting").items():
         label = f"| {setting} |" if loss == "none" else f"| {loss}, {setting} |"
         names = ("degrades", "before", "does_not", "refused", "holds", "adjusted_holds", "before_holds")
         cells = [" / ".join(f"{100 * row[name]:.1f}" for row in rows) for name in names]
@@ -82,10 +86,7 @@ def test_the_page_of_divisions_has_the_measured_figures():
     for row in figures["null"]:
         shares = [f"{100 * row[name]:.1f} %" if row[name] is not None else "-" for name in NULL_COLUMNS]
         assert f"| {row['by']} | {row['parts']} | {' | '.join(shares)} |" in text
-    sizes: dict[tuple[int, int], list[dict[str, Any]]] = {}
-    for cell in figures["power"]:
-        sizes.setdefault((cell["parts"], cell["queries"]), []).append(cell)
-    for (parts, queries), cells in sizes.items():
+    for (parts, queries), cells in grouped(figures["power"], "parts", "queries").items():
         found = [" / ".join(f"{100 * cell[name]:.0f}" for name in ("gate", "mean", "alone")) for cell in cells]
         others = " / ".join(f"{100 * cells[0][name]:.0f}" for name in ("others_gate", "others_alone"))
         assert f"| {parts} | {queries:,} | {' | '.join([*found, others])} |" in text

@@ -1,7 +1,6 @@
 """The documentation: its notebook runs and shows what it says, its generated page is current, and the site builds."""
 
 import importlib
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -78,10 +77,3 @@ def test_the_figures_of_the_results_show_every_part(from_docs):
     html = hooks.on_page_markdown(page, SimpleNamespace(file=SimpleNamespace(src_uri="results.md")))
     assert [html.count("<figure>"), html.count("static on c")] == [2, 64 + 5]
     assert html.count("static on ") == 64 + 15
-
-
-def test_every_page_with_commands_says_how_to_install():
-    pages = [page for page in (ROOT / "docs").rglob("*.md") if page.name != "index.md"]
-    with_commands = [page for page in pages if re.search(r"^```console$", page.read_text(), re.MULTILINE)]
-    assert len(with_commands) > 15
-    assert [page.name for page in with_commands if "index.md#install" not in page.read_text()] == []

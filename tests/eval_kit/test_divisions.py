@@ -1,6 +1,5 @@
 """Divisions of queries, and figures by part, beside plain loops."""
 
-import json
 from itertools import product
 from pathlib import Path
 
@@ -19,6 +18,8 @@ from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, open_release
 from eval_kit.stats.differences import CANNOT_TELL, NOT_WORSE, WORSE
 from eval_kit.stats.losses import holm
+from tests.beir_folders import beir_folder
+from tests.eval_kit.plain_runs import ranked_run
 
 PARTS = 8
 
@@ -27,23 +28,14 @@ PARTS = 8
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BEIR folder of 400 queries with a field, and two runs of which the second loses on one part."""
     folder = tmp_path_factory.mktemp("kinds")
-    (folder / "qrels").mkdir()
-    random = np.random.default_rng(5)
-    with (folder / "queries.jsonl").open("w") as queries:
-        for number in range(400):
-            metadata = {"kind": f"k{number % PARTS}", "nested": {"a": 1}, "year": 2020 + number % 3}
-            entry = {"_id": f"q{number}", "text": f"what is {number}", "metadata": metadata if number < 392 else {}}
-            queries.write(f"{json.dumps(entry)}\n")
-    pairs = "".join(f"q{number}\tp{number}\t1\n" for number in range(400))
-    (folder / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{pairs}")
-    for name in ("old", "new"):
-        lines = []
-        for number in range(400):
-            rank = 1 + int(random.integers(0, 3)) + (4 if name == "new" and number % PARTS == 3 else 0)
-            for place in range(1, 11):
-                passage = f"p{number}" if place == rank else f"x{place}"
-                lines.append(f"q{number} Q0 {passage} {place} {11 - place} {name}\n")
-        (folder / f"{name}.trec").write_text("".join(lines))
+    random, numbers, queries = np.random.default_rng(5), range(400), {}
+    for number in numbers:
+        metadata = {"kind": f"k{number % PARTS}", "nested": {"a": 1}, "year": 2020 + number % 3}
+        queries[f"q{number}"] = {"text": f"what is {number}", "metadata": metadata if number < 392 else {}}
+    beir_folder(folder, [], queries, [(f"q{number}", f"p{number}") for number in numbers])
+    for name, lost in (("old", 0), ("new", 4)):
+        ranks = [1 + int(random.integers(0, 3)) + (lost if number % PARTS == 3 else 0) for number in numbers]
+        ranked_run(folder / f"{name}.trec", [(f"q{number}", f"p{number}", ranks[number]) for number in numbers])
     return folder
 
 

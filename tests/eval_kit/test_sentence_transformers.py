@@ -110,30 +110,10 @@ def as_run(queries: Iterable[str], passages: Iterable[str], scores: np.ndarray) 
     return {query: dict(zip(passages, map(float, row), strict=True)) for query, row in rows}
 
 
-def logged(trainer: Any, of_arguments: Any, model: Any, loss: Any, release: Release, folder: Path, **more: Any) -> dict:
-    """What a training of two steps on topic's training queries logs of its evaluator."""
-    from datasets import Dataset
-
-    passages = dict(release.table("passages", "passages").iter_rows())
-    train = release.table("topic", "train").join(release.qrels("train"), on="query_id").head(32)
-    columns = {"query": train["text"].to_list(), "passage": [passages[passage] for passage in train["passage_id"]]}
-    if "candidates" in more:
-        columns["label"] = [float(row % 2) for row in range(train.height)]
-    options = {"max_steps": 2, "eval_strategy": "steps", "eval_steps": 2, "report_to": "none", "use_cpu": True}
-    training = trainer(
-        model=model,
-        args=of_arguments(str(folder / "out"), **options),
-        train_dataset=Dataset.from_dict(columns),
-        loss=loss(model),
-        evaluator=ShiftEvaluator(release, "topic", **more),
-    )
-    training.train()
-    [entry] = [entry for entry in training.state.log_history if "eval_topic_RR@10" in entry]
-    return entry
-
-
 @pytest.mark.slow
 def test_a_training_shows_each_cluster_of_the_shift(trainable_release: Release, tmp_path: Path) -> None:
+    """In what a training of two steps logs of its evaluator."""
+    from datasets import Dataset
     from sentence_transformers import SentenceTransformer as Model
     from sentence_transformers import SentenceTransformerTrainer as Trainer
     from sentence_transformers import SentenceTransformerTrainingArguments as Arguments
@@ -142,7 +122,18 @@ def test_a_training_shows_each_cluster_of_the_shift(trainable_release: Release, 
     release = trainable_release
     passages = dict(release.table("passages", "passages").iter_rows())
     model = Model(str(bag_of_word_pieces(passages.values(), tmp_path / "model")))
-    entry = logged(Trainer, Arguments, model, Loss, release, tmp_path)
+    train = release.table("topic", "train").join(release.qrels("train"), on="query_id").head(32)
+    columns = {"query": train["text"].to_list(), "passage": [passages[passage] for passage in train["passage_id"]]}
+    options = {"max_steps": 2, "eval_strategy": "steps", "eval_steps": 2, "report_to": "none", "use_cpu": True}
+    training = Trainer(
+        model=model,
+        args=Arguments(str(tmp_path / "out"), **options),
+        train_dataset=Dataset.from_dict(columns),
+        loss=Loss(model),
+        evaluator=ShiftEvaluator(release, "topic"),
+    )
+    training.train()
+    [entry] = [entry for entry in training.state.log_history if "eval_topic_RR@10" in entry]
     test_sets = {f"topic.{part}": release.test_sets[f"topic.{part}"].queries for part in ("c0", "c1", "c4")}
     texts = pl.concat(release.queries(name) for name in test_sets)
     vectors = model.encode(texts["text"].to_list()), model.encode(list(passages.values()))
@@ -160,9 +151,8 @@ def test_a_training_shows_each_cluster_of_the_shift(trainable_release: Release, 
 
 
 @pytest.mark.slow
-def test_a_cross_encoders_training_shows_each_cluster_of_the_shift(trainable_release: Release, tmp_path: Path) -> None:
-    from sentence_transformers import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
-    from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
+def test_a_cross_encoder_is_shown_on_its_candidates(trainable_release: Release, tmp_path: Path) -> None:
+    from sentence_transformers import CrossEncoder
 
     release = trainable_release
     passages = dict(release.table("passages", "passages").iter_rows())
@@ -172,8 +162,7 @@ def test_a_cross_encoders_training_shows_each_cluster_of_the_shift(trainable_rel
     candidates = {}
     for query, judged in qrels.items():
         candidates[query] = dict.fromkeys([*judged, *random.choice([*passages], 20)], 1.0)
-    trainer = (CrossEncoderTrainer, CrossEncoderTrainingArguments, model, BinaryCrossEntropyLoss)
-    entry = logged(*trainer, release, tmp_path, candidates=candidates)
+    metrics = ShiftEvaluator(release, "topic", candidates=candidates)(model)
     queries = dict(pl.concat(release.queries(test_set.name) for test_set in release.test_sets_of("topic")).iter_rows())
     run = {}
     for query, ids in candidates.items():
@@ -182,7 +171,7 @@ def test_a_cross_encoders_training_shows_each_cluster_of_the_shift(trainable_rel
     test_sets = {test_set.name: test_set.queries for test_set in release.test_sets_of("topic")}
     expected = by_trec_eval(run, qrels, test_sets)
     assert min(expected.values()) > 0
-    assert {name: entry[f"eval_{name}_RR@10"] for name in test_sets} == pytest.approx(expected)
+    assert {name: metrics[f"{name}_RR@10"] for name in test_sets} == pytest.approx(expected)
 
 
 def test_mistakes_are_one_sentence(mini_release: Release, published_release: Release) -> None:

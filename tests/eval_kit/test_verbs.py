@@ -16,6 +16,7 @@ from eval_kit import cli
 from eval_kit.papers.beside import of_paper
 from eval_kit.program import names_of
 from eval_kit.release import Release
+from tests.beir_folders import beir_folder
 from tests.eval_kit.plain_runs import plain_run
 
 FUNCTIONS: dict[str, list[Callable[..., Any]]] = {
@@ -92,9 +93,7 @@ def place(mini_release: Release, tmp_path_factory: pytest.TempPathFactory) -> Pa
     """Runs and what they are scored on, by short names."""
     folder = tmp_path_factory.mktemp("verbs")
     (folder / "mini").symlink_to(mini_release.folder)
-    (folder / "toy/qrels").mkdir(parents=True)
-    (folder / "toy/queries.jsonl").write_text('{"_id": "q1", "text": "a b"}\n{"_id": "q2", "text": "a"}\n')
-    (folder / "toy/qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td1\t1\n")
+    beir_folder(folder / "toy", [], {"q1": "a b", "q2": "a"}, [("q1", "d1"), ("q2", "d1")])
     for name, first in (("toy", "d1"), ("other", "d2")):
         (folder / f"{name}.trec").write_text("".join(f"{query} Q0 {first} 1 2.0 t\n" for query in ("q1", "q2")))
     (folder / "all.trec").write_text(plain_run(mini_release, *mini_release.test_sets))

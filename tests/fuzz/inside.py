@@ -7,6 +7,7 @@ import polars as pl
 from builder import release as releases
 from eval_kit.authors import draft
 from eval_kit.documents import Rule
+from tests.beir_folders import beir_folder
 from tests.fuzz.strange import RUN
 
 
@@ -39,10 +40,7 @@ def make(folder: Path) -> Path:
     """A small release ``release``, a run ``run.trec`` that fits it, and a BEIR folder."""
     releases.write(small_draft(), folder / "release")
     (folder / "run.trec").write_bytes(RUN)
-    beir = folder / "beir"
-    (beir / "qrels").mkdir(parents=True)
-    (beir / "corpus.jsonl").write_bytes(b'{"_id": "7", "title": "a", "text": "b"}\n{"_id": "8", "text": "c"}\n')
-    (beir / "queries.jsonl").write_bytes(b'{"_id": "1", "text": "a"}\n{"_id": "2", "text": "b"}\n')
-    (beir / "qrels" / "test.tsv").write_bytes(b"query-id\tcorpus-id\tscore\n1\t7\t1\n2\t8\t2\n")
+    passages = [{"_id": "7", "title": "a", "text": "b"}, {"_id": "8", "text": "c"}]
+    beir_folder(folder / "beir", passages, {"1": "a", "2": "b"}, [("1", "7"), ("2", "8", 2)])
     (folder / "beir.trec").write_bytes(RUN)
     return folder

@@ -28,6 +28,7 @@ from tests.fuzz.strange import RUN, VALUES, documents, texts
 from tests.manifests import release_digest
 
 config = pytest.importorskip("baselines.config", exc_type=ImportError)
+inside = pytest.importorskip("tests.fuzz.inside", exc_type=ImportError)
 
 fuzz = settings(
     max_examples=int(os.environ.get("FUZZ_EXAMPLES", 8)),
@@ -38,6 +39,13 @@ fuzz = settings(
 PACKINGS = {"plain": bytes, "gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress}
 TABLES = ["data/length/test", "data/qrels/dev", "data/passages/passages"]
 LONG_RUN = b"".join(b"%d Q0 p%d 1 %.3f t\n" % (query, rank, 1 / rank) for query in range(20) for rank in range(1, 30))
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that every test here works in."""
+    made: Path = inside.make(tmp_path_factory.mktemp("fuzz") / "inside")
+    return made
 
 
 def kit(*arguments: object) -> None:

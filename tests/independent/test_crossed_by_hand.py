@@ -18,7 +18,6 @@ from builder.shifts.crossed import CrossedParameters, assign, cells
 from builder.sources import mini
 from builder.verify import verify
 from eval_kit import generalise, score
-from eval_kit.errors import UserError
 from eval_kit.protocols import crossed as protocol
 from eval_kit.release import Release, open_release
 from eval_kit.shifts import SHIFTS
@@ -69,14 +68,6 @@ def test_cells_divide_each_part_by_its_first_wh_word_and_by_length() -> None:
     assert cells(parts, queries).rows() == [*zip(parts["query_id"], expected, strict=True)]
 
 
-def test_too_few_clusters_are_refused() -> None:
-    table = pl.DataFrame({"query_id": [f"q{number}" for number in range(90)], "part": ["a", "b", "c"] * 30})
-    with pytest.raises(UserError, match="8 crossed models need at least 16 clusters; there are 3"):
-        assign(table, CrossedParameters())
-    with pytest.raises(UserError, match="must be 4, 8 or 16"):
-        assign(table, CrossedParameters(models=6))
-
-
 def test_the_release_is_verified_and_trains_by_its_own_table(release: Release, tmp_path: Path) -> None:
     assert [check.what for check in verify(release.folder) if check.fault] == []
     table = release.table("crossed", "train")
@@ -108,8 +99,7 @@ def test_the_figures_are_those_of_the_run_files(release: Release, tmp_path: Path
                     file.write(f"{query} Q0 {passage} {place + 1} {100 - place} mine\n")
     runs = sorted(tmp_path.glob("*.trec"))
     options = ("--release", release.folder, "--json", tmp_path / "out.json", "--page", tmp_path / "page.html")
-    done = command("eval_kit", "protocol", *runs, *options)
-    assert done.returncode == 0, done.stderr
+    done = command("eval_kit", "protocol", *runs, *options, status=0)
     assert "95 % interval" in done.stdout
     document = json.loads((tmp_path / "out.json").read_text())
     [whole] = [row for row in document["protocols"]["crossed"] if row["measure"] == "RR@10"]

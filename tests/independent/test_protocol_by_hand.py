@@ -130,7 +130,11 @@ def test_a_random_grid(mini_release: Release, tmp_path: Path, shift: str) -> Non
             assert row["delta"] == -row["rel_loss"]
     if shift in results.overall:
         of_parts = {system: [columns[system, part] for part in parts] for system in SYSTEMS}
-        assert_parts_are_random(results.overall[shift].rows_by_key("system", named=True, unique=True), of_parts)
+        overall = results.overall[shift].rows_by_key("system", named=True, unique=True)
+        assert_parts_are_random(overall, of_parts)
+        for system, pairs in of_parts.items():
+            [inside, out], row = np.hstack(pairs).mean(axis=1), overall[system]
+            assert [row["avg_in"], row["out"], row["rel_loss"]] == pytest.approx([inside, out, 1 - out / inside])
         [row] = results.differences[shift].to_dicts()
         terms = linearised(np.hstack(of_parts["alpha"])) - linearised(np.hstack(of_parts["beta"]))
         expected_p = scipy.stats.ttest_1samp(terms, 0).pvalue

@@ -22,6 +22,7 @@ from eval_kit.protocols.similarity import similarity
 from eval_kit.protocols.variations import variations
 from eval_kit.release import open_release
 from eval_kit.runs.training import TrainingQueries
+from tests.beir_folders import beir_folder
 from tests.eval_kit.protocols.test_compare import write_runs
 
 describe = pytest.importorskip("builder.describe", exc_type=ImportError).describe
@@ -104,14 +105,9 @@ def cards(mini_release, runs, tmp_path_factory) -> dict[str, Card]:
     )
     scores = score(runs[:1], mini_release, test_sets=["dl19"])
     one = Card(scores, None, [], scores.provenance, "bm25", "pivot", mini_release)
-    foreign = folder / LONG
-    (foreign / "qrels").mkdir(parents=True)
-    texts = [
-        {"_id": f"ด{i}", "text": f"検索の話題 {i} запрос", "metadata": {"тема": f"{LONG} {i % 40}"}} for i in range(80)
-    ]
-    (foreign / "queries.jsonl").write_text("".join(json.dumps(text, ensure_ascii=False) + "\n" for text in texts))
-    judged = "".join(f"ด{i}\tp{i}\t1\n" for i in range(80))
-    (foreign / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
+    fields = [{"text": f"検索の話題 {i} запрос", "metadata": {"тема": f"{LONG} {i % 40}"}} for i in range(80)]
+    texts = {f"ด{i}": of for i, of in enumerate(fields)}
+    foreign = beir_folder(folder / LONG, [], texts, [(query, "p") for query in texts])
     with pytest.warns(UserWarning, match="no insert, swap_key"):
         release = with_typos(open_release(foreign), ["test.typo"])
     assert [name for name in release.variations if ".delete." in name] == ["test.typo.delete.1"]

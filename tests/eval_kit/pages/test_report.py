@@ -23,18 +23,15 @@ from eval_kit.pages.report import Report, standings
 from eval_kit.pages.report import report as report_on
 from eval_kit.protocols.grid_results import Protocols, protocol
 from eval_kit.protocols.in_out import in_and_out_by_query, overall
-from eval_kit.protocols.similarity import nearness, queries_to_encode
+from eval_kit.protocols.similarity import figure_3, nearness, queries_to_encode
 from eval_kit.protocols.variations import Variations, variations
 from eval_kit.release import Release
 from eval_kit.runs import writer as run_files
 from eval_kit.runs.given import take
 from eval_kit.runs.wordings import grid_and_worded
-from eval_kit.stats.intervals import edges
-from eval_kit.stats.losses import relative_loss, spearman
-from eval_kit.stats.similarity import by_cluster
 from eval_kit.stats.vectors import Vectors
 from eval_kit.svg import MARKERS, loss_bar, span, swatch
-from tests.eval_kit.plain_runs import plain_run
+from tests.eval_kit.plain_runs import plain_run, ranked_run
 
 mini = pytest.importorskip("builder.sources.mini", exc_type=ImportError)
 
@@ -97,14 +94,9 @@ def worded(grid, tmp_path_factory) -> list[Path]:
     runs = []
     for name in ("dl19", "dl19.typo.delete.1", "dl19.typo.insert.1"):
         for system in ("oracle", EVIL):
-            lines = []
-            for query in grid.release.test_sets["dl19"].queries:
-                ranked = ["x", "y", "z"]
-                if system == "oracle":
-                    ranked[0 if name == "dl19" else 2] = relevant.get(query, "x")
-                lines += [f"{query} Q0 {passage} {rank} {-rank} t\n" for rank, passage in enumerate(ranked, start=1)]
-            runs.append(folder / f"{system}.{name}.trec")
-            runs[-1].write_text("".join(lines))
+            rank = 99 if system == EVIL else 1 if name == "dl19" else 3
+            found = [(query, relevant.get(query, "x"), rank) for query in grid.release.test_sets["dl19"].queries]
+            runs.append(ranked_run(folder / f"{system}.{name}.trec", found, 3))
     return runs
 
 
@@ -169,43 +161,21 @@ def test_the_report_is_one_small_file_the_same_every_time_and_names_release_and_
         assert str(Path(run["file"]).parent) not in text  # nobody else's business where the runs lay
 
 
-def test_the_summary_is_the_loss_over_the_queries_of_all_clusters(grid, report):
+def test_the_summary_says_the_loss_over_all_clusters_as_the_protocol_gives_it(grid, report):
+    """By plain loops in tests/independent/test_protocol_by_hand.py."""
     assert set(grid.values["system"]) == {"oracle", EVIL}, "the untrained system is not of the grid"
-    assert grid.values["shift"].null_count() == 0
-    summary = {row["system"]: row for row in standings(grid.found, "topic").to_dicts()}
-    assert set(summary) == {"oracle", EVIL}
-    topic = grid.values.filter(pl.col("shift") == "topic", pl.col("system") == "oracle", pl.col("measure") == "RR@10")
-    inside, out = [], []
-    for cluster in grid.found.clusters["topic"]:
-        of_cluster = topic.filter(pl.col("test_set") == f"topic.{cluster}")
-        for (_,), group in of_cluster.group_by("query_id"):
-            inside.append(group.filter(pl.col("held_out") != cluster)["value"].mean())
-            out.append(group.filter(pl.col("held_out") == cluster)["value"].item())
-    row = summary["oracle"]
-    assert row["queries"] == len(inside)
-    assert (row["avg_in"], row["out"]) == (pytest.approx(np.mean(inside)), pytest.approx(np.mean(out)))
-    assert row["rel_loss"] == pytest.approx((np.mean(inside) - np.mean(out)) / np.mean(inside))
-    *_, rough = relative_loss(inside, out)
-    assert (row["rel_loss_low"], row["rel_loss_high"]) == pytest.approx(rough.interval, abs=0.01)
-    text = text_of(report)
-    name = "of_parts" if row["p_q"] < 0.05 else "rel_loss"
-    over = "parts" if row["p_q"] < 0.05 else "queries"
+    row = standings(grid.found, "topic").row(by_predicate=pl.col("system") == "oracle", named=True)
+    name, over = ("of_parts", "parts") if row["p_q"] < 0.05 else ("rel_loss", "queries")
     figure, low, high = (f"{100 * row[f'{name}{end}']:.1f} %" for end in ("", "_low", "_high"))
     said = f"oracle loses {figure} of its RR@10 on topics it never saw in training"
-    assert f"{said} (95 % interval over {over}: {low} to {high})." in text
-
-
-def test_the_summary_takes_restrain_and_resttest_as_the_protocol_gives_them(grid):
+    assert f"{said} (95 % interval over {over}: {low} to {high})." in text_of(report)
     for shift, part in (("resttest", ""), ("restrain", "small")):
         pairs = in_and_out_by_query(grid.values, shift, grid.release)
-        results = grid.found.results[shift]
         for one in standings(grid.found, shift).to_dicts():
-            row = results.filter(system=one["system"], measure=one["measure"]).row(0, named=True)
             assert one.get("size", "") == part
-            assert all(one[name] == row[name] for name in ("rel_loss", "rel_loss_low", "rel_loss_high"))
             mine = pairs.filter(system=one["system"], measure=one["measure"])
-            assert mine["inside"].mean() == pytest.approx(one["avg_in"])
-            assert mine["out"].mean() == pytest.approx(one["out"])
+            means = mine["inside"].mean(), mine["out"].mean()
+            assert (one["avg_in"], one["out"]) == pytest.approx(means)
 
 
 def test_seeds_are_averaged(grid):
@@ -301,37 +271,15 @@ def test_a_report_on_variations_alone(grid, worded, tmp_path):
 
 def test_the_figures_of_similarity(grid, report):
     """Figure 3 tells its correlation; those of r come with vectors only."""
-    points = []
-    for shift in ("topic", "wh"):
-        losses = grid.found.results[shift].filter(pl.col("measure") == "RR@10", pl.col("system") == "oracle")
-        points.append(losses.join(by_cluster(grid.release, shift, splits=("test", "train")), on="cluster"))
-    both = pl.concat(points, how="diagonal")
-    assert both.height == 8
-    found = spearman(both["jaccard"], both["rel_loss"], seed=0)
+    found = figure_3(grid.found, grid.release).as_json()["correlations"]["oracle"][0]["estimate"]
     text = unescape(re.sub(r"<[^>]+>", " ", report.read_text())).replace("\u2212", "-")
-    assert "{:+.3f} ({:+.3f} to {:+.3f})".format(found.value, *found.interval) in text
+    assert "{value:+.3f} ({low:+.3f} to {high:+.3f})".format_map(found) in text
     assert 'aria-label="Figure 3' in report.read_text()
     plain = result_page(Report(grid.found, None, grid.release))
     for number, with_vectors in ((4, 3), (5, 3), (6, 12)):  # a panel a shift; Figure 6 also a measure and system
         assert report.read_text().count(f'aria-label="Figure {number}') == with_vectors
         assert f'aria-label="Figure {number}' not in plain
     assert "Figures 4 to 6 need query vectors" in plain
-
-
-def test_vectors_of_one_model_a_cluster(grid):
-    sets = [f"{shift}.{cluster}" for shift in ("topic", "wh", "length") for cluster in grid.found.clusters[shift]]
-    by_set = dict.fromkeys(sets, grid.vectors)
-    near = nearness(grid.found, grid.release, grid.vectors)
-    assert nearness(grid.found, grid.release, by_set).equals(near)
-    del by_set["wh.how"]
-    with pytest.raises(UserError, match=r"no vectors of the model trained without wh\.how"):
-        nearness(grid.found, grid.release, by_set)
-    for shift in ("topic", "wh", "length"):
-        mine = near.filter(pl.col("shift") == shift)
-        pairs = in_and_out_by_query(grid.values, shift, grid.release)
-        assert pairs.select("part", "query_id").unique().height == mine.height
-        cuts = edges(mine["r"])
-        assert mine["r"].is_between(cuts[0], cuts[-1]).all(), "the intervals of the figures hold every query"
 
 
 def test_runs_that_find_nothing_and_vectors_that_tell_nothing(grid, tmp_path):
@@ -453,20 +401,13 @@ def test_the_explorer_filters_and_grows(tab, report):
     assert not tab.texts("#explorer .more")
 
 
-def test_a_table_of_losses_sorts(tab, report):
+def test_what_has_no_value_is_sorted_last(tab, report):
     tab.open(report)
     tab.js(OPEN_ALL)
-    table = "table[data-sortable]"
-    shown = [float(one.replace("\u2212", "-").rstrip("%")) for one in tab.texts(f"{table} td:nth-child(5)")]
-    assert shown == sorted(shown, reverse=True)
-    assert len(shown) > 50
-    tab.click(f"{table} th:nth-child(2) button")
-    parts = tab.texts(f"{table} td:nth-child(2)")
+    tab.click("table[data-sortable] th:nth-child(2) button")
+    parts = tab.texts("table[data-sortable] td:nth-child(2)")
     known = [one for one in parts if one]
-    assert parts[: len(known)] == known == sorted(known)  # what has no value comes last
-    tab.click(f"{table} th:nth-child(11) button")
-    counts = [int(one.replace(",", "")) for one in tab.texts(f"{table} td:nth-child(11)")]
-    assert counts == sorted(counts, reverse=True)
+    assert parts[: len(known)] == known == sorted(known) and len(parts) > len(known) > 50
 
 
 def test_an_evil_name_is_shown_as_text_and_a_legend_button_hides_its_system(tab, report):

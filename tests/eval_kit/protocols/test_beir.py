@@ -22,6 +22,7 @@ from eval_kit.release import Release, open_release
 from eval_kit.release.beir_suite import ANNOTATED, dataset_named, datasets, published_values
 from eval_kit.release.reference import load
 from eval_kit.runs.given import take
+from tests.beir_folders import beir_folder
 from tests.schemas import validate
 
 export = pytest.importorskip("builder.export", exc_type=ImportError).export
@@ -55,12 +56,8 @@ def write_run(path: Path, run) -> Path:
 
 
 def write_dataset(folder: Path, judged) -> Path:
-    (folder / "qrels").mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps({"_id": query, "text": "t", "metadata": {}}) + "\n" for query in judged]
-    (folder / "queries.jsonl").write_text("".join(lines))
-    rows = [f"{q}\t{p}\t{grade}\n" for q, grades in judged.items() for p, grade in grades.items()]
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(rows))
-    return folder
+    rows = [(query, passage, grade) for query, grades in judged.items() for passage, grade in grades.items()]
+    return beir_folder(folder, [], dict.fromkeys(judged, "t"), rows)
 
 
 def score(run: Path, folder: Path, measures=MEASURES) -> Scores:
@@ -247,35 +244,6 @@ def test_a_corpus_is_read_to_its_first_damaged_line(tmp_path):
         f'{corpus}:3: expected a JSON object with "_id", a string; {corpus}:4: passage p1 appears twice; '
         f'{corpus}:5: "title" and "text" must be strings'
     )
-
-
-# what follows from the table's cells over 18 datasets, and what the paper prints (see the table's remarks)
-AGAINST_BM25 = {
-    "deepct": (-0.275, -0.279),
-    "sparta": (-0.199, -0.203),
-    "doct5query": (0.025, 0.016),
-    "dpr": (-0.440, -0.477),
-    "ance": (-0.082, -0.074),
-    "tas-b": (-0.020, -0.028),
-    "genq": (-0.031, -0.036),
-    "colbert": (0.017, 0.025),
-    "bm25+ce": (0.125, 0.110),
-}
-
-
-def test_the_average_against_bm25_of_the_published_table():
-    cells = load("beir2021-table2")["cells"]
-    zero_shot: dict[str, dict[str, float]] = {}
-    for cell in cells:
-        if cell["figure"] == "value" and cell["test_set"] != "beir.ms-marco":
-            zero_shot.setdefault(cell["system"], {})[cell["test_set"]] = cell["value"]
-    printed = {cell["system"]: cell["value"] for cell in cells if cell["figure"] == "delta"}
-    assert set(printed) == set(AGAINST_BM25)
-    for system, (derived, shown) in AGAINST_BM25.items():
-        found = beir.against_bm25(zero_shot[system], zero_shot["bm25"])
-        assert found.datasets == 18
-        assert round(found.relative, 3) == derived
-        assert printed[system] == shown
 
 
 def test_the_average_against_bm25_by_hand():

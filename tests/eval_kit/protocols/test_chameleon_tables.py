@@ -15,6 +15,7 @@ from eval_kit.release import Release
 from eval_kit.release.reference import published_cells
 from eval_kit.runs import writer
 from tests.conftest import Run
+from tests.eval_kit.plain_runs import ranked_run
 
 LEVELS = (10, 20, 30, 40, 50)
 
@@ -28,13 +29,8 @@ def runs(published_release: Release, tmp_path_factory: pytest.TempPathFactory) -
     paths = {}
     for seed, name in enumerate(("strong", "weak")):
         rank = np.random.default_rng(seed).geometric(0.3 / (seed + 1), len(relevant))
-        rows = [(query, f"x{place}", place, -place) for query in relevant for place in range(1, 15)]
-        rows = [
-            (query, relevant[query] if place == at else passage, place, float(score))
-            for (query, passage, place, score), at in zip(rows, np.repeat(rank, 14), strict=True)
-        ]
-        paths[name] = folder / f"{name}.trec"
-        writer.write(rows, paths[name], name)
+        found = zip(relevant, relevant.values(), rank, strict=True)
+        paths[name] = ranked_run(folder / f"{name}.trec", found, 14)
     return paths
 
 
@@ -86,8 +82,7 @@ def test_the_command_on_the_published_sets(
     command: Run, published_release: Release, runs: dict[str, Path], figures: Chameleons, tmp_path: Path
 ) -> None:
     options = ["--by", "chameleons", "--release", published_release.folder, "--json", tmp_path / "out.json"]
-    shown = command("eval_kit", "score", *runs.values(), *options)
-    assert shown.returncode == 0, shown.stderr
+    shown = command("eval_kit", "score", *runs.values(), *options, status=0)
     lines = [line.split() for line in shown.stdout.splitlines()]
     of_bm25 = next(line for line in lines if line[:4] == ["AP", "lesser", "50", "%"])
     assert of_bm25[4] == "1,693" and "0.0066" in of_bm25, "the paper's BM25"

@@ -17,6 +17,7 @@ from eval_kit.protocols.scoring import score_on
 from eval_kit.release import Release, open_release
 from eval_kit.runs import training
 from eval_kit.runs.given import take
+from tests.eval_kit.plain_runs import ranked_run
 
 DEV = Path("upstream/ielab/CharacterBERT-DR/data/marco_dev")
 
@@ -115,13 +116,11 @@ def runs(release: Release, leaked: set[str], advantage: float, folder: Path, see
     relevant = release.qrels("dev").filter(pl.col("relevance") > 0).group_by("query_id").first().sort("query_id")
     paths, of_query = [], random.random(relevant.height)
     for name, chances in (("bm25", (0.7, 0.7)), ("model", (0.6, 0.6 + advantage))):
-        lines = []
+        found = []
         for (query, passage, _), hard in zip(relevant.iter_rows(), of_query, strict=True):
             first = (hard if random.random() < 0.97 else random.random()) < chances[query in leaked]
-            ranked = [passage, "other"] if first else ["other", "another", passage]
-            lines += [f"{query} Q0 {hit} {rank} {10 - rank} {name}\n" for rank, hit in enumerate(ranked, 1)]
-        path = folder / f"{name}.trec"
-        path.write_text("".join(lines))
+            found.append((query, passage, 1 if first else 3))
+        path = ranked_run(folder / f"{name}.trec", found, 3)
         sources = [] if name == "bm25" else ["something"]
         path.with_name(f"{name}.training.json").write_text(json.dumps({"training_data": sources}))
         paths.append(path)
@@ -133,8 +132,7 @@ def test_leaked_and_clean_queries_are_scored_apart(mini_release: Release, leaky,
     train, result, files = leaky
     out = tmp_path / "out.json"
     options = ["--release", mini_release.folder, "--trained-on", train, "--by", "leaked", "--json", out]
-    done = command("eval_kit", "score", *files, *options, "--test-set", "dev", "--allow-missing")
-    assert done.returncode == 0, done.stderr
+    command("eval_kit", "score", *files, *options, "--test-set", "dev", "--allow-missing", status=0)
     values = eval_kit.score(files, mini_release, test_sets=["dev"], allow_missing=True).per_query()
     sides = result.queries.select("query_id", part=pl.when("leaked").then(pl.lit("leaked")).otherwise(pl.lit("clean")))
     means = values.join(sides, on="query_id").group_by("run", "measure", "part").agg(pl.col("value").mean()).rows()
@@ -143,8 +141,7 @@ def test_leaked_and_clean_queries_are_scored_apart(mini_release: Release, leaky,
         {(run, measure, part): value for run, measure, part, value in means}, abs=1e-12
     )
     pivot, model = files
-    done = command("eval_kit", "generalise", model, "--pivot", pivot, *options, "--far", "clean", "--allow-missing")
-    assert done.returncode == 0, done.stderr
+    command("eval_kit", "generalise", model, "--pivot", pivot, *options, "--far", "clean", "--allow-missing", status=0)
     [row] = [row for row in json.loads(out.read_text())["rows"] if row["shift"] == "leaked"]
     by_key = {tuple(key): value for *key, value in means}
     for run, level in (("model", "level"), ("bm25", "pivot")):
@@ -174,8 +171,7 @@ def test_random_leaks_have_no_effect(mini_release: Release, tmp_path: Path) -> N
 def test_the_command_and_mistakes(mini_release: Release, leaky, command, tmp_path: Path) -> None:
     train, result, _ = leaky
     options = ["--release", mini_release.folder, "--test-set", "dev", "--json", tmp_path / "clean.json"]
-    done = command("eval_kit", "clean", "--train", train, *options)
-    assert done.returncode == 0, done.stderr
+    command("eval_kit", "clean", "--train", train, *options, status=0)
     assert json.loads((tmp_path / "clean.json").read_text()) == json.loads(json.dumps(result.as_json()))
     for mistake in ({"test_sets": ["nosuch"]}, {"near": 0}):
         with pytest.raises(UserError, match=r"nosuch|above 0"):

@@ -13,6 +13,7 @@ from eval_kit.errors import UserError
 from eval_kit.release import Release
 from eval_kit.stats.far import cost_of_far
 from tests.beir_folders import beir_folder
+from tests.eval_kit.plain_runs import ranked_run
 
 PARTS = 14
 
@@ -154,10 +155,7 @@ def test_what_the_lengths_of_relevant_passages_predict_is_taken_out(tmp_path: Pa
     folder = beir_folder(tmp_path / "lengths", passages, {f"q{n}": "a query" for n in numbers}, judged)
     found = []
     for name, ranks in (("model", np.where(is_long, 1, 8)), ("pivot", rank_of_pivot)):
-        found.append(tmp_path / f"{name}.trec")
-        rows = ((n, f"p{n}" if at == ranks[n] else f"x{at}", at) for n in numbers for at in range(1, 9))
-        lines = [f"q{n} Q0 {passage} {at} {-at} t" for n, passage, at in rows]
-        found[-1].write_text("\n".join(lines) + "\n")
+        found.append(ranked_run(tmp_path / f"{name}.trec", [(f"q{n}", f"p{n}", ranks[n]) for n in numbers], 8))
     division = {f"q{n}": str(part[n]) for n in numbers}
     [row] = generalise(*found, folder, by=[division], far=list(map(str, range(12)))).to_polars().to_dicts()
     assert row["r"] > 0.9

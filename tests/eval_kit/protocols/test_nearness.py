@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from eval_kit.errors import UserError
 from eval_kit.protocols.grid_results import protocol
 from eval_kit.protocols.similarity import nearness, similarity, vectors_beside
 from eval_kit.release import Release
@@ -41,6 +42,8 @@ def test_r_is_that_of_the_model_that_never_saw_the_cluster(mini_release: Release
     means = dict(clusters.filter(shift="length").select("cluster", "r").iter_rows())
     assert means["short"] == pytest.approx(pairs.mean())
     assert clusters.filter(pl.col("shift") != "length")["r"].null_count() == 8
+    with pytest.raises(UserError, match=r"no vectors of the model trained without length\.long"):
+        nearness(grid, mini_release, {"length.short": of_model})
     # vectors of some clusters only are not used
     runs[-1].with_suffix(".npy").unlink()
     assert vectors_beside(protocol(runs, mini_release), mini_release) == {}

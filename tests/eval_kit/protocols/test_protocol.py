@@ -85,8 +85,7 @@ def test_planted_strengths_are_recovered_in_order(oracle, results):
 
 def prints(golden: str, command, *arguments) -> bool:
     """Whether ``eval_kit protocol`` prints what is in a file."""
-    done = command("eval_kit", "protocol", *arguments)
-    assert done.returncode == 0, done.stderr
+    done = command("eval_kit", "protocol", *arguments, status=0)
     lines = [line.rstrip() for line in done.stdout.splitlines()]
     return lines == (GOLDEN / golden).read_text().splitlines()
 
@@ -103,12 +102,6 @@ def test_the_command_prints_the_papers_layout_and_other_formats_have_it(oracle, 
     assert prints("protocol-topic.txt", command, *runs["topic"], "--release", release.folder, "--json", out)
     document = json.loads(out.read_text())
     assert len(document["protocols"]["topic"]) == 5 * 3
-    [overall] = document["overall"]["topic"]
-    parts = [row for row in document["protocols"]["topic"] if row["measure"] == "RR@10"]
-    assert overall["queries"] == sum(row["queries"] for row in parts)
-    out = sum(row["out"] * row["queries"] for row in parts) / overall["queries"]
-    assert overall["out"] == pytest.approx(out, rel=1e-12)
-    assert overall["rel_loss"] == pytest.approx(1 - overall["out"] / overall["avg_in"], rel=1e-12)
     assert document["provenance"]["release"]["digest"] == release.digest
 
 
@@ -128,7 +121,7 @@ def test_runs_of_any_name_are_a_grid_if_options_tell_their_cells(oracle, tmp_pat
     assert "of its queries (test and train)" in page
 
 
-def test_options_that_do_not_fit_the_runs(tmp_path, command):
+def test_options_that_do_not_fit_the_runs():
     files = ["a.trec", "b.trec", "c.trec"]
     [runs] = take(runs=files)
     for sentence, *given in (
@@ -143,9 +136,6 @@ def test_options_that_do_not_fit_the_runs(tmp_path, command):
             in_cells(runs, *given)
     cells = [run.cell for run in in_cells(runs, ["s", "s", "t"], ["wh"], ["who", "how", "who"])]  # in the runs' order
     assert cells == [RunName("s", "wh", "who"), RunName("s", "wh", "how"), RunName("t", "wh", "who")]
-    done = command("eval_kit", "protocol", *files, "--system", "s", "--shift", "wh", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("eval_kit: --held-out is missing") and done.stderr.count("\n") == 1
 
 
 @pytest.fixture(scope="module")
@@ -176,20 +166,6 @@ def test_tables_6_and_7_in_their_layout_and_interpolation_beats_extrapolation(zh
     main += [row for row in of_shifts["resttest"] if row["measure"] == "RR@10"]
     assert all(row["delta"] < 0 for row in main)
     assert main[-1]["queries"] == 1000
-
-
-@pytest.mark.filterwarnings("ignore::eval_kit.protocols.scoring.StrangeRun")
-def test_no_loss_where_nothing_is_found(oracle, zhan, tmp_path):
-    release, runs, _ = oracle
-    nothing = []
-    for run in (*runs["wh"], *zhan[1]):
-        nothing.append(tmp_path / run.name)
-        queries = dict.fromkeys(line.split()[0] for line in run.open())
-        nothing[-1].write_text("".join(f"{query} Q0 none 1 1 t\n" for query in queries))
-    for shift, frame in protocol(nothing, release).results.items():
-        of_shares = frame.filter(~pl.col("measure").str.starts_with("ASL"))
-        for column in ("rel_loss", "delta") if shift != "wh" else ("rel_loss",):
-            assert set(of_shares[column]) == {None}
 
 
 def test_faults_of_a_grid(oracle, tmp_path):
@@ -245,6 +221,5 @@ def test_figure_3_is_of_whole_topic_and_wh_clusters(oracle, results, command):
         whole = by_cluster(release, shift, splits=["test", "train"])["jaccard"].to_list()
         assert [row["jaccard"] for row in figure["points"] if row["shift"] == shift] == whole
     assert {row["queries"] for row in figure["points"]} == {"test and train"}
-    done = command("eval_kit", "similarity", *runs["wh"], "--release", release.folder, "--json", "-")
-    assert done.returncode == 0, done.stderr
+    done = command("eval_kit", "similarity", *runs["wh"], "--release", release.folder, "--json", "-", status=0)
     assert json.loads(done.stdout)["figure_3"]["points"] == figure["points"][5:]

@@ -1,6 +1,5 @@
 """Two snapshots: LongEval's figures beside plain loops and a bootstrap, and what cannot be told."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,8 @@ from eval_kit.errors import UserError
 from eval_kit.protocols.snapshots import CANNOT_TELL, LESS, snapshots
 from eval_kit.release import Release, open_release
 from eval_kit.stats.snapshots import delta_ri, effect_ratio, relative_change
+from tests.beir_folders import beir_folder
+from tests.eval_kit.plain_runs import ranked_run
 
 BEFORE, AFTER = range(300), range(240, 640)
 SYSTEMS = {"bm25": (0.4, 0.25), "mine": (0.6, 0.55)}
@@ -18,17 +19,9 @@ SYSTEMS = {"bm25": (0.4, 0.25), "mine": (0.6, 0.55)}
 
 def write(folder: Path, queries: range, finds: dict[str, float], rng: np.random.Generator, text: str = "t") -> Release:
     """A BEIR folder, and runs that find each query's passage at a random rank: better where ``finds`` is greater."""
-    (folder / "qrels").mkdir(parents=True)
-    lines = [json.dumps({"_id": f"q{i}", "text": f"{text} {i}"}) + "\n" for i in queries]
-    (folder / "queries.jsonl").write_text("".join(lines))
-    qrels = "".join(f"q{i}\tp{i}\t1\n" for i in queries)
-    (folder / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{qrels}")
+    beir_folder(folder, [], {f"q{i}": f"{text} {i}" for i in queries}, [(f"q{i}", f"p{i}") for i in queries])
     for name, chance in finds.items():
-        rows = []
-        for i in queries:
-            place = rng.geometric(chance)
-            rows += [f"q{i} Q0 {f'p{i}' if at == place else f'x{at}'} {at} {20 - at} {name}\n" for at in range(1, 11)]
-        (folder / f"{name}.trec").write_text("".join(rows))
+        ranked_run(folder / f"{name}.trec", [(f"q{i}", f"p{i}", rng.geometric(chance)) for i in queries])
     return open_release(folder)
 
 
@@ -143,5 +136,3 @@ def test_what_cannot_be_paired_is_refused(months) -> None:
     june, july = months
     with pytest.raises(UserError, match="one run for each"):
         snapshots(runs(june, "bm25", "mine"), june, july, runs(july, "bm25"))
-    with pytest.raises(UserError, match="no system nobody"):
-        snapshots(runs(june, "bm25"), june, july, runs(july, "bm25"), baseline="nobody")

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from rich.console import Console
 
 from eval_kit.documents import Training
 from eval_kit.errors import UserError
@@ -14,9 +13,11 @@ from eval_kit.protocols.compare import compare
 from eval_kit.protocols.grid_results import protocol
 from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, TestSet, open_release
+from eval_kit.results import Result
 from eval_kit.runs.contamination import MARK, declaration, declare, trained_on, training_beside, training_set_id
 from eval_kit.shifts import SHIFTS
 from tests import schemas
+from tests.beir_folders import beir_folder
 
 NOT_SEEN, NOT_DECLARED, SEEN = "no", "unknown", "yes"
 
@@ -112,11 +113,8 @@ def grid(mini_release: Release, tmp_path: Path) -> list[Path]:
     return paths
 
 
-def printed(show) -> str:
-    console = Console(width=300, no_color=True)
-    with console.capture() as capture:
-        show(console)
-    return capture.get()
+def printed(result: Result) -> str:
+    return " ".join(repr(result).split())
 
 
 def test_scores_say_it_in_json_tables_and_frames(runs, mini_release: Release):
@@ -127,7 +125,7 @@ def test_scores_say_it_in_json_tables_and_frames(runs, mini_release: Release):
     declared = {run["run"]: run["training_data"] for run in document["provenance"]["runs"]}
     assert declared == {SEEN: ["ms-marco-shift-mini/train"], NOT_SEEN: [], NOT_DECLARED: None}
     assert scores.to_polars().filter(pl.col("trained_on") == SEEN)["run"].unique().to_list() == [SEEN]
-    text = printed(scores.show)
+    text = printed(scores)
     assert f"yes{MARK}" in text
     assert f"{MARK} trained on queries that it is scored on" in text
     assert "training data of" in text
@@ -141,7 +139,7 @@ def test_a_comparison_says_it(runs, mini_release: Release):
     comparison = compare([runs[NOT_SEEN], runs[SEEN]], mini_release)
     verdicts = {row["system"]: row["trained_on"] for row in comparison.as_json()["comparison"]}
     assert verdicts == {SEEN: SEEN, NOT_SEEN: NOT_SEEN}
-    assert MARK in printed(comparison.show)
+    assert MARK in printed(comparison)
     assert MARK in comparison.to_markdown()
     assert r"$^\dagger$" in comparison.to_latex()
     assert "trained_on" in comparison.to_csv().splitlines()[0]
@@ -151,7 +149,7 @@ def test_a_protocol_and_its_report_say_it(grid, mini_release: Release):
     results = protocol(grid, mini_release)
     rows = results.as_json()["protocols"]["topic"]
     assert {row["system"]: row["trained_on"] for row in rows} == {"clean": NOT_SEEN, "leaky": SEEN}
-    text = printed(results.show)
+    text = printed(results)
     assert (f"leaky{MARK}" in text, f"clean{MARK}" in text, "unknown" in text) == (True, False, False)
     assert f"leaky{MARK}" in results.to_markdown()
     assert r"leaky$^\dagger$" in results.to_latex()
@@ -161,7 +159,7 @@ def test_a_protocol_and_its_report_say_it(grid, mini_release: Release):
         declaration(run).unlink()
     unknown = protocol(grid, mini_release)
     assert set(unknown.results["topic"]["trained_on"]) == {NOT_DECLARED}
-    assert "training data of" in printed(unknown.show)
+    assert "training data of" in printed(unknown)
 
 
 def test_a_declaration_is_read_strictly_and_replaced_whole(tmp_path: Path):
@@ -196,8 +194,5 @@ def test_the_name_of_a_folder_is_a_word_of_the_source(tmp_path: Path):
         ("passage", "wikipedia test", NOT_DECLARED),
         ("---", "wikipedia test", NOT_DECLARED),
     ):
-        (tmp_path / collection / "qrels").mkdir(parents=True, exist_ok=True)
-        (tmp_path / collection / "queries.jsonl").write_text('{"_id": "q", "text": "t"}\n')
-        (tmp_path / collection / "qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq\tp\t1\n")
-        release = open_release(tmp_path / collection)
+        release = open_release(beir_folder(tmp_path / collection, [], {"q": "t"}, [("q", "p")]))
         assert trained_on([source], release.test_sets["test"], release) == expected, (collection, source)

@@ -2,13 +2,13 @@
 
 import bz2
 import gzip
-import json
 import lzma
 import os
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
+import ir_measures
 import polars as pl
 import pytest
 import zstandard
@@ -22,6 +22,7 @@ from eval_kit.program import check_outputs
 from eval_kit.runs import rows
 from eval_kit.runs.folders import run_files
 from eval_kit.runs.given import take
+from tests.beir_folders import beir_folder
 
 QUERIES = [f"q {n}" if n % 3 == 0 else f"q{n}" for n in range(8)]
 PASSAGES = [f"Geneva Durben {n}" if n % 4 == 0 else f"p{n}" for n in range(12)]
@@ -33,12 +34,8 @@ Triples = list[tuple[str, str, float]]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     """A folder in BEIR's format, some of whose ids hold blanks."""
-    root = tmp_path_factory.mktemp("forms") / "rel[12]"
-    (root / "qrels").mkdir(parents=True)
-    (root / "queries.jsonl").write_text("".join(json.dumps({"_id": q, "text": "t"}) + "\n" for q in QUERIES))
-    lines = [f"{q}\t{p}\t{grade}.0\n" for q, of in QRELS.items() for p, grade in of.items()]
-    (root / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines))
-    return root
+    rows = [(query, passage, f"{grade}.0") for query, of in QRELS.items() for passage, grade in of.items()]
+    return beir_folder(tmp_path_factory.mktemp("forms") / "rel[12]", [], dict.fromkeys(QUERIES, "t"), rows)
 
 
 @st.composite
@@ -195,9 +192,11 @@ def test_several_runs_keep_their_own_figures(folder, tmp_path_factory, one, othe
     assert of_files == close([values["run1"][0]["value"], values["run2"][0]["value"], values["run1"][0]["value"]])
 
 
-def test_predictions_of_mteb_and_what_is_no_run(folder):
+def test_lines_of_ir_measures_predictions_of_mteb_and_what_is_no_run(folder):
     run = {query: dict.fromkeys(PASSAGES[:3], 1.0) for query in QUERIES}
     triples = [(query, passage, 1.0) for query, passage in product(QUERIES, PASSAGES[:3])]
+    of_ir_measures = [ir_measures.ScoredDoc(*row) for row in triples]
+    assert measured(iter(of_ir_measures), folder) == close(expected(triples))
     predictions = {"mteb_model_meta": {"model_name": "m"}, "default": {"test": run}}
     assert measured(predictions, folder) == close(expected(triples))
     for strange in ({"q1": ["p1"]}, [("q1", "p1", 1.0)], {"q1": [("p1", 1.0, 2)]}):

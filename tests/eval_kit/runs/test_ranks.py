@@ -100,20 +100,6 @@ def test_ranks_are_those_of_a_full_sort(ranked_in_pieces, path, run, order, piec
     assert ranked.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_the_order_of_lines_never_matters(ranked_in_pieces):
-    generator = random.Random(5)
-    run = {(f"q{i}", f"p{j}"): float(generator.randrange(20)) for i in range(30) for j in range(50)}
-    judged = sorted(generator.sample(sorted(run), 400))
-    key = ["query_id", "passage_id"]
-    first = ranked_in_pieces(ordered(run, "by query and score"), 1 << 20, judged)
-    assert first.queries["tied_across_10"].sum() > 5
-    for seed in range(4):
-        for piece_bytes in (100, 5_000):
-            other = ranked_in_pieces(ordered(run, "scattered", seed), piece_bytes, judged)
-            assert other.judged.sort(key).equals(first.judged.sort(key))
-            assert other.queries.sort("query_id").equals(first.queries.sort("query_id"))
-
-
 def test_ranks_that_contradict_the_scores_are_counted(path):
     """Scores 5, 5 and 2: the first two are tied, so only the last one's rank can be wrong. Nothing is judged."""
     judged = pl.DataFrame(schema={"query_id": pl.String, "passage_id": pl.String})

@@ -22,7 +22,6 @@ from eval_kit.cli import main
 from eval_kit.files.endings import ENDINGS
 from eval_kit.files.faults import SHOWN_FAULTS, RunError
 from eval_kit.files.ids import LONGEST_ID
-from eval_kit.protocols.scoring import score
 from eval_kit.release import Release
 from eval_kit.runs.reader import HIGHEST_RANK, LONGEST_LINE, read_pieces
 
@@ -64,66 +63,24 @@ def column(place: int, value: bytes):
     return lambda line: b" ".join([*line.split()[:place], value, *line.split()[place + 1 :]])
 
 
-BAD_SCORES = (b"abc", b"nan", b"-NaN", b"inf", b"-Infinity", b"1e400", b"1_0", b"0x1p3", b"1,5", b"\xd9\xa1")
-BAD_LINES = {
-    **{f"score {value!r}": (column(4, value), "is not a finite number") for value in BAD_SCORES},
-    "a blank in an id": (column(2, b"Geneva Durben"), "7 columns, expected 6"),
-    "a blank in an id, and no tag": (lambda line: b"q Q0 Geneva D 1 2", "6 columns, expected 6"),
-    "a blank in an id that ends with a number": (column(2, b"Geneva 12"), "7 columns, expected 6"),
-    "truncated": (lambda line: line[:10].rstrip(), "expected 6 (query Q0 passage rank score tag)"),
-    "3 columns among 6": (lambda line: b"q p 1", "3 columns, expected 6"),
-    "5 columns": (lambda line: line.rsplit(b" ", 1)[0], "5 columns, expected 6"),
-    "commas": (lambda line: line.replace(b" ", b","), "1 column, expected 6 (query Q0 passage rank score tag)"),
-    "blank line": (lambda line: b"", "the line is empty"),
-    "only blanks": (lambda line: b" \t ", "the line is empty"),
-    "carriage return": (lambda line: line + b"\r", "holds a carriage return"),
-    "carriage return inside": (lambda line: line.replace(b" Q0", b"\rQ0"), "holds a carriage return"),
-    "zero byte": (column(2, b"p\0"), "holds a zero byte"),
-    "not UTF-8": (column(2, b"caf\xe9"), "is not UTF-8 text"),
-    "byte-order mark": (lambda line: UTF8_MARK + line, "holds a byte-order mark"),
-    "duplicate": (lambda line: b" ".join([line.split()[0], b"Q0 p2 3 6.5 tag"]), "passage p2 appears twice for query"),
-}
-
-
-@pytest.mark.parametrize("name", BAD_LINES)
-def test_a_bad_line_is_refused_where_it_stands(name, lines, mini_release, tmp_path, refusal):
-    change, what = BAD_LINES[name]
-    path = tmp_path / "bad.trec"
-    for number, last_newline in product((1, 66, 129), (b"\n", b"")):
-        if number == 1 and name in {"duplicate", "3 columns among 6", "carriage return", "byte-order mark"}:
-            continue  # the lines after it would be at fault, or none
-        if name in {"blank line", "only blanks"} and number == 129:
-            continue  # the end of the file
-        bad = [*lines[: number - 1], change(lines[number - 1]), *lines[number:]]
-        path.write_bytes(b"\n".join(bad) + last_newline)
-        with pytest.raises(RunError) as refused:
-            list(read_pieces(path)) if name != "duplicate" else score([path], mini_release)
-        message = str(refused.value)
-        assert message.startswith(f"{path}:{number}: ")
-        assert what in message or (number == 1 and "expected 6" in what), "the first line decides the layout"
-        if number == 66:
-            assert refusal(path) == message
-            assert message.count(str(path)) == 1
-
-
 def columns(*places: int):
     """Keep some columns of each line."""
     return lambda text: b"".join(b" ".join(line.split()[i] for i in places) + b"\n" for line in text.splitlines())
 
 
 NEITHER = "expected 6 (query Q0 passage rank score tag) or 3 (query passage rank)"
-BAD_FILES = {
+BAD_FILES = {  # faults of every field and line are drawn below, beside a parser of its own
     "empty": (lambda text: b"", 1, "the file is empty"),
     "only blanks": (lambda text: b"  \n\t\n", 1, "the file is empty"),
-    "only newlines": (lambda text: b"\n\n\n", 1, "the file is empty"),
     "only comments": (lambda text: b"# a\n#\n\n", 1, "the file is empty"),
+    "a blank in an id": (lambda text: text.replace(b" p2 ", b" Geneva Durben ", 1), 2, "7 columns, expected 6"),
+    "an empty line": (lambda text: text.replace(b"\n", b"\n\n", 1), 2, "the line is empty"),
     "a fault after comments": (lambda text: b"# a\n# b c\n" + text.replace(b"8.5", b"x", 1), 3, "the score 'x' is not"),
     "two byte-order marks": (lambda text: UTF8_MARK * 2 + text, 1, "holds a byte-order mark"),
     "byte-order mark alone": (lambda text: UTF8_MARK, 1, "the file is empty"),
     "judgements": (lambda text: b"q1 0 7 1\nq2 Q0 8 2\n", 1, "this looks like a qrels file"),
     "4 columns with a faulty rank": (lambda text: columns(0, 2, 3, 4)(text) + b"q p 1.5 2\n", 130, "the rank '1.5' is"),
     "UTF-16": (lambda text: text.decode().encode("utf-16"), 1, "holds a zero byte"),
-    "UTF-16 without a mark": (lambda text: text.decode().encode("utf-16-be"), 1, "holds a zero byte"),
     "Latin-1": (lambda text: text.replace(b"tag", b"caf\xe9"), 1, "is not UTF-8 text"),
     "Windows line ends at first": (
         lambda text: text.replace(b"\n", b"\r\n", 100),
@@ -140,29 +97,9 @@ BAD_FILES = {
     "3 columns with a small whole score": (lambda text: b"q p 9\nq r 5\nq s 1\n", 1, "looks like a score"),
     "3 columns with a negative score": (lambda text: b"q p -3\n", 1, "10,000,000"),
     "qrels": (lambda text: b"q 0 p 1\nq 0 r 0\n", 1, "this looks like a qrels file, not a run"),
-    "qrels with tabs": (lambda text: b"q\t0\tp\t1\n", 1, "this looks like a qrels file, not a run"),
     "qrels of BEIR": (lambda text: b"query-id\tcorpus-id\tscore\nq\tp\t1\n", 1, "the rank 'score' is not a whole"),
-    "JSON of one query and passage": (lambda text: b'{"q": {"p": 0.5}}', 1, "is not a whole number"),
-    "truncated bzip2": (lambda text: bz2.compress(text)[:-20], 1, "truncated or damaged"),
-    "damaged bzip2": (lambda text: bz2.compress(text)[:60] + b"\xff" * 40, 1, "truncated or damaged"),
-    "truncated xz": (lambda text: lzma.compress(text)[:-20], 130, "truncated or damaged"),
-    "zip": (lambda text: b"PK\x03\x04\x14\0" + text, 1, "zero byte"),
     "MS MARCO, a passage twice": (lambda text: b"q p 1\nq p2 2\nq p2 3\n", 3, "passage p2 appears twice for query q"),
-    "truncated gzip": (lambda text: gzip.compress(text)[:-20], 1, "truncated or damaged"),
-    "gzip without its end": (lambda text: gzip.compress(text)[:-8], 130, "truncated or damaged"),
-    "gzip with a wrong checksum": (lambda text: gzip.compress(text)[:-8] + bytes(8), 130, "truncated or damaged"),
-    "gzip with a wrong length": (lambda text: gzip.compress(text)[:-4] + bytes(4), 130, "truncated or damaged"),
-    "damaged gzip": (lambda text: gzip.compress(text)[:30] + b"\xff" * 40, 1, "truncated or damaged"),
-    "gzip and then text": (lambda text: gzip.compress(text) + text, 130, "truncated or damaged"),
-    "truncated zstd": (lambda text: zstandard.compress(text)[:-20], 1, "truncated or damaged"),
-    "truncated second frame": (
-        lambda text: zstandard.compress(text) + zstandard.compress(text)[:-20],
-        130,
-        "truncated or damaged",
-    ),
-    "damaged zstd": (lambda text: zstandard.compress(text)[:30] + b"\xff" * 40, 1, "truncated or damaged"),
     "gzip of nothing": (lambda text: gzip.compress(b""), 1, "the file is empty"),
-    "only the first bytes of gzip": (lambda text: b"\x1f\x8b", 1, "truncated or damaged"),
 }
 
 
@@ -172,12 +109,7 @@ def test_a_bad_file_ends_the_command(name, lines, tmp_path, refusal):
     path = tmp_path / "bad.trec"
     path.write_bytes(change(b"\n".join(lines) + b"\n"))
     message = refusal(path)
-    if any(
-        packing in name for packing in ("gzip", "zstd", "frame", "bzip2", "xz")
-    ):  # "about this line": whole pieces only
-        assert int(re.match(re.escape(str(path)) + r":(\d+): ", message)[1]) <= number
-    else:
-        assert message.startswith(f"{path}:{number}: ")
+    assert message.startswith(f"{path}:{number}: ")
     assert what in message
     assert "cannot be read from this line on" not in message
 
@@ -235,12 +167,7 @@ def zstd_frames(text: bytes) -> bytes:
 ACCEPTED = {
     "no last newline": lambda text: text[:-1],
     "tabs": lambda text: text.replace(b" ", b"\t"),
-    "several blanks": lambda text: text.replace(b" ", b"   "),
-    "blanks and tabs": lambda text: text.replace(b" Q0 ", b"\tQ0 \t "),
-    "tabs and blanks by line": lambda text: text.replace(b" ", b"\t", 50),
-    "trailing blanks": lambda text: text.replace(b"\n", b" \n"),
-    "trailing tab once": lambda text: text.replace(b"\n", b"\t\n", 1),
-    "leading blanks": lambda text: re.sub(rb"(?m)^(?=.)", b"\t ", text),
+    "blanks and tabs": lambda text: b"\t " + text.replace(b" Q0 ", b"\tQ0 \t  ").replace(b"\n", b" \t\n \t ", 50),
     "signs and zeros": lambda text: text.replace(b" 1 8.5", b" +0001 +8.50e0").replace(b"7.5", b"075.E-1"),
     "quotes and hashes": lambda text: text.replace(b"Q0", b'"').replace(b"tag", b"#\"'"),
     "odd blanks in a tag": lambda text: text.replace(b"tag", "a\xa0b\u2028c\x0bd\x1ce".encode()),
@@ -286,7 +213,7 @@ def test_another_spelling_is_the_same_run(name, lines, tmp_path):
 
 
 NASTY = [
-    *(b"1 -1 +1 --1 1_0 1e400 -1e400 1e-400 NaN inf -0 +0 -00 0x1 1. .5 .".split()),
+    *(b"abc -NaN -Infinity 1 -1 +1 --1 1_0 1e400 -1e400 1e-400 NaN inf -0 +0 -00 0x1 1. .5 .".split()),
     *(b'1e 1e5 1E+5 +.5 1.0 1,5 " "1" # "a null NA true'.split()),
     *(b"0001 10000000 10000001 9223372036854775808 -9223372036854775809".split()),
     *(one.encode() for one in ("١", "１", "−1", "1\xa0", "\u20281", "\x0b1", "1\x0c", "\x1f", "\x85", "é", "\ufeff1")),
@@ -366,6 +293,10 @@ def scratch(tmp_path_factory) -> Path:
 
 @settings(max_examples=200, deadline=None)
 @given(text=texts(), piece_bytes=st.sampled_from([1, 30, 1 << 20]))
+@example(text=GOOD + b"\n" + GOOD.replace(b"p", b"p\0") + b"\n", piece_bytes=1 << 20)
+@example(text=GOOD + b"\n" + GOOD.replace(b"p", b"caf\xe9") + b"\n", piece_bytes=1 << 20)
+@example(text=GOOD + b"\n" + GOOD.replace(b"1.5", b"1_0") + b"\n", piece_bytes=1 << 20)
+@example(text=GOOD + b"\n" + GOOD.replace(b"p", b"Geneva 12") + b"\nq p 1\n" + GOOD[:-4], piece_bytes=1 << 20)
 @example(text=GOOD + b"\n\t", piece_bytes=1 << 20)
 @example(text=GOOD + b"\n" + UTF8_MARK + GOOD + b"\n", piece_bytes=1)
 @example(text=GOOD + b"\n\n" + GOOD, piece_bytes=1)

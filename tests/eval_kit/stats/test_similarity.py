@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from eval_kit.errors import UserError
 from eval_kit.protocols.similarity import similarity
 from eval_kit.release import Release
+from eval_kit.release.reference import published_cells
+from eval_kit.stats.losses import spearman
 from eval_kit.stats.similarity import by_cluster, mean_dot, weighted_jaccard
 from eval_kit.stats.similarity import test_and_training as queries_compared  # a name that pytest would collect
 from eval_kit.stats.vectors import Vectors
@@ -73,6 +75,35 @@ def test_golden_jaccard_of_the_published_test_queries(published_release: Release
         assert of_shift["cluster"].to_list() == names
         assert of_shift["jaccard"].round(4).to_list() == GOLDEN[shift]
         assert (of_shift["n"] + of_shift["others"]).n_unique() == 1
+
+
+OF_THE_AUTHORS = [0.3334, 0.2632, 0.3686, 0.3217, 0.4701]
+"""Their notebook's similarities of the topics, whose training queries the release may lack."""
+FIGURE_3 = {
+    "biencoder": (-0.85, -0.40, -0.77, -0.7),
+    "splade": (-0.88, -0.90, -0.85, -1.0),
+    "colbert": (-0.90, -0.70, -0.85, -0.9),
+    "monobert": (-0.81, -0.30, -0.32, -0.5),
+}
+"""Over topics and wh words, topics, all three shifts, and topics by the authors' similarities: docs/protocol.md."""
+P_OF_FIVE = {-1.0: 2 / 120, -0.9: 10 / 120, -0.7: 28 / 120, -0.5: 54 / 120}
+
+
+@pytest.mark.parametrize("system", FIGURE_3)
+def test_published_losses_follow_similarity(system: str):
+    losses = {}
+    for cell in [cell for table in ("ecir2023-table2", "ecir2023-table3") for cell in published_cells(table)]:
+        if (cell["system"], cell["measure"], cell["figure"]) == (system, "RR@10", "loss"):
+            losses[cell["test_set"]] = float(cell["value"])
+    cases = [(shifts, GOLDEN) for shifts in (("topic", "wh"), ("topic",), tuple(CLUSTERS))]
+    cases.append((("topic",), {"topic": OF_THE_AUTHORS}))
+    for (shifts, similarities), expected in zip(cases, FIGURE_3[system], strict=True):
+        names = [f"{shift}.{cluster}" for shift in shifts for cluster in CLUSTERS[shift]]
+        of_shifts = [value for shift in shifts for value in similarities[shift]]
+        found = spearman([losses[name] for name in names], of_shifts, resamples=10)
+        assert found.value == pytest.approx(expected, abs=0.006)
+        assert len(names) != 8 or found.p < 0.03
+        assert len(names) != 5 or found.p == pytest.approx(P_OF_FIVE.get(expected, found.p))
 
 
 # ---------------------------------------------------------------- vectors
