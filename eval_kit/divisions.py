@@ -167,10 +167,9 @@ def _named(by: str, release: Release, queries: pl.DataFrame, training: pl.DataFr
     names = [*fields, WORDS, QUESTION_WORD, DISTANCE, LEAKED]
     if Path(by).suffix in (".tsv", ".csv", ".txt") or "/" in by:
         raise UserError(f"{parameter('by')} {by}: there is no such file")
-    hint = did_you_mean(by, names)
-    raise UserError(
-        f"{parameter('by')} {by}: is no file and no division of these queries{hint}; there are {', '.join(names)}"
-    )
+    is_known = by in names
+    what = "has none of these queries" if is_known else f"is no file and no division{did_you_mean(by, names)}"
+    raise UserError(f"{parameter('by')} {by}: {what}; there are {', '.join(names)}")
 
 
 def _labels(release: Release) -> dict[str, list[tuple[str, str, str]]]:

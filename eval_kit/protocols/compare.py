@@ -345,7 +345,7 @@ def compare(
         baseline,
         test_sets=own,
         by=by,
-        training=queries_of(trained_on),
+        training=queries_of(trained_on, by),
         margin=no_worse_than,
         seed=seed,
     )

@@ -67,7 +67,7 @@ def score(
         UserError: a run, release, measure or division that cannot be used; nothing is scored then.
     """
     opened_release = release_of(release, qrels, queries)
-    training = queries_of(trained_on)
+    training = queries_of(trained_on, by)
     [taken] = take(runs=runs)
     with_own = with_measures(opened_release.test_sets, measures)
     scores = scores_of(taken, opened_release, allow_missing=allow_missing, test_sets=with_own, only=test_sets)

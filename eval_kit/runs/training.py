@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, parameter
 from eval_kit.files.formats import QUERIES_SCHEMA
 from eval_kit.files.opening import is_folder
 from eval_kit.files.strict_json import decode
@@ -39,14 +39,18 @@ type TrainedOn = TrainingQueries | Sequence[str] | str | PathLike[str] | None
 """Training queries as a caller has them: read, their texts, or a file or folder of them."""
 
 
-def queries_of(trained_on: TrainedOn) -> pl.DataFrame | None:
+def queries_of(trained_on: TrainedOn, by: Sequence[Any] | None = None) -> pl.DataFrame | None:
     """``query_id`` and ``text`` of training queries; None where none are given.
 
+    ``by`` are the divisions that they are for, where nothing else takes them.
+
     Raises:
-        UserError: a file that holds none (:func:`read`).
+        UserError: a file that holds none (:func:`read`); there is no division.
     """
     if trained_on is None:
         return None
+    if by is not None and not by:
+        raise UserError(f"{parameter('trained_on')}: only divisions need it; name one with {parameter('by')}")
     if isinstance(trained_on, str | PathLike):
         trained_on = read(Path(trained_on))
     if isinstance(trained_on, TrainingQueries):

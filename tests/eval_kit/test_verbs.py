@@ -13,6 +13,7 @@ import typer
 
 import eval_kit
 from eval_kit import cli
+from eval_kit.errors import UserError
 from eval_kit.papers.beside import of_paper
 from eval_kit.program import names_of
 from eval_kit.release import Release
@@ -127,3 +128,9 @@ def test_every_option_is_used_or_refused_in_every_branch(name: str, place: Path,
             elif option in RIGHT:
                 assert (option in takes) == (status(line, option, *RIGHT[option]) != 2), (line, option)
     assert status("toy.trec --dataset toy --by words --qrels nowhere --upstream nowhere --trained-on nowhere") == 2
+
+
+@pytest.mark.parametrize("function", [eval_kit.score, eval_kit.compare])
+def test_training_queries_that_no_division_needs_are_refused(function: Any, place: Path) -> None:
+    with pytest.raises(UserError, match="trained_on"):
+        function([place / "toy.trec", place / "other.trec"], place / "toy", trained_on=["a b"])
