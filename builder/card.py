@@ -34,11 +34,7 @@ EXPECTED = ("ecir2023-table2", "ecir2023-table3", "cikm2022-table7")
 """Published tables of models that were trained by these lists."""
 _IN_WORDS = "lists CC BY-NC-SA 4.0 and MIT; queries and judgements of MS MARCO for non-commercial research only"
 _TAGS = ("information-retrieval", "distribution-shift", "evaluation", "benchmark")
-_IN_SEVERAL = "; a query may be in several parts, with a row for each"
-HOLDS = {
-    name: f"{shift.title}, to test a system {shift.phrase}{_IN_SEVERAL if shift.overlaps else ''}"
-    for name, shift in SHIFTS.items()
-} | {
+HOLDS = {name: shift.holds or shift.title for name, shift in SHIFTS.items()} | {
     "chameleons": "MS MARCO Chameleons: how obstinate a query is (none, veiled, pygmy, lesser) at five levels",
     "trec_dl": "the TREC Deep Learning topics, and which of them are judged",
     "dl_typo": "DL-Typo: real mistyped queries, corrected, with their own judgements",

@@ -57,6 +57,7 @@ class Shift(ABC):
         phrase: completes "the system loses 10 % of its RR@10 …".
         published_table: id of the paper's table of results; empty where no paper reports the shift.
         correlates: whether its clusters appear in ECIR 2023's Figure 3, of loss against similarity.
+        holds: what its tables hold, for the dataset card; by default the title.
     """
 
     label: ClassVar[str] = ""
@@ -79,6 +80,7 @@ class Shift(ABC):
     phrase: str
     published_table: str = ""
     correlates: bool = False
+    holds: str = ""
 
     @property
     def has_clusters(self) -> bool:
@@ -413,13 +415,55 @@ class Everything(Shift):
 
 
 _ALL = (
-    Clusters("topic", "query topics", "on topics it never saw in training", "ecir2023-table2", correlates=True),
-    WordClusters("wh", "query forms (wh words)", "on wh words it never saw in training", "ecir2023-table3", True),
-    Clusters("length", "query lengths", "on query lengths it never saw in training", "ecir2023-table3"),
-    Clusters("given", "given parts", "on parts it never saw in training"),
-    Buckets("resttest", "ReSTTest", "on dev queries unlike those it was trained on", "cikm2022-table7"),
-    Regimes("restrain", "ReSTrain", "on TREC DL queries when trained away from them", "cikm2022-table6"),
-    CrossedHoldOuts("crossed", "crossed hold-outs", "on kinds of queries it never saw in training"),
+    Clusters(
+        "topic",
+        "query topics",
+        "on topics it never saw in training",
+        "ecir2023-table2",
+        correlates=True,
+        holds="MS-Shift: queries by topic, c0 … c4; one row for each query and cluster",
+    ),
+    WordClusters(
+        "wh",
+        "query forms (wh words)",
+        "on wh words it never saw in training",
+        "ecir2023-table3",
+        correlates=True,
+        holds="MS-Shift: queries by wh-word, wha, how, who; a query may be in several clusters",
+    ),
+    Clusters(
+        "length",
+        "query lengths",
+        "on query lengths it never saw in training",
+        "ecir2023-table3",
+        holds="MS-Shift: queries by length, short or long",
+    ),
+    Clusters(
+        "given",
+        "given parts",
+        "on parts it never saw in training",
+        holds="the collection's own parts, such as articles or fields, or groups of them",
+    ),
+    Buckets(
+        "resttest",
+        "ReSTTest",
+        "on dev queries unlike those it was trained on",
+        "cikm2022-table7",
+        holds="ReSTTest: queries in five buckets, b1 … b5; extrapolation is to a bucket that training left out",
+    ),
+    Regimes(
+        "restrain",
+        "ReSTrain",
+        "on TREC DL queries when trained away from them",
+        "cikm2022-table6",
+        holds="ReSTrain: training queries near to (interpolate) or far from (extrapolate) the test queries",
+    ),
+    CrossedHoldOuts(
+        "crossed",
+        "crossed hold-outs",
+        "on kinds of queries it never saw in training",
+        holds="crossed hold-outs: small clusters, and each query's role for each model: train, in or out",
+    ),
 )
 SHIFTS: dict[str, Shift] = {shift.name: shift for shift in _ALL}
 """Every shift by name, in the order in which results are shown."""
