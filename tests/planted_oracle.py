@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from builder.sources.mini import Mini
-from builder.sources.mini.planted import ASPECTS
+from builder.sources.mini.planted import ASPECTS, CLUSTERS
 
 DEPTH = 100
 
@@ -17,7 +17,13 @@ def oracle_ranking(mini: Mini, shift: str, held_out: str | None, query_ids: Iter
     The training queries are those of population train, not test, in a cluster of `shift` other than
     `held_out`; `held_out=None` knows every synonym. Returns query_id, passage_id, score with 100 rows
     for each query, best first, queries in the order of `queries`.
+
+    Raises ValueError for an unknown shift, cluster or query id.
     """
+    if shift not in CLUSTERS:
+        raise ValueError(f"unknown shift {shift!r}: expected one of {', '.join(CLUSTERS)}")
+    if held_out not in (None, *(clusters := CLUSTERS[shift])):
+        raise ValueError(f"unknown {shift} cluster {held_out!r}: expected one of {', '.join(clusters)}")
     if held_out is None:
         return taught_ranking(mini, mini.queries["query_id"], query_ids)
     training = mini.queries.filter(~pl.col("test"), pl.col(shift) != held_out, population="train")
@@ -27,6 +33,9 @@ def oracle_ranking(mini: Mini, shift: str, held_out: str | None, query_ids: Iter
 def taught_ranking(mini: Mini, training: pl.Series, query_ids: Iterable[str]) -> pl.DataFrame:
     """As :func:`oracle_ranking`, knowing the synonyms of the queries whose ids are in `training`."""
     ids = pl.Series("query_id", list(query_ids), pl.String).unique(maintain_order=True)
+    if unknown := ids.filter(~ids.is_in(mini.queries["query_id"].implode())).to_list():
+        raise ValueError(f"unknown query id {unknown[0]!r} (and {len(unknown) - 1} more)")
+
     everything = mini.queries.hstack(_words(mini)).with_row_index("row")
     taught = everything.filter(pl.col("query_id").is_in(training.implode()))
     known = pl.col("literal") | pl.col("word").is_in(taught["word"].unique().implode())
