@@ -116,17 +116,21 @@ def score(
     Example: eval_kit score runs/*.trec --measure nDCG@10 --page scores.html
     """
     values = _with_runs(dict(locals()), "revision", "upstream", "qrels", "datasets")
-    from eval_kit.files import atomic
-    from eval_kit.protocols import beir, chameleons, scoring
-
     if datasets or bm25:
+        from eval_kit.protocols.beir import beir
+
         values["datasets"] = tuple(datasets or ())
-        return _call(beir.beir, values, "datasets of BEIR are scored by its own measures and split")
+        return _call(beir, values, "datasets of BEIR are scored by its own measures and split")
     values = _opened(values)
     if by == ["chameleons"]:
+        from eval_kit.protocols.chameleons import chameleons
+
         why = "the Chameleons are scored as in Table 4 of CIKM 2021"
-        return _call(chameleons.chameleons, values | {"by": None}, why)
-    scores = _call(scoring.score, values | {"per_query": None})
+        return _call(chameleons, values | {"by": None}, why)
+    from eval_kit.files import atomic
+    from eval_kit.protocols.scoring import score as score_runs
+
+    scores = _call(score_runs, values | {"per_query": None})
     if per_query is not None:
         atomic.write_text(per_query, scores.per_query().write_csv(separator="\t"))
     return scores

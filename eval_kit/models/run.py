@@ -90,6 +90,8 @@ def run(
     """
     release, out = with_typos(open_release(release), variations), Path(out)
     loaded, model = (None, str(model)) if isinstance(model, str | Path) else (model, name or type(model).__name__)
+    training = read(Path(trained_on)) if isinstance(trained_on, str | PathLike) else trained_on
+    train = queries_of(training)
     texts = collection_of(release, passages)
     run_name = name or name_of(model)
     if Path(run_name).name != run_name or run_name.startswith("."):
@@ -124,8 +126,6 @@ def run(
     untrained, systems, worded = take(pivots=pivot_files, runs=[out / f"{run_name}.trec"], variations=run_files)
     scored_on = named(release.test_sets, test_sets)
     scores = scores_of([*untrained, *systems], release, allow_missing=True, test_sets=scored_on)
-    training = read(Path(trained_on)) if isinstance(trained_on, str | PathLike) else trained_on
-    train = queries_of(training)
     by = by or ([WORDS] if release.in_beir_format else [])  # no shift of its own says where it is worst
     figures_of: Comparison | Scores = scores
     if untrained:

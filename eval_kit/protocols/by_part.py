@@ -301,11 +301,10 @@ def tables_of_differences(rows: pl.DataFrame, over: pl.DataFrame) -> list[Table]
         ]
         of_parts = _folded(group, ["system", "measure"], ["baseline", "value", "difference"])
         of_all = over.filter(pl.col("by") != WHOLE, test_set=pl.lit(test_set), measure=pl.lit(name), by=pl.lit(by))
-        rows = pl.concat([of_parts, of_all.drop("parts")], how="diagonal").with_columns(
-            is_over=pl.col("part").is_null()
-        )
+        lines = pl.concat([of_parts, of_all.drop("parts")], how="diagonal")
+        lines = lines.with_columns(is_over=pl.col("part").is_null())
         title = f"{test_set}, {name}{f', by {by}' * (by != WHOLE)}"
-        tables.append(laid_out(rows, columns, block="is_over", title=title))
+        tables.append(laid_out(lines, columns, block="is_over", title=title))
     return tables
 
 
