@@ -9,6 +9,7 @@ import glossary_links
 import notebook
 import pictures
 import polars as pl
+import rates
 import reference
 from mkdocs.structure.files import File, Files
 
@@ -44,7 +45,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     elif not path.startswith("reference/"):
         glossary = (ROOT / "docs" / glossary_links.PAGE).read_text(encoding="utf-8")
         markdown = glossary_links.linked(markdown, path, glossary)
-    return FIGURE.sub(lambda match: losses_on_squad(match[1]), markdown)
+    return rates.filled(FIGURE.sub(lambda match: losses_on_squad(match[1]), markdown))
 
 
 def losses_on_squad(grid: str) -> str:

@@ -400,12 +400,15 @@ def compare(
     no_worse_than: Annotated[
         float | None,
         option(
-            "Gate on the first measure. Exit status 0: every system is shown to lose less than this to the baseline. "
-            "1: one is shown to lose. 3: neither is shown. With --by, each part is tested.",
+            "Gate on the first measure. Exit status 0: every system is shown to lose less than this to the baseline, "
+            "or no query changed. 1: one is shown to lose. 3: neither is shown. With --by, each part is tested.",
             "LOSS",
             min=0,
         ),
     ] = None,
+    looks: Annotated[
+        bool, option("With --no-worse-than: answers that hold however often one looks while queries are added.")
+    ] = False,
     against: Annotated[
         str | None,
         option(
@@ -421,7 +424,6 @@ def compare(
             "--against-run",
         ),
     ] = None,
-    seed: options.Seed = None,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
     """Compare the runs of several systems on the same test sets, with paired tests.

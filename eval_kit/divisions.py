@@ -6,8 +6,8 @@ a BEIR folder's queries, a file, or Python; or it is computed from the texts, or
 
 import re
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from eval_kit.release.beir_folder import QUERIES_FILE
 from eval_kit.stats import distance, leaks
 from eval_kit.words import SPACELESS
 
-# 10: of SQuAD's articles of at least so many queries Student's intervals held in 95.3 % (docs/by.md, bench/by.py);
+# 10: in parts of so few the signs keep their rates (bench/zoo.py);
 # 30 is a mark for readers, on which no figure rests
 FEW, FEWEST = 30, 10
 """Queries of a part below which its figures are marked, and below which a screen folds it into :data:`OTHERS`."""
@@ -48,15 +48,30 @@ class Division:
         name: as it was asked for, such as ``metadata.article``; of a file, the file's name.
         parts: ``query_id`` and ``part``, both text; parts in the order in which tables show them.
         source: where it comes from, for the record.
+        crosses: its parts are those of two divisions at once, so that they share what they are draws of.
     """
 
     name: str
     parts: pl.DataFrame
     source: str
+    crosses: bool = False
 
     def of(self, queries: pl.Series) -> pl.DataFrame:
         """``query_id`` and ``part`` of these queries: a row for each part, in the division's order of parts."""
         return self.parts.join(queries.to_frame("query_id"), on="query_id", how="semi", maintain_order="left")
+
+    def why_no_kinds(self, others: "Sequence[Division]") -> str:
+        """Why its parts are no independent draws of kinds, given the other divisions; empty where they may be."""
+        if self.parts["query_id"].is_duplicated().any():
+            return "queries are in several parts"
+        if self.crosses:
+            return "its parts are those of two divisions at once"
+        for other in others:
+            both = self.parts.join(other.parts, on="query_id", suffix="_of_other")
+            wholes = both.group_by("part").agg(pl.col("part_of_other").n_unique())["part_of_other"]
+            if other.parts["part"].n_unique() < self.parts["part"].n_unique() and (wholes == 1).all():
+                return f"its parts are pieces of {other.name}"
+        return ""
 
 
 def whole(name: str, queries: pl.Series) -> Division:
@@ -96,7 +111,7 @@ def divide(by: str | Parts, release: Release, queries: pl.DataFrame, training: p
     order = sorted(inside["part"].unique(), key=_natural)
     ranked = inside.with_columns(rank=pl.col("part").replace_strict(order, range(len(order)), return_dtype=pl.Int64))
     parts = ranked.sort("rank", maintain_order=True).select(*SCHEMA)
-    return Division(division.name, parts, division.source)
+    return replace(division, parts=parts)
 
 
 def _coarser(division: Division, queries: pl.Series) -> Division:
@@ -189,7 +204,7 @@ def _labels(release: Release) -> dict[str, list[tuple[str, str, str]]]:
 def _crossed(first: Division, second: Division) -> Division:
     both = first.parts.join(second.parts, on="query_id", suffix="_of_second")
     parts = both.select("query_id", part=pl.concat_str("part", "part_of_second", separator=_CROSS))
-    return Division(f"{first.name}×{second.name}", parts, f"{first.source}; {second.source}")
+    return Division(f"{first.name}×{second.name}", parts, f"{first.source}; {second.source}", crosses=True)
 
 
 def _words(queries: pl.DataFrame) -> pl.DataFrame:

@@ -129,7 +129,7 @@ def run(
     by = by or ([WORDS] if release.in_beir_format else [])  # no shift of its own says where it is worst
     figures_of: Comparison | Scores = scores
     if untrained:
-        figures_of = compared(scores, release, test_sets=scored_on, by=by, training=train, seed=seed)
+        figures_of = compared(scores, release, test_sets=scored_on, by=by, training=train)
     elif by:
         figures_of = scores_by_part(scores, by, release, train)
     changes = varied_beside(scores, worded, release, seed) if variations else None

@@ -20,7 +20,8 @@ from eval_kit.errors import UserError
 from eval_kit.files.digests import file_sha256
 from eval_kit.files.text import read_utf8
 from eval_kit.results import Picture, Result
-from eval_kit.stats.losses import RESAMPLES, spearman
+from eval_kit.stats.figure import Figure
+from eval_kit.stats.losses import FEWEST_PAIRS, RESAMPLES, spearman
 from eval_kit.svg import Point
 from eval_kit.tables.table import Column, Fields, Table, Value, laid_out, of, side_by_side, sides
 
@@ -63,7 +64,8 @@ class Alignment(Result):
 
     def notes(self) -> list[str]:
         """What the table counts."""
-        return ["n: models of interpolation / extrapolation; 95 % bootstrap intervals over models."]
+        of = f"p, and from {FEWEST_PAIRS} models on 95 % bootstrap intervals over models"
+        return [f"n: models of interpolation / extrapolation; {of}."]
 
     def figures(self) -> list[Picture]:
         """Figure 2, which the paper draws for TREC-COVID, for each dataset and training."""
@@ -163,5 +165,14 @@ def _counts(row: Fields) -> str:
 def _correlation(row: Fields) -> Value | None:
     if row["value"] is None:
         return None
-    interval = "" if row["low"] is None else f"[{row['low']:.2f}, {row['high']:.2f}]"
-    return Value(f"{row['value']:.3f}", below=interval)
+    below = f"p = {row['p']:.3f}" if row["low"] is None else f"[{row['low']:.2f}, {row['high']:.2f}]"
+    return Value(f"{row['value']:.3f}", below=below)
+
+
+def with_p(rho: Figure, digits: int = 3) -> str:
+    """A correlation with its p and, where it has one, its interval."""
+    if rho.value is None or rho.p is None:
+        return "-"
+    low, high = rho.interval
+    ends = "" if low is None or high is None else f" ({low:+.{digits}f} to {high:+.{digits}f})"
+    return f"{rho.value:+.{digits}f}{ends}, p = {rho.p:.3f}"

@@ -1,7 +1,7 @@
 """Figures by part of a division: means of runs, and paired differences between systems, over queries and over kinds."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -14,10 +14,19 @@ from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols.scores import Scores
 from eval_kit.release import Release
-from eval_kit.stats.differences import differences, verdict
+from eval_kit.stats.differences import (
+    CANNOT_TELL,
+    NOT_WORSE,
+    UNCHANGED,
+    WORSE,
+    Difference,
+    difference,
+    differences,
+    verdict,
+)
 from eval_kit.stats.figure import Figure
-from eval_kit.stats.losses import holm
-from eval_kit.stats.parts import FEWEST_PARTS, heterogeneity
+from eval_kit.stats.losses import correct, simultaneous
+from eval_kit.stats.parts import FEWEST_PARTS, Floats, heterogeneity, within
 from eval_kit.tables.table import Column, Fields, Source, Table, Value, bracketed, laid_out, of, side_by_side
 
 _MEANS = dict.fromkeys(("test_set", "by", "part", "run", "measure"), pl.String()) | {
@@ -26,25 +35,30 @@ _MEANS = dict.fromkeys(("test_set", "by", "part", "run", "measure"), pl.String()
 RANGE = r"^(quarter )?\d[\d.,:to +-]*$"
 """Parts that are ranges of numbers, or dates, in whose order they are drawn."""
 NOT_TESTED = f"fewer than {FEWEST} queries: not tested"
+ORDER = (WORSE, CANNOT_TELL, UNCHANGED, NOT_WORSE)
+"""Verdicts in the order of tables."""
 THESE, KINDS = "these queries", "queries of such kinds"
 DIFFERENCES = (
     dict.fromkeys(("test_set", "measure", "system", "by", "part"), pl.String())
-    | {"queries": pl.Int64()}
+    | dict.fromkeys(("queries", "unsearched", "helped", "hurt", "needed"), pl.Int64())
     | dict.fromkeys(("baseline", "value", "difference", "low", "high", "p", "p_holm"), pl.Float64())
     | dict.fromkeys(("p_rest", "p_rest_holm", "pooled", "detectable", "p_loses", "p_loses_holm"), pl.Float64())
     | {"verdict": pl.String()}
 )
-"""Of a part: its queries, both means, the difference with its 95 % interval and p over its queries (also after Holm's
-correction over parts, systems and test sets); ``p_rest`` of no difference to the other parts; ``pooled``, drawn towards
-the mean of the parts, for pictures alone; the loss found in 80 % of cases; with a margin, the p of losing that much
-and the verdict."""
+"""Of a part: its queries without those that neither run searched (``unsearched``), how many of them are ``helped`` and
+``hurt``, both means, the difference with p over its queries; of parts that are tested, p after Holm's correction over
+parts, systems and test sets, and the interval that holds together with theirs in 95 % of cases; ``p_rest`` of no
+difference to the other parts; ``pooled``, drawn towards the mean of the parts, for pictures alone; the loss found in
+80 % of cases; with a margin, the p of losing that much, the verdict, and the queries ``needed`` for "not worse"."""
 OVER_PARTS = (
     dict.fromkeys(("test_set", "measure", "system", "by", "claim"), pl.String())
     | dict.fromkeys(("parts", "queries"), pl.Int64())
     | dict.fromkeys(("difference", "low", "high", "spread", "another_low", "another_high", "p_parts"), pl.Float64())
+    | {"why": pl.String()}
 )
-"""Over all parts, by what is random: :data:`THESE`, or :data:`KINDS` with τ (``spread``), the 95 % interval of another
-part (``another_low``, ``another_high``) and the p of parts that differ by chance alone."""
+"""Over all parts, by what is random: :data:`THESE`, with ``why`` nothing is said of :data:`KINDS`; or those with τ
+(``spread``), the 95 % interval of another part (``another_low``, ``another_high``) and the p of parts that differ by
+chance alone."""
 
 
 def divisions(
@@ -190,101 +204,141 @@ def compared(
     systems: Sequence[str],
     of_test_sets: Mapping[str, Sequence[Division]],
     margin: float | None = None,
+    looks: bool = False,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Differences of systems from the first, in each part, and over all parts.
 
     Args:
-        values: ``system``, ``test_set``, ``measure``, ``query_id``, ``value``.
+        values: ``system``, ``test_set``, ``measure``, ``query_id``, ``value``, ``searched``.
         systems: the baseline first.
         of_test_sets: from :func:`divisions`.
         margin: the loss that a verdict is about, in the measure's unit.
+        looks: see :class:`eval_kit.stats.figure.Figure`.
 
     Returns:
         As :data:`DIFFERENCES` and as :data:`OVER_PARTS`.
     """
-    rows: list[dict[str, Any]] = []
+    families: dict[tuple[str, str], list[dict[str, Any]]] = {}
     over: list[dict[str, Any]] = []
     base, *others = systems
     for (test_set, measure), group in values.group_by("test_set", "measure", maintain_order=True):
-        sign = parse(str(measure)).sign
+        of_measure = parse(str(measure))
+        greatest = most(group["value"].to_numpy())
         columns = {str(name): each for (name,), each in group.group_by("system", maintain_order=True)}
-        for division, system in ((d, s) for d in of_test_sets.get(str(test_set), ()) for s in others):
+        of_test_set = of_test_sets.get(str(test_set), ())
+        for division, system in ((d, s) for d in of_test_set for s in others):
             if base not in columns or system not in columns:
                 continue
-            both = (
-                columns[base]
-                .select("query_id", baseline="value")
-                .join(columns[system].select("query_id", "value"), on="query_id")
-            )
+            first = columns[base].select("query_id", "searched", baseline="value")
+            both = first.join(columns[system].select("query_id", "value", "searched"), on="query_id", suffix="_after")
+            members = division.parts.join(both, on="query_id", maintain_order="left")
+            members = members.with_columns(gain=of_measure.sign * (pl.col("value") - pl.col("baseline")))
             keys = {"test_set": test_set, "measure": measure, "system": system, "by": division.name}
-            of_parts, of_all = _in_parts(division.parts.join(both, on="query_id", maintain_order="left"), sign, margin)
-            rows += [keys | row for row in of_parts]
+            of_parts, of_all = _in_parts(members, of_measure.sign, greatest, looks, division.why_no_kinds(of_test_set))
+            families.setdefault((str(measure), division.name), []).extend(keys | row for row in of_parts)
             over += [keys | row for row in of_all]
+    rows = list(chain.from_iterable(families.values()))
+    for family in families.values():
+        _correct([row for row in family if row["queries"] >= FEWEST], margin)
     frame = pl.DataFrame(rows, DIFFERENCES, infer_schema_length=None)
-    return _corrected(frame, margin), pl.DataFrame(over, OVER_PARTS, infer_schema_length=None)
+    return frame, pl.DataFrame(over, OVER_PARTS, infer_schema_length=None)
 
 
 def _in_parts(
-    members: pl.DataFrame, sign: int, margin: float | None
+    members: pl.DataFrame, sign: int, greatest: float, looks: bool, why: str
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The rows of one system, test set, measure and division; ``members`` has part, query_id, baseline, value."""
+    """The rows of one system, test set, measure and division, each with its ``figure``; and those over all parts.
+
+    ``members`` has part, query_id, baseline, value, gain, and whether each run searched the query.
+    """
+    unsearched = ~(pl.col("searched") | pl.col("searched_after"))
+    grouped = members.group_by("part", maintain_order=True)
+    left_out = dict(grouped.agg(unsearched.sum()).iter_rows())
+    members = members.filter(~unsearched)
+    if members.is_empty():
+        return [], []
     names = members["part"].unique(maintain_order=True)
     index = members["part"].replace_strict(names, range(len(names)), return_dtype=pl.Int64).to_numpy()
-    change = (members["value"] - members["baseline"]).to_numpy()
-    of_parts, to_rest = differences(change, index, len(names))
+    once = members.unique("query_id", keep="first", maintain_order=True)["gain"].to_numpy()
+    gains = members["gain"].to_numpy()
+    of_parts, to_rest = differences(gains, index, len(names), once, greatest, looks)
     grouped = members.group_by("part", maintain_order=True)
     # counted apart: beside a count, polars takes the mean in another order, whose last digit differs
     levels = grouped.agg(pl.col("baseline", "value").mean()).with_columns(queries=grouped.len()["len"].cast(pl.Int64))
-    large = (levels["queries"] >= FEWEST).to_list()
-    tested = [each for each, enough in zip(of_parts, large, strict=True) if enough and each.error]
+    large = levels["queries"].to_numpy() >= FEWEST
     kinds = None
-    if len(tested) >= FEWEST_PARTS:
-        kinds = heterogeneity(np.array([each.value for each in tested]), np.array([each.error for each in tested]))
+    if not why and large.sum() < FEWEST_PARTS:
+        why = f"fewer than {FEWEST_PARTS} parts with {FEWEST} queries each"
+    elif not why:
+        figures = [
+            (each.value, each.error, each.degrees + 1) for each, enough in zip(of_parts, large, strict=True) if enough
+        ]
+        kinds = heterogeneity(*np.array(figures, np.float64).T)
+        why = "" if kinds else "no query differs from the others of its part"
+    noise = within(gains, gains, index)
     rows = []
-    for row, of_part, rest, enough in zip(levels.to_dicts(), of_parts, to_rest, large, strict=True):
-        row |= _ends("difference", of_part)
-        row |= {"p": of_part.p if enough else None, "p_rest": rest if enough else None}
-        if kinds is not None and of_part.error is not None:
-            share = kinds.spread**2 / (kinds.spread**2 + of_part.error**2) if of_part.error or kinds.spread else 1.0
-            row["pooled"] = kinds.value + share * (row["difference"] - kinds.value)
-        row["detectable"] = of_part.detectable(max(len(tested), 1)) if enough else None
-        if margin is not None and enough:
-            row["p_loses"] = replace(of_part, value=sign * row["difference"]).p_loses(margin)
+    for row, of_part, rest in zip(levels.to_dicts(), of_parts, to_rest, strict=True):
+        row |= {"difference": signed(sign, of_part.value), "helped": of_part.helped, "hurt": of_part.hurt}
+        row |= {"unsearched": left_out[row["part"]], "figure": of_part, "sign": sign}
+        if row["queries"] >= FEWEST:
+            row |= {"p_rest": rest, "p": of_part.p}
+        if kinds is not None:
+            share = kinds.spread**2 / ((kinds.spread**2 + noise / row["queries"]) or 1.0)
+            row["pooled"] = sign * kinds.value + share * (row["difference"] - sign * kinds.value)
         rows.append(row)
-    once = members.unique("query_id", keep="first", maintain_order=True)
-    [together], _ = differences((once["value"] - once["baseline"]).to_numpy(), np.zeros(once.height, np.int64), 1)
-    queries = {"queries": once.height}
-    over = [{"claim": THESE, "parts": len(names), **queries} | _ends("difference", together)]
+    together = difference(once, greatest, looks)
+    queries = {"queries": len(once)}
+    over = [{"claim": THESE, "parts": len(names), "why": why, **queries} | _ends("difference", together, sign)]
     if kinds is not None:
-        another = dict(zip(("another_low", "another_high"), kinds.another.interval, strict=True))
-        of_kinds = {"claim": KINDS, "parts": kinds.parts, **queries} | _ends("difference", kinds)
+        another = dict(zip(("another_low", "another_high"), turned(kinds.another.interval, sign), strict=True))
+        of_kinds = {"claim": KINDS, "parts": kinds.parts, **queries} | _ends("difference", kinds, sign)
         over.append(of_kinds | {"spread": kinds.spread, "p_parts": kinds.p_q} | another)
     return rows, over
 
 
-def _ends(name: str, figure: Figure) -> dict[str, Any]:
-    low, high = figure.interval
-    return {name: figure.value, "low": low, "high": high}
+def most(values: Floats) -> float:
+    """What a query can lose at most, given the values of a measure: 1 of fractions."""
+    return max(1.0, float(np.abs(values).max()))
 
 
-def _corrected(rows: pl.DataFrame, margin: float | None) -> pl.DataFrame:
-    """With Holm's correction over the parts, systems and test sets of a measure and division; and with verdicts."""
-    frames = []
-    for _, group in rows.group_by("measure", "by", maintain_order=True):
-        for name in ("p", "p_rest", "p_loses"):
-            group = group.with_columns(pl.Series(f"{name}_holm", holm(group[name].to_list()), pl.Float64))
+def signed(sign: int, value: float | None) -> float | None:
+    """A difference of a gain, or the other way round, without a negative zero."""
+    return None if value is None else sign * value + 0.0
+
+
+def turned(ends: tuple[float, float] | tuple[None, None], sign: int) -> tuple[float | None, float | None]:
+    """The ends of the interval of a difference, of those of a gain, or the other way round."""
+    low, high = (signed(sign, end) for end in ends[::sign])
+    return low, high
+
+
+def _ends(name: str, figure: Figure, sign: int) -> dict[str, Any]:
+    low, high = turned(figure.interval, sign)
+    return {name: signed(sign, figure.value), "low": low, "high": high}
+
+
+def _correct(family: Sequence[dict[str, Any]], margin: float | None) -> None:
+    """Give rows that are tested together intervals and p that hold together; with a margin also verdicts."""
+    correct(family, "p_rest")
+    figures: list[Difference] = [row["figure"] for row in family]
+    for row, figure, (ends, p) in zip(family, figures, simultaneous(figures), strict=True):
+        row |= dict(zip(("low", "high"), turned(ends, row["sign"]), strict=True))
+        row |= {"p_holm": p, "detectable": figure.detectable(len(family))}
         if margin is not None:
-            sign = parse(group["measure"][0]).sign
-            words = [verdict(row["p_holm"], row["p_loses_holm"], sign * row["difference"]) for row in group.to_dicts()]
-            group = group.with_columns(pl.Series("verdict", words))
-        frames.append(group)
-    return pl.concat(frames) if frames else rows
+            row["p_loses"] = figure.p_loses(margin, len(family))
+            row["needed"] = figure.needed(margin, len(family)) if margin else None
+    if margin is not None:
+        correct(family, "p_loses")
+        for row, figure in zip(family, figures, strict=True):
+            row["verdict"] = verdict(row["p_holm"], row["p_loses_holm"], figure.value or 0.0, figure.differ)
 
 
-def tables_of_differences(rows: pl.DataFrame, over: pl.DataFrame) -> list[Table]:
-    """A table for each test set, measure and division: a row a part and system, then the lines over all parts."""
+def tables_of_differences(rows: pl.DataFrame, over: pl.DataFrame, with_verdict: bool) -> list[Table]:
+    """A table for each test set, measure and division: a row a part and system, then the lines over all parts.
+
+    With verdicts, the rows that fail stand first.
+    """
     tables = []
-    with_verdict = rows["verdict"].count() > 0
     for key, group in rows.group_by("test_set", "measure", "by", maintain_order=True):
         test_set, name, by = map(str, key)
         show = parse(name).show
@@ -294,14 +348,18 @@ def tables_of_differences(rows: pl.DataFrame, over: pl.DataFrame) -> list[Table]
             Column("n", "number", _count),
             Column("baseline", "number", format=show, none=""),
             Column("value", "number", format=show, none=""),
-            Column("Δ [95 % interval]", "number", difference),
+            Column("Δ [95 % interval]", "number", difference_of),
+            Column("+/\u2212/=", "number", _helped),
             Column("p (Holm)", "number", _of_part("p_holm"), ".3f"),
             Column("≠ rest", "number", _of_part("p_rest_holm"), ".3f", shown=by != WHOLE),
             Column("verdict", source=_verdict, wrap="never", shown=with_verdict),
         ]
+        if with_verdict:
+            place = pl.col("verdict").replace_strict(ORDER, range(len(ORDER)), default=None, return_dtype=pl.Int64)
+            group = group.sort(place, nulls_last=True, maintain_order=True)
         of_parts = _folded(group, ["system", "measure"], ["baseline", "value", "difference"])
         of_all = over.filter(pl.col("by") != WHOLE, test_set=pl.lit(test_set), measure=pl.lit(name), by=pl.lit(by))
-        lines = pl.concat([of_parts, of_all.drop("parts")], how="diagonal")
+        lines = pl.concat([of_parts, of_all.drop("parts", "why")], how="diagonal")
         lines = lines.with_columns(is_over=pl.col("part").is_null())
         title = f"{test_set}, {name}{f', by {by}' * (by != WHOLE)}"
         tables.append(laid_out(lines, columns, block="is_over", title=title))
@@ -313,29 +371,41 @@ def _of_part(name: str) -> Source:
     return lambda row: row[name] if row["is_folded"] is False else ""
 
 
+def _helped(row: Fields) -> str:
+    """How many queries got better, worse, and neither."""
+    if row["is_folded"] is not False:
+        return ""
+    return f"{row['helped']:,}/{row['hurt']:,}/{row['queries'] - row['helped'] - row['hurt']:,}"
+
+
 def _verdict(row: Fields) -> str | None:
     return NOT_TESTED if row["is_folded"] else row["verdict"]
 
 
 def notes_of(rows: pl.DataFrame, over: pl.DataFrame) -> list[str]:
     """What the lines over all parts claim, and how much parts differ."""
+    notes = [f"· fewer than {FEW} queries; +/\u2212/=: queries that got better, worse, and neither"]
+    if unsearched := max(rows["unsearched"].to_list(), default=0):
+        notes.append(f"Queries that neither run searched are left out of parts: {unsearched:,} of one at most")
     over = over.filter(pl.col("by") != WHOLE)
     if over.is_empty():
-        return [f"· fewer than {FEW} queries", "The gate's interval and p are over queries, by Student's t."]
-    notes = [
-        f"· fewer than {FEW} queries",
-        "Intervals and p over a part's queries, by Student's t; p after Holm's correction over parts, systems and test "
-        "sets, unlike the intervals; ≠ rest: p of no difference to the other parts, likewise.",
-        f"{THESE}: queries random, parts as they are. {KINDS}: parts random too, each a draw of its kind.",
+        return notes
+    notes += [
+        "In parts: t-tests over queries, p after Holm's correction over the tested parts, systems and test sets, whose "
+        "95 % intervals hold all together; ≠ rest: p of no difference to the other parts, corrected likewise",
+        f"{THESE}: queries random, parts as they are. {KINDS}: parts random too, each a draw of its kind. Both "
+        "intervals are uncorrected.",
     ]
     for row in over.filter(claim=pl.lit(KINDS)).iter_rows(named=True):
         show = parse(row["measure"]).show
         another = f"[{show(row['another_low'], with_sign=True)}, {show(row['another_high'], with_sign=True)}]"
         about = f"{row['system']}, {row['test_set']}, {row['measure']}, by {row['by']}"
         notes.append(f"{about}: kinds differ by τ = {show(row['spread'])}; another part's difference: {another} (95 %)")
-    few = over.filter(pl.col("parts") < FEWEST_PARTS)["by"].unique(maintain_order=True)
-    enough = f"at least {FEWEST_PARTS} with {FEWEST} queries each"
-    return [*notes, *(f"{by}: too few parts ({enough}) to say anything about other kinds" for by in few)]
+    silent = over.filter(pl.col("why") != "").unique(["by", "why"], maintain_order=True)
+    return [
+        *notes,
+        *(f"{by}: {why}, so nothing is said of other kinds" for by, why in silent.select("by", "why").rows()),
+    ]
 
 
 def label(by: str, part: str) -> str:
@@ -343,12 +413,7 @@ def label(by: str, part: str) -> str:
     return f"{part} words" if by == WORDS else part
 
 
-def difference(row: Fields) -> str:
+def difference_of(row: Fields) -> str:
     """A row's difference with its interval, where it has one."""
     show = partial(parse(row["measure"]).show, with_sign=True)
     return bracketed(row["difference"], row["low"], row["high"], show)
-
-
-def verdicts(rows: pl.DataFrame) -> set[str]:
-    """The words of all parts that were tested."""
-    return set(chain.from_iterable(rows.filter(pl.col("queries") >= FEWEST).select("verdict").drop_nulls().iter_rows()))

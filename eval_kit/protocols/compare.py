@@ -7,7 +7,7 @@ per-query values are compared; means alone are not enough.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, product
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from eval_kit import plots
 from eval_kit.authors.opening import ReleaseSource, release_of
 from eval_kit.divisions import FEW as FEW_QUERIES
 from eval_kit.divisions import HOLLOW, Parts, whole
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, parameter
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols import by_part
 from eval_kit.protocols.scores import Scores, best_shown, cut_short, value_shown
@@ -29,23 +29,13 @@ from eval_kit.results import Picture, Result, origin
 from eval_kit.runs import contamination
 from eval_kit.runs.given import GivenRuns, take
 from eval_kit.runs.training import TrainedOn, queries_of
-from eval_kit.stats.differences import ALPHA, CANNOT_TELL, NOT_WORSE, WORSE
-from eval_kit.stats.losses import (
-    FEW,
-    FEW_NOT_ZERO,
-    MANY,
-    MARGIN,
-    RESAMPLES,
-    holm_corrected,
-    mean_intervals,
-    p_equivalent,
-    paired_t_test,
-)
-from eval_kit.tables.table import Column, Fields, Table, Value, laid_out, of, side_by_side, significance
+from eval_kit.stats.differences import ALPHA, CANNOT_TELL, FEW_DIFFER, NOT_WORSE, UNCHANGED, WORSE, difference, overall
+from eval_kit.stats.losses import MARGIN, correct, p_equivalent, simultaneous
+from eval_kit.tables.table import UNTESTED, Column, Fields, Table, Value, laid_out, of, side_by_side, significance
 
 ROWS = (
     dict.fromkeys(("test_set", "measure", "system"), pl.String())
-    | dict.fromkeys(("queries", "missing"), pl.Int64())
+    | dict.fromkeys(("queries", "missing", "differ"), pl.Int64())
     | {"trained_on": contamination.COLUMN}
     | dict.fromkeys(("value", "difference", "low", "high", "p", "p_holm"), pl.Float64())
     | dict.fromkeys(("p_equivalent", "p_equivalent_holm"), pl.Float64())
@@ -54,6 +44,8 @@ BESIDE = 5
 """Systems that a table shows side by side; more stand one below the other."""
 _MOST_PICTURES = 12
 """Pictures of a page; what more there is stands in its tables alone."""
+_MOST_NAMED = 3
+"""Parts, or differences, that a sentence names."""
 BETTER = "better"
 FIRST_MEASURE = pl.col("measure") == pl.col("measure").first().over("test_set")
 """Of the rows of each test set, those by its first measure."""
@@ -67,17 +59,19 @@ class Comparison(Result):
 
     Attributes:
         rows: one for each system, test set and measure, as :data:`ROWS`. ``difference`` is the system's mean minus
-            the baseline's, with its 95 % paired bootstrap interval (``low``, ``high``), ``p`` of the paired
-            t-test, ``p_equivalent`` of equivalence, both also with ``_holm``, corrected over all systems and test sets
-            of a measure; all null in the baseline's rows. ``trained_on`` is whether the system was
-            trained on queries of the test set.
-        values: ``system``, ``test_set``, ``measure``, ``query_id``, ``value``, ``missing``, ``trained_on``.
+            the baseline's, ``differ`` the queries that differ, ``p`` that of the paired t-test, ``p_equivalent`` that
+            of equivalence, both also with ``_holm``, corrected over all systems and test sets of a measure, and
+            ``low`` and ``high`` the ends of the 95 % intervals that hold for all of these together; all null in the
+            baseline's rows. ``trained_on`` is whether the system was trained on queries of the test set.
+        values: ``system``, ``test_set``, ``measure``, ``query_id``, ``value``, ``searched``, ``missing``,
+            ``trained_on``.
         systems: in the order of the columns, the baseline first.
         left_out: systems and test sets that the baseline does not cover: ``system: test set``.
-        provenance: of the scores, with ``resamples`` and ``seed``.
+        provenance: of the scores.
         parts, over_parts: as :data:`eval_kit.protocols.by_part.DIFFERENCES` and ``OVER_PARTS``; without divisions and
             without a margin, empty.
         margin: the loss that a gate is about, by each test set's first measure; None without a gate.
+        looks: the gate holds however often one looks.
         divisions: where each comes from, by name.
         remarks: that, and queries in no part.
     """
@@ -92,20 +86,18 @@ class Comparison(Result):
     parts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=by_part.DIFFERENCES))
     over_parts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=by_part.OVER_PARTS))
     margin: float | None = None
+    looks: bool = False
     divisions: Mapping[str, str] = field(default_factory=dict)
     remarks: Sequence[str] = ()
 
     @property
     def verdict(self) -> str:
-        """What the gate says: worse, not worse or cannot tell; empty without a margin."""
-        words = by_part.verdicts(self.parts)
-        if self.margin is None:
-            return ""
-        return WORSE if WORSE in words else NOT_WORSE if words == {NOT_WORSE} else CANNOT_TELL
+        """What the gate says: worse, not worse, no query changed or cannot tell; empty without a margin."""
+        return "" if self.margin is None else overall(self.parts["verdict"].drop_nulls().to_list())
 
     @property
     def exit_status(self) -> int:
-        """Of a gate: 0 not worse, 1 worse, 3 cannot tell."""
+        """Of a gate: 0 not worse or nothing changed, 1 worse, 3 cannot tell."""
         return {WORSE: 1, CANNOT_TELL: 3}.get(self.verdict, 0)
 
     def to_polars(self) -> pl.DataFrame:
@@ -117,7 +109,7 @@ class Comparison(Result):
 
         The best value of a measure is bold.
         """
-        parts = by_part.tables_of_differences(self.parts, self.over_parts)
+        parts = by_part.tables_of_differences(self.parts, self.over_parts, self.margin is not None)
         return [*(self._by_test_set() if len(self.systems) > BESIDE else [self._beside()]), *parts]
 
     def _by_test_set(self) -> Iterator[Table]:
@@ -230,18 +222,20 @@ class Comparison(Result):
 
     def notes(self) -> list[str]:
         """How the differences were tested, what they rest on, and what is missing or was left out."""
-        notes = [self._gate()] if self.margin is not None else []
+        notes = [self._gate(), self._rules_of_the_gate()] if self.margin is not None else []
         notes += by_part.notes_of(self.parts, self.over_parts) if self.parts.height else []
+        few = f"fewer than {FEW_DIFFER} queries differ, so the interval allows for what was not drawn, and there is no ≈"
+        notes += [f"{few}: {names}"] if (names := self._on_few()) else []
         notes += [
             *self.remarks,
-            f"Differences are from {self.systems[0]}, with 95 % paired bootstrap intervals over queries alone "
-            f"({self.provenance['resamples']:,} resamples, seed {self.provenance['seed']}; Student's t instead of the "
-            f"bootstrap for fewer than {FEW} queries, fewer than {FEW_NOT_ZERO} that differ, or more than {MANY:,}). "
-            f"Whether a difference varies with the kind of query: eval_kit generalise.{self._lower_is_better()}",
+            f"Differences are from {self.systems[0]}; their 95 % intervals, over queries alone, hold together for all "
+            "systems and test sets of a measure. Whether a difference varies with the kind of query: eval_kit "
+            f"generalise.{self._lower_is_better()}",
             "° not significant over queries: two-sided paired t-test, p ≥ 0.05 after Holm's correction over the "
-            "systems and test sets of a measure; intervals are not corrected",
-            f"≈ equivalent: within {100 * MARGIN:g} % of {self.systems[0]}'s value, by two one-sided t-tests, p < 0.05 "
-            "after the same correction",
+            "systems and test sets of a measure",
+            UNTESTED,
+            f"≈ equivalent: within {100 * MARGIN:g} % of {self.systems[0]}'s value, by two one-sided t-tests over the "
+            "queries that a run searched, p < 0.05 after the same correction",
             origin(self.provenance),
         ]
         incomplete = self.rows.filter(pl.col("missing") > 0)
@@ -262,18 +256,54 @@ class Comparison(Result):
         lower = dict.fromkeys(kind.name for kind in kinds if kind.lower_is_better)
         return f" For {', '.join(lower)}, lower is better." if lower else ""
 
+    def _on_few(self) -> str:
+        """The differences that rest on too few queries for t."""
+        few = self.rows.filter(pl.col("differ").is_between(1, FEW_DIFFER - 1)).to_dicts()
+        names = [f"{row['system']}, {row['test_set']}, {row['measure']} ({row['differ']})" for row in few]
+        return "; ".join(names[:_MOST_NAMED]) + f" and {len(names) - _MOST_NAMED} more" * (len(names) > _MOST_NAMED)
+
     def _gate(self) -> str:
-        """The gate's word, and what it rests on."""
-        least = self.parts["detectable"].drop_nulls()
-        shown = ""
-        if len(least) and self.verdict == CANNOT_TELL:
-            shown = f"; a loss of {max(least):.4f} would be found in 80 % of cases"
-        where = " in every part" if self.parts["by"].n_unique() and self.parts["part"].n_unique() > 1 else ""
-        said = self.verdict if by_part.verdicts(self.parts) else by_part.NOT_TESTED
+        """The gate's word, the parts that it is due to, and what else was found."""
+        rows = self.parts.drop_nulls("verdict").to_dicts()
+        if not rows:
+            return f"Gate: {by_part.NOT_TESTED}."
+        due = [row for row in rows if row["verdict"] == self.verdict]
+        several = self.parts.height > 1
+        named = [self._found(row, several) for row in sorted(due, key=gain)[:_MOST_NAMED]]
+        more = f" and in {len(due) - len(named)} more" if len(due) > len(named) else ""
+        said = f"Gate: {self.verdict}{' in ' if several else ': '}{'; in '.join(named)}{more}"
+        words = [*(row["verdict"] for row in rows), *[by_part.NOT_TESTED] * (self.parts.height - len(rows))]
+        others = dict.fromkeys(word for word in (*by_part.ORDER, by_part.NOT_TESTED) if word in words)
+        others.pop(self.verdict, None)
+        of_parts = f" of {self.parts.height} parts"
+        said += "".join(f"; {words.count(word)}{of_parts} {word}" for word in others)
+        if self.verdict == CANNOT_TELL:
+            if None not in (losses := [row["detectable"] for row in due]):
+                said += f"; a loss of {max(losses):.4f} would be found in 80 % of cases"
+            if needed := max(row["needed"] or 0 for row in due):
+                said += f', and "{NOT_WORSE}" needs about {needed:,} queries where nothing is lost'
+        if self.verdict == UNCHANGED:
+            fewest = min(row["queries"] for row in due)
+            said += f"; that leaves open that up to {1 - ALPHA ** (1 / fewest):.1%} of such queries lose"
+        return f"{said}."
+
+    def _found(self, row: dict[str, Any], several: bool) -> str:
+        """What was found in a part, after its name where there are several."""
+        names = [row["system"]] * (len(self.systems) > 2) + [by_part.label(row["by"], row["part"])] * several
+        n = f"n = {row['queries']:,}" + f" of {row['queries'] + row['unsearched']:,} searched" * bool(row["unsearched"])
+        equal = row["queries"] - row["helped"] - row["hurt"]
+        found = f"{difference_shown(row, short=True)}, {n}"
+        if names:
+            return f"{', '.join(names)}: {found}"
+        return f"{found} ({row['helped']:,} helped, {row['hurt']:,} hurt, {equal:,} equal)"
+
+    def _rules_of_the_gate(self) -> str:
+        """What its words mean."""
+        tests = "t-tests that hold however often one looks while queries are added" if self.looks else "t-tests"
         return (
-            f"Gate: {said}. Not worse: shown to lose less than {self.margin:g} to {self.systems[0]}{where} "
-            "(one-sided t-test over queries); worse: shown to lose (two-sided); p < 0.05 after Holm's correction"
-            f"{shown}."
+            f"{NOT_WORSE}: shown to lose less than {self.margin:g} to {self.systems[0]} (one-sided; where fewer than "
+            f"{FEW_DIFFER} queries differ, more that lose all are counted); {WORSE}: shown to lose (two-sided; "
+            f"where all differ by the same, the sign test); {tests} over queries, p < 0.05 after Holm's correction"
         )
 
     def per_query(self) -> pl.DataFrame:
@@ -282,6 +312,7 @@ class Comparison(Result):
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
+        gate = {"margin": self.margin, "verdict": self.verdict, "looks": self.looks}
         return {
             "comparison": self.rows.to_dicts(),
             "systems": self.systems,
@@ -289,7 +320,7 @@ class Comparison(Result):
             "parts": self.parts.to_dicts(),
             "over_parts": self.over_parts.to_dicts(),
             "divisions": dict(self.divisions),
-            "gate": None if self.margin is None else {"margin": self.margin, "verdict": self.verdict},
+            "gate": gate if self.margin is not None else None,
             "notes": self.notes(),
             "provenance": self.provenance,
         }
@@ -305,9 +336,9 @@ def compare(
     by: Sequence[str | Parts] = (),
     trained_on: TrainedOn = None,
     no_worse_than: float | None = None,
+    looks: bool = False,
     qrels: Path | None = None,
     queries: Path | None = None,
-    seed: int = 0,
     allow_missing: bool = False,
 ) -> Comparison:
     """Systems side by side on the same test sets, with paired tests against a baseline.
@@ -326,15 +357,18 @@ def compare(
         trained_on: training queries, for the divisions ``distance`` and ``leaked``.
         no_worse_than: of a gate: the result's ``verdict`` says whether each system loses less than this, by each test
             set's first measure.
+        looks: the gate's tests hold however often one looks while queries are added, as every night, at two to four
+            times the queries.
         qrels: judgements to score on, in place of a release.
         queries: the texts of their queries.
-        seed: for the bootstrap.
         allow_missing: score test sets that a run covers only in part.
 
     Raises:
         UserError: fewer than two systems; a run, measure or test set that cannot be used; nothing that two systems
             share.
     """
+    if looks and no_worse_than is None:
+        raise UserError(f"{parameter('looks')}: the looks are at a gate; give {parameter('no_worse_than')}")
     opened_release = release_of(release, qrels, queries)
     [taken] = take(runs=runs)
     own = with_measures(named(opened_release.test_sets, test_sets), measures)
@@ -347,7 +381,7 @@ def compare(
         by=by,
         training=queries_of(trained_on, by),
         margin=no_worse_than,
-        seed=seed,
+        looks=looks,
     )
 
 
@@ -360,7 +394,7 @@ def compared(
     by: Sequence[str | Parts] = (),
     training: pl.DataFrame | None = None,
     margin: float | None = None,
-    seed: int = 0,
+    looks: bool = False,
 ) -> Comparison:
     """The comparison of runs that are scored; the arguments are those of :func:`compare`.
 
@@ -380,15 +414,19 @@ def compared(
     for (test_set,), group in values.group_by("test_set", maintain_order=True):
         present = [name for name in names if name in set(group["system"])]
         if present[0] == base and present[1:]:
-            rows += _rows(group.sort("query_id", maintain_order=True), present, str(test_set), seed)
+            rows += _rows(group.sort("query_id", maintain_order=True), present, str(test_set))
         else:
             left_out += [f"{name}: {test_set}" for name in present]
     if not rows:
         raise UserError(f"{base} shares no test set with {' or '.join(names[1:])}; nothing can be compared")
-    tests = pl.DataFrame(rows, ROWS).with_columns(is_baseline=pl.col("difference").is_null())
-    table = holm_corrected(tests, ["measure", "is_baseline"]).select(list(ROWS))
-    provenance = {**scores.provenance, "resamples": RESAMPLES, "seed": seed}
-    comparison = Comparison(table, values, names, left_out, provenance, margin=margin)
+    for measure in dict.fromkeys(row["measure"] for row in rows):
+        family = [row for row in rows if row["measure"] == measure and row["system"] != base]
+        correct(family, "p_equivalent")
+        for row, (ends, p) in zip(family, simultaneous([row["figure"] for row in family]), strict=True):
+            low, high = by_part.turned(ends, row["sign"])
+            row |= {"low": low, "high": high, "p_holm": p}
+    table = pl.DataFrame(rows, ROWS)
+    comparison = Comparison(table, values, names, left_out, scores.provenance, margin=margin, looks=looks)
     if not by and margin is None:
         return comparison
     shared = table["test_set"].unique(maintain_order=True).to_list()
@@ -399,7 +437,7 @@ def compared(
     if margin is not None:
         first = {name: test_sets[name].measures[0] for name in shared}
         values = values.filter(pl.col("measure") == pl.col("test_set").replace_strict(first, default=None))
-    parts, over = by_part.compared(values, names, divisions, margin)
+    parts, over = by_part.compared(values, names, divisions, margin, looks)
     comparison = replace(comparison, parts=parts, over_parts=over)
     if not by:
         return comparison
@@ -436,21 +474,17 @@ def _systems(scores: Scores) -> dict[str, str]:
     return systems
 
 
-def _rows(values: pl.DataFrame, systems: Sequence[str], test_set: str, seed: int) -> list[dict[str, Any]]:
-    columns = {
-        (str(measure), str(name)): group["value"].to_numpy()
-        for (measure, name), group in values.group_by("measure", "system", maintain_order=True)
-    }
+def _rows(values: pl.DataFrame, systems: Sequence[str], test_set: str) -> list[dict[str, Any]]:
+    """A row for each measure and system; those of the others also with the ``figure`` of their difference."""
+    columns = {}
+    searched = {}
+    for (measure, name), group in values.group_by("measure", "system", maintain_order=True):
+        columns[str(measure), str(name)] = group["value"].to_numpy()
+        searched[str(name)] = group["searched"].to_numpy()
     worst = values.group_by("system").agg(pl.col("missing").max(), contamination.WORST)
     worst_of = worst.rows_by_key("system", named=True, unique=True)
-    base, *rest = systems
+    base = systems[0]
     measures = values.filter(pl.col("system") == base)["measure"].unique(maintain_order=True)
-    pairs = list(product(measures, rest))
-    differences = np.stack([columns[measure, name] - columns[measure, base] for measure, name in pairs], axis=1)
-    ends = [(None, None)] * len(pairs)
-    if len(differences) > 1:
-        ends = mean_intervals(differences, RESAMPLES, seed).tolist()
-    intervals = dict(zip(pairs, ends, strict=True))
     rows = []
     for measure in measures:
         for name in systems:
@@ -458,10 +492,13 @@ def _rows(values: pl.DataFrame, systems: Sequence[str], test_set: str, seed: int
             row = {"test_set": test_set, "measure": measure, "system": name}
             row |= {"queries": len(column), "value": mean(pl.Series(column)), **worst_of[name]}
             if name != base:
-                low, high = intervals[measure, name]
-                row |= {"difference": float((column - columns[measure, base]).mean()), "low": low, "high": high}
                 both = columns[measure, base], column
-                row |= {"p": paired_t_test(*both).p, "p_equivalent": p_equivalent(*both)}
+                sign = parse(measure).sign
+                figure = difference(sign * (column - both[0]), by_part.most(np.stack(both)))
+                row |= {"difference": by_part.signed(sign, figure.value), "p": figure.p, "differ": figure.differ}
+                row |= {"figure": figure, "sign": sign}
+                either = searched[base] | searched[name]
+                row["p_equivalent"] = p_equivalent(*(each[either] for each in both)) if either.any() else None
             rows.append(row)
     return rows
 
@@ -505,7 +542,7 @@ def _effect(label: str, row: dict[str, Any]) -> plots.Effect:
 
 
 def _forest(effects: Sequence[plots.Effect], measure: str, title: str) -> Picture:
-    caption = f"{title}, with 95 % intervals over queries; right of the line it is higher."
+    caption = f"{title}, with 95 % intervals over queries, which hold together; right of the line it is higher."
     caption += f" {HOLLOW}" * any(effect.is_of_few for effect in effects)
     return Picture(plots.forest(effects, f"difference in {measure}", title), caption)
 
@@ -515,4 +552,4 @@ def _value(best: Mapping[tuple[str, str], str], row: Fields) -> Value:
 
 
 def _difference(row: Fields) -> Value | None:
-    return None if row["difference"] is None else Value(by_part.difference(row), mark=significance(row))
+    return None if row["difference"] is None else Value(by_part.difference_of(row), mark=significance(row))

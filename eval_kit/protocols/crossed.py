@@ -8,10 +8,23 @@ import polars as pl
 
 from eval_kit import plots
 from eval_kit.measures.definitions import parse
+from eval_kit.protocols.align import with_p
 from eval_kit.results import Picture
 from eval_kit.stats import crossed
 from eval_kit.stats.losses import MARGIN, holm_corrected, spearman
-from eval_kit.tables.table import Column, Fields, Table, Value, interval, laid_out, loss, of, side_by_side, significance
+from eval_kit.tables.table import (
+    UNTESTED,
+    Column,
+    Fields,
+    Table,
+    Value,
+    interval,
+    laid_out,
+    loss,
+    of,
+    side_by_side,
+    significance,
+)
 
 NAME = "crossed"
 NOTES = (
@@ -22,6 +35,8 @@ NOTES = (
     f"≈ equivalent: a loss or gain of {100 * MARGIN:g} % or more is excluded, one-sided, p < 0.05 after the same "
     "correction",
     "SD clusters is without the noise of queries and trainings; ρ is Spearman's, and given size its partial one",
+    UNTESTED,
+    "Intervals are each of that loss alone, uncorrected",
 )
 COLUMNS = {"inside": "avg_in", "low": "rel_loss_low", "high": "rel_loss_high"}
 
@@ -120,7 +135,7 @@ def _rho(by_cluster: pl.DataFrame, row: Fields, given: str = "") -> str | None:
     """A system's correlation of its losses by cluster with their similarity."""
     of_system = by_cluster.filter(pl.col("system") == row["system"]).drop_nulls("rel_loss")
     rho = spearman(of_system["jaccard"], of_system["rel_loss"], given=of_system[given] if given else None)
-    return None if rho.value is None else "{:.2f} ({:.2f} to {:.2f})".format(rho.value, *rho.interval)
+    return with_p(rho, 2)
 
 
 def _of_cluster(row: Fields) -> Value | None:

@@ -40,6 +40,8 @@ from eval_kit.tables.table import Column, Fields, Table, Value, laid_out
 
 DISTANCE = "distance"
 _WORDS: dict[str, Literal["bad", "good", "open"]] = {DEGRADES: "bad", DOES_NOT: "good", CANNOT_TELL: "open"}
+_WORD_OF = ("shift", "system", "measure")
+"""What a word is about; it is asked of each pivot."""
 QUERIES_A_PART, MOST_PARTS = 3, 60  # a part has a variance, and fifty parts do (docs/generalise.md)
 
 
@@ -48,12 +50,13 @@ class Generalisation(Result):
     """Verdicts and what they rest on.
 
     Attributes:
-        contrasts: one row for each ``shift``, ``system`` and ``measure``: ``far`` (its parts), ``queries``,
+        contrasts: one row for each ``shift``, ``system``, ``measure`` and ``pivot``: ``far`` (its parts), ``queries``,
             ``near_parts``, ``far_parts``; ``near_level``, ``far_level`` (the system's), ``near_pivot``, ``far_pivot``;
             ``near_distance``, ``far_distance`` (means, to training); ``gain`` and ``adjusted``
             (:class:`eval_kit.stats.far.FarCost`), each with ``_low`` and ``_high``, ``low`` and ``high`` of both;
-            ``slope``, ``slope_error``, ``r``, ``near_spread``, ``far_spread`` (τ of the adjusted); ``p``, ``p_holm``,
-            ``p_does_not``, ``p_does_not_holm``, ``detectable``; ``verdict`` (null for too few kinds), and ``why``.
+            ``slope``, ``slope_error``, ``r``, ``near_spread``, ``far_spread`` (τ of the adjusted); ``p``,
+            ``p_does_not``; and, of all pivots together, ``p_holm``, ``p_does_not_holm``, ``detectable``, ``verdict``
+            (null for too few kinds), and ``why``.
         distances: from :func:`eval_kit.stats.distance.to_training`; None without training queries.
         provenance: of the scores, with the seed and the pivots.
     """
@@ -78,6 +81,7 @@ class Generalisation(Result):
         columns = [
             Column("shift"),
             Column("system", wrap="anywhere"),
+            Column("pivot", wrap="anywhere", shown=self.contrasts["pivot"].n_unique() > 1),
             Column("near", "number", partial(_level, "near_level"), group="system"),
             Column("far", "number", partial(_level, "far_level"), group="system"),
             Column("near", "number", partial(_level, "near_pivot"), group="pivot"),
@@ -105,7 +109,8 @@ class Generalisation(Result):
         """The verdict of each of the first five rows, with its interval and what would be found."""
         facts = []
         several = self.contrasts["system"].n_unique() > 1
-        for row in self.contrasts.drop_nulls("verdict").head(5).iter_rows(named=True):
+        least_sure = self.contrasts.drop_nulls("verdict").sort("p", descending=True, maintain_order=True)
+        for row in least_sure.unique(_WORD_OF, keep="first", maintain_order=True).head(5).iter_rows(named=True):
             said = []
             if row["low"] is not None:
                 ends = f"{row['adjusted']:+.4f} {row['measure']} [{row['low']:+.4f}, {row['high']:+.4f}]"
@@ -123,9 +128,10 @@ class Generalisation(Result):
         return list(self._slopes())
 
     def _slopes(self) -> Iterator[Picture]:
-        pivots = ", ".join(self.provenance["pivots"])
-        for row in self.contrasts.iter_rows(named=True):
-            ends = {pivots: (row["near_pivot"], row["far_pivot"]), row["system"]: (row["near_level"], row["far_level"])}
+        for _, rows in self.contrasts.group_by(_WORD_OF, maintain_order=True):
+            ends = {row["pivot"]: (row["near_pivot"], row["far_pivot"]) for row in rows.iter_rows(named=True)}
+            row = rows.row(0, named=True)
+            ends[row["system"]] = row["near_level"], row["far_level"]
             if None in chain.from_iterable(ends.values()):
                 continue
             about = f"{row['shift']}: {row['measure']} on near and on far queries"
@@ -134,7 +140,8 @@ class Generalisation(Result):
 
     def notes(self) -> list[str]:
         """What the columns mean, and what no verdict may be read as."""
-        pivots = ", ".join(self.provenance["pivots"])
+        pivots = " and ".join(self.provenance["pivots"])
+        each = ", and by each pivot alone" * (len(self.provenance["pivots"]) > 1)
         reasons: dict[str, None] = {}
         for row in self.contrasts.filter(pl.col("why") != "").iter_rows(named=True):
             about = f"{row['shift']}, {row['system']}:" if row["verdict"] else row["shift"]
@@ -145,8 +152,10 @@ class Generalisation(Result):
             "p: the greater of both estimates', two-sided; p (Holm): corrected over the rows that can be tested; would "
             "find: the loss that both estimates find in 80 % of cases. All are over parts, each side with its own "
             "spread (Paule and Mandel; Knapp and Hartung; Welch).",
-            "degrades: by both estimates a loss beyond chance (two-sided); does not: by both less than "
+            f"degrades: by both estimates{each} a loss beyond chance (two-sided); does not: by both{each} less than "
             f"{MARGIN:.0%} of the near level beyond chance (one-sided), each p (Holm) < 0.05; cannot tell: neither.",
+            f"What makes far queries harder or easier for {pivots} alone counts as the model's: it can hide a loss, or "
+            "look like one. A pivot of another kind beside it guards against that.",
             "Levels on near and far queries differ with the queries' difficulty too: do not compare them "
             "without the pivot's.",
             *(f"{name}: {source}" for name, source in self.provenance["divisions"].items() if source != name),
@@ -220,7 +229,7 @@ def generalise(
 
     Args:
         runs: of trained systems, over the test set.
-        pivots: runs of untrained systems over the same queries, such as BM25's.
+        pivots: runs of untrained systems over the same queries, such as BM25's; of several, each alone must show it.
         release: the one that holds the judgements.
         test_set: whose queries are divided into near and far; by default dev, else test, else the only one.
         trained_on: the training queries, from which nearness is measured (:func:`eval_kit.runs.training.queries_of`).
@@ -267,16 +276,16 @@ def contrasts(
         UserError: a pivot without a value for some query.
     """
     measures = [name for name in test_set.measures if not parse(name).kind.lower_is_better][:1]
-    values = scores.per_query().filter(pl.col("measure").is_in(measures), pl.col("test_set") == test_set.name)
+    values = scores.per_query_in_full().filter(pl.col("measure").is_in(measures), pl.col("test_set") == test_set.name)
     covariates = _covariates(pivots, release, test_set, values)
     names = [pivot.name for pivot in pivots]
     rows = []
     for division in sides.divisions:
-        for run, measure in product(runs, measures):
+        for run, measure, pivot in product(runs, measures, names):
             of_system = values.filter(pl.col("run") == run.name, pl.col("measure") == measure)
-            row = _contrast(of_system, covariates, division, sides.distances)
-            row["why"] = row["why"].replace("the pivot", " and ".join(names))
-            rows.append({"shift": division.shift, "system": run.name, "measure": measure} | row)
+            row = _contrast(of_system, covariates[pivot], division, sides.distances)
+            row["why"] = row["why"].replace("the pivot", pivot)
+            rows.append({"shift": division.shift, "system": run.name, "measure": measure, "pivot": pivot} | row)
     sources = {division.shift: division.source for division in sides.divisions if division.source}
     provenance = scores.provenance | {"pivots": names, "margin": MARGIN, "divisions": sources}
     provenance |= {"seed": sides.seed, "vectors": sides.vectors}
@@ -358,7 +367,9 @@ def _divisions(
         if not held_out and distances is not None:
             held_out = _farther_half(of_queries, distances)
         of_kinds = _of_kinds(division.name, of_queries, held_out, texts, seed)
-        divisions.append(replace(of_kinds, source=division.source))
+        why = division.why_no_kinds(given)
+        why = f"{why}, so that they say nothing of other kinds of query" if why else of_kinds.why
+        divisions.append(replace(of_kinds, source=division.source, why=why))
     members = test_set.queries.implode()
     for name, shift in SHIFTS.items():
         if distances is None or not shift.label or name not in release.configs or name in by:
@@ -395,10 +406,12 @@ def _farther_half(of_queries: pl.DataFrame, distances: pl.DataFrame) -> list[str
     return means["part"].to_list()[(means.height + 1) // 2 :]
 
 
-def _covariates(pivots: Sequence[Run], release: Release, test_set: TestSet, values: pl.DataFrame) -> pl.DataFrame:
-    """What makes a query easy, whoever answers it: ``query_id``, the pivots' mean value as ``pivot``, and more.
+def _covariates(
+    pivots: Sequence[Run], release: Release, test_set: TestSet, values: pl.DataFrame
+) -> dict[str, pl.DataFrame]:
+    """By pivot what makes a query easy, whoever answers it: ``query_id``, the pivot's value as ``pivot``, and more.
 
-    For each pivot its value, whether it has a relevant passage at all, the rank of its first one, its best score and
+    That is whether the pivot has a relevant passage at all, the rank of its first one, its best score and
     the step to the second; of the query the logarithm of its words, also squared, and of its judged passages; of its
     relevant passages, where the release holds them, the mean logarithm of their characters.
     """
@@ -414,31 +427,30 @@ def _covariates(pivots: Sequence[Run], release: Release, test_set: TestSet, valu
         lengths = {passage: len(text) for passage, text in passages(release) if passage in relevant_ids}
         characters = (1 + pl.col("passage_id").replace_strict(lengths, default=0, return_dtype=pl.Int64)).log()
         frames.append(relevant.group_by("query_id").agg(characters=characters.mean()))
-    for run in pivots:
-        value = pl.col("value").alias(f"value of {run.name}")
-        frames.append(values.filter(pl.col("run") == run.name).select("query_id", value))
-        frames.append(_success(run, relevant))
     for each in frames:
         frame = frame.join(each, on="query_id", how="left", maintain_order="left")
-    names = [run.name for run in pivots]
-    for name in names:
-        if frame[f"value of {name}"].null_count():
-            raise UserError(f"{name}: has no value for some queries of {test_set.name}")
-    return frame.fill_null(0.0).with_columns(pivot=pl.mean_horizontal(map("value of {}".format, names)))
+    covariates = {}
+    for run in pivots:
+        of_run = values.filter(pl.col("run") == run.name).select("query_id", pivot="value", pivot_searched="searched")
+        of_pivot = frame.join(of_run, on="query_id", how="left", maintain_order="left")
+        if of_pivot["pivot"].null_count():
+            raise UserError(f"{run.name}: has no value for some queries of {test_set.name}")
+        success = _success(run, relevant)
+        covariates[run.name] = of_pivot.join(success, on="query_id", how="left", maintain_order="left").fill_null(0.0)
+    return covariates
 
 
 def _success(run: Run, relevant: pl.DataFrame) -> pl.DataFrame:
-    """How sure a pivot is of a query and how well it did: ``query_id`` and four columns of its name."""
-    name = run.name
+    """How sure a pivot is of a query and how well it did: ``query_id`` and four columns."""
     first = rank_judged(run, relevant).judged.group_by("query_id").agg(pl.col("rank").min())
-    by_rank = (1 / (1 + pl.col("rank").cast(pl.Float64).log())).alias(f"rank of {name}")
-    ranks = first.select("query_id", by_rank, pl.lit(1.0).alias(f"hit of {name}"))
+    by_rank = (1 / (1 + pl.col("rank").cast(pl.Float64).log())).alias("first_rank")
+    ranks = first.select("query_id", by_rank, pl.lit(1.0).alias("hit"))
     pieces = [piece.select("query_id", "score") for piece in run.pieces() if "score" in piece.columns]
     if not pieces:  # a run in MS MARCO's format has ranks alone
         return ranks
     best = pl.col("score").top_k(2)
-    step = (best.max() - best.min()).arcsinh().alias(f"step of {name}")
-    top = pl.col("score").max().arcsinh().alias(f"top of {name}")
+    step = (best.max() - best.min()).arcsinh().alias("step")
+    top = pl.col("score").max().arcsinh().alias("top")
     return pl.concat(pieces).group_by("query_id").agg(top, step).join(ranks, on="query_id", how="left")
 
 
@@ -452,11 +464,12 @@ def _contrast(
     values: pl.DataFrame, covariates: pl.DataFrame, division: NearAndFar, distances: pl.DataFrame | None
 ) -> dict[str, Any]:
     """One row: the levels, the distances, and both estimates where there are any."""
-    rows = division.of_queries.join(values.select("query_id", "value"), on="query_id").join(covariates, on="query_id")
+    rows = division.of_queries.join(values.select("query_id", "value", "searched"), on="query_id")
+    rows = rows.join(covariates, on="query_id").filter(pl.col("searched") | pl.col("pivot_searched"))
     numbers = rows["part"].rank("dense").to_numpy().astype(np.int64) - 1
     is_far = rows["part"].is_in(list(division.far)).to_numpy()
     level, pivot = rows["value"].to_numpy(), rows["pivot"].to_numpy()
-    features = rows.drop("query_id", "part", "value", "pivot").to_numpy().astype(np.float64)
+    features = rows.drop("query_id", "part", "value", "searched", "pivot_searched").to_numpy().astype(np.float64)
     near_parts, far_parts = len(np.unique(numbers[~is_far])), len(np.unique(numbers[is_far]))
     row: dict[str, Any] = {"far": ", ".join(sorted(division.far)), "queries": rows.height}
     row |= {"near_parts": near_parts, "far_parts": far_parts}
@@ -467,7 +480,7 @@ def _contrast(
         farther = chance_of_farther(columns["distance"], is_far)
     for name, column in columns.items():
         row |= {f"near_{name}": _mean(column, ~is_far), f"far_{name}": _mean(column, is_far)}
-    row |= dict.fromkeys((*_TESTS, "p_holm", "p_does_not_holm", "cost"))
+    row |= dict.fromkeys((*_TESTS, "p_holm", "p_does_not_holm", "detectable", "cost"))
     row |= {"why": division.why, "farther": farther, "verdict": None if division.why else CANNOT_TELL}
     cost = cost_of_far(level, pivot, features, numbers, is_far)
     if cost is None:
@@ -490,16 +503,28 @@ def _mean(values: NDArray[np.float64], rows: NDArray[np.bool_]) -> float:
 
 
 def _with_verdicts(rows: list[dict[str, Any]]) -> pl.DataFrame:
-    """The rows that can be tested corrected together, with ``detectable`` and the ``verdict`` of each."""
-    tested = [row for row in rows if row["cost"] and not row["cost"].refusal]
-    for name in ("p", "p_does_not"):
-        correct(tested, name)
+    """The rows with ``detectable`` and ``verdict``: a word that every pivot alone shows, corrected over such words."""
+    words: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in rows:
-        cost, farther = row.pop("cost"), row.pop("farther")
-        row["detectable"] = cost.detectable(len(tested)) if cost and not cost.refusal else None
-        if cost:
-            tests = row["p_holm"], row["p_does_not_holm"], row["adjusted"]
-            row["verdict"], row["why"] = verdict(*tests, farther, row["why"])
+        words.setdefault(tuple(row[name] for name in _WORD_OF), []).append(row)
+    tested = [each for each in words.values() if all(row["cost"] and not row["cost"].refusal for row in each)]
+    greatest = [{name: max(row[name] for row in each) for name in ("p", "p_does_not")} for each in tested]
+    for name in ("p", "p_does_not"):
+        correct(greatest, name)
+    for each, tests in zip(tested, greatest, strict=True):
+        found = {"detectable": max(row["cost"].detectable(len(tested)) for row in each)}
+        for row in each:
+            row |= {name: tests[name] for name in ("p_holm", "p_does_not_holm")} | found
+    for each in words.values():
+        said = []
+        for row in each:
+            cost, farther = row.pop("cost"), row.pop("farther")
+            if cost:
+                said.append(verdict(row["p_holm"], row["p_does_not_holm"], row["adjusted"], farther, row["why"]))
+                row["why"] = said[-1][1]
+        for row in each:
+            if said:
+                row["verdict"] = said[0][0] if len({word for word, _ in said}) == 1 else CANNOT_TELL
     numbers = dict.fromkeys((*_TESTS, "p_holm", "p_does_not_holm", "detectable"), pl.Float64)
     types = numbers | {"verdict": pl.String}
     return pl.DataFrame(rows, schema_overrides=types, infer_schema_length=None).fill_nan(None)

@@ -20,18 +20,21 @@ from eval_kit.runs.given import GivenRuns, Run, take
 from eval_kit.runs.grids import in_cells
 from eval_kit.runs.names import RunName, grid
 from eval_kit.shifts import SHIFTS, Shift
-from eval_kit.stats.losses import FEW_NOT_ZERO, MARGIN
+from eval_kit.stats.differences import FEW_DIFFER
+from eval_kit.stats.losses import MARGIN
 from eval_kit.stats.similarity import by_cluster
-from eval_kit.tables.table import Table
+from eval_kit.tables.table import UNTESTED, Table
 
 _SIGNIFICANCE = (
     "° not significant over queries, and over trainings where there are several seeds: two-sided paired t-test, "
     "p ≥ 0.05 after Holm's correction over the systems and parts of a measure; what one training differs by from the "
     "next is not in it",
+    UNTESTED,
     f"≈ equivalent: Out within {100 * MARGIN:g} % of In, by two one-sided t-tests, p < 0.05 after the same correction",
+    "The 95 % intervals of losses are each of that loss alone, uncorrected",
 )
 OVER_PARTS = (
-    "over parts: parts are random draws of kinds (τ: their standard deviation; Q: of no difference but by their "
+    "over parts: parts are random draws of kinds (τ: their standard deviation; F: of no difference but by their "
     "queries); over queries: of these parts alone"
 )
 
@@ -97,17 +100,20 @@ class Protocols(Result):
         notes += [OVER_PARTS] if self.overall.keys() - {crossed.NAME} else []
         notes += crossed.NOTES if crossed.NAME in self.results else []
         if few := self._on_few():
-            notes.append(f"fewer than {FEW_NOT_ZERO} queries that are not 0, so intervals are too short: {few}")
+            why = "so that intervals are too short and there is no ≈"
+            notes.append(f"In and Out of fewer than {FEW_DIFFER} queries differ, {why}: {few}")
         return [*notes, *contamination.notes(self.to_polars().select("system", "trained_on").iter_rows())]
 
     def _on_few(self) -> str:
         """The losses that rest on too few queries for a bootstrap."""
         names: dict[str, None] = {}
         for shift, frame in self.results.items():
-            if "not_zero" in frame.columns:
-                for row in frame.filter(pl.col("not_zero") < FEW_NOT_ZERO).iter_rows(named=True):
+            if "differ" in frame.columns:
+                few = pl.col("differ").is_between(1, FEW_DIFFER - 1)
+                for row in frame.filter(few).iter_rows(named=True):
                     part = row.get("cluster") or row.get("size") or ""
-                    names[f"{row['system']}, {shift} {part}".strip()] = None
+                    count = f"{row['measure']} ({row['differ']} of {row['queries']:,})"
+                    names[f"{row['system']}, {' '.join(filter(None, (shift, part)))}, {count}"] = None
         return "; ".join(names)
 
     def of_shift(self, shift: str, on_page: bool = False) -> Iterator[tuple[str, Table]]:
@@ -242,7 +248,8 @@ def _trained_on(scores: Scores, cells: dict[Run, RunName], shift: Shift, release
 
 def values_of(scores: Scores, cells: Mapping[Run, RunName]) -> pl.DataFrame:
     """Per-query values with the ``system``, ``shift``, ``held_out`` and ``seed`` of each run's cell."""
-    return scores.per_query().join(_by_run(scores, cells), on="run", how="inner", maintain_order="left")
+    values = scores.per_query_in_full().drop("missing", "trained_on")
+    return values.join(_by_run(scores, cells), on="run", how="inner", maintain_order="left")
 
 
 def _by_run(scores: Scores, cells: Mapping[Run, RunName]) -> pl.DataFrame:

@@ -18,6 +18,7 @@ from eval_kit.shifts import SHIFTS, Shift
 from eval_kit.stats.figure import Figure
 from eval_kit.stats.losses import (
     difference_of_losses,
+    differing,
     error_of_loss,
     holm_corrected,
     p_equivalent,
@@ -65,8 +66,8 @@ def losses(values: pl.DataFrame, shift: Shift, release: Release, seed: int = 0) 
         measure: ``avg_in``, ``out``, ``rel_loss`` (null where In is 0), each with ``_low`` and ``_high`` (95 % paired
         bootstrap over queries, and over seeds where there are several); ``p`` of the paired t-test and
         ``p_equivalent`` of equivalence (:func:`eval_kit.stats.losses.paired_t_test`), both with ``_holm``, corrected
-        over the parts and systems of a measure; ``queries``, how many of them have an In or Out that is
-        ``not_zero``, ``seeds``. Clusters add ``models_in``; the others ``delta`` = Extra. / Inter. − 1.
+        over the parts and systems of a measure; ``queries``, of how many of them In and Out ``differ``, ``seeds``.
+        Clusters add ``models_in``; the others ``delta`` = Extra. / Inter. − 1.
 
     Raises:
         UserError: a run that does not cover the test queries.
@@ -106,13 +107,14 @@ def overall(values: pl.DataFrame, shift: str, release: Release, measure: str, se
     comparison = SHIFTS[shift].roles(values, release).filter(pl.col("measure") == measure)
     rows = []
     for row, pairs in _with_pairs(comparison, seed):
-        losses, errors = [], []
+        losses, errors, sizes = [], [], []
         for _, part in pairs.group_by("part", maintain_order=True):
             inside, out = in_and_out(part)
-            if (error := error_of_loss(inside, out)) is not None:
+            if inside.shape[1] > 1 and (error := error_of_loss(inside, out)) is not None:
                 losses.append(1 - out.mean() / inside.mean())
                 errors.append(error)
-        kinds = heterogeneity(np.array(losses), np.array(errors))
+                sizes.append(inside.shape[1])
+        kinds = heterogeneity(*map(np.array, (losses, errors, sizes)))
         row |= {"parts": len(losses)} | (kinds or Figure()).columns("of_parts")
         rows.append(row | {"spread": kinds and kinds.spread, "q": kinds and kinds.q, "p_q": kinds and kinds.p_q})
     return holm_corrected(pl.DataFrame(rows, schema_overrides=dict.fromkeys(_OF_PARTS, pl.Float64)), ["measure"])
@@ -188,7 +190,7 @@ def _with_pairs(comparison: pl.DataFrame, seed: int = 0) -> Iterator[tuple[dict[
 
     ``comparison`` is from :meth:`Shift.roles`.
     """
-    means = comparison.group_by(_PAIR, maintain_order=True).agg(**_MEANS)
+    means = comparison.group_by(_PAIR, maintain_order=True).agg(**_MEANS, searched=pl.col("searched").any())
     groups, pairs = {}, {}
     for (system, measure), group in means.group_by("system", "measure", maintain_order=True):
         groups[str(system), str(measure)] = group
@@ -198,7 +200,9 @@ def _with_pairs(comparison: pl.DataFrame, seed: int = 0) -> Iterator[tuple[dict[
         row: dict[str, Any] = {"system": system, "measure": measure}
         for name, figure in zip(("avg_in", "out", "rel_loss"), loss, strict=True):
             row |= figure.columns(name)
-        row |= {"p": paired_t_test(inside, out).p, "p_equivalent": p_equivalent(inside, out)}
-        not_zero = int((inside.any(axis=0) | out.any(axis=0)).sum())
-        row |= {"queries": inside.shape[1], "not_zero": not_zero, "seeds": inside.shape[0]}
+        group = groups[system, measure].sort("seed", "part", "query_id")
+        searched = group["searched"].to_numpy().reshape(inside.shape).any(axis=0)
+        alike = p_equivalent(inside[:, searched], out[:, searched]) if searched.any() else None
+        row |= {"p": paired_t_test(inside, out).p, "p_equivalent": alike}
+        row |= {"queries": inside.shape[1], "differ": differing(inside, out), "seeds": inside.shape[0]}
         yield row, groups[system, measure]

@@ -63,7 +63,7 @@ def ms_shift(
 def overall(results: pl.DataFrame) -> Table:
     """In, Out and Rel Loss of each system over all parts of a shift (:func:`eval_kit.protocols.in_out.overall`).
 
-    What is expected of a part leads where the parts of a system differ beyond their queries (Q, p < 0.05).
+    What is expected of a part leads where the parts of a system differ beyond their queries (F, p < 0.05).
     """
     show = parse(results["measure"][0]).show_as_ecir_2023
     over_queries = [
@@ -81,7 +81,7 @@ def overall(results: pl.DataFrame) -> Table:
         Column("Out", "number", "out", show),
         *([*over_parts, *over_queries] if parts_lead else [*over_queries, *over_parts]),
         Column("τ", "number", "spread", loss),
-        Column("Q (p)", "number", lambda row: None if row["q"] is None else f"{row['q']:.1f} ({_p(row['p_q'])})"),
+        Column("F (p)", "number", lambda row: None if row["q"] is None else f"{row['q']:.1f} ({_p(row['p_q'])})"),
         Column("parts", "number"),
         Column("n", "number", "queries", ","),
     ]

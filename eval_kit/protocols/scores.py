@@ -144,12 +144,12 @@ class Scores(Result):
 
     def per_query(self) -> pl.DataFrame:
         """``run``, ``test_set``, ``measure``, ``query_id``, ``value``: one row per query and measure."""
-        return self.per_query_in_full().drop("missing", "trained_on")
+        return self.per_query_in_full().drop("searched", "missing", "trained_on")
 
     def per_query_in_full(self) -> pl.DataFrame:
-        """The same, with what holds for all queries of a test set.
+        """The same, with whether the run holds the query (``searched``), and what holds for all of a test set.
 
-        ``missing`` is how many of them the run lacks; ``trained_on``, whether its model was trained on any.
+        ``missing`` is how many of its queries the run lacks; ``trained_on``, whether its model was trained on any.
         """
         return pl.concat(
             mean.per_query.select(
@@ -158,6 +158,7 @@ class Scores(Result):
                 pl.lit(mean.measure).alias("measure"),
                 "query_id",
                 "value",
+                "searched",
                 pl.lit(mean.missing, pl.Int64).alias("missing"),
                 pl.lit(mean.trained_on, contamination.COLUMN).alias("trained_on"),
             )

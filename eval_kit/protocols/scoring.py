@@ -325,7 +325,7 @@ def _mean(run: str, test_set: TestSet, measure: Measure, rows: pl.DataFrame) -> 
         ties_at_cutoff=ties,
         worst=worst,
         best=best,
-        per_query=pl.DataFrame([rows["query_id"], rows[measure.name].alias("value")]),
+        per_query=rows.select("query_id", value=measure.name, searched=pl.col("retrieved").is_not_null()),
     )
 
 

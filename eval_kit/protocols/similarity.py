@@ -10,6 +10,7 @@ import polars as pl
 from eval_kit import __version__, plots
 from eval_kit.authors.opening import ReleaseSource, open_release
 from eval_kit.errors import UserError
+from eval_kit.protocols.align import with_p
 from eval_kit.protocols.grid_results import Protocols, protocol
 from eval_kit.protocols.in_out import main_measure
 from eval_kit.release import Release
@@ -19,7 +20,7 @@ from eval_kit.runs.names import run_name
 from eval_kit.shifts import CLUSTERED, SHIFTS
 from eval_kit.stats import vectors as vector_sources
 from eval_kit.stats.figure import LEVEL, Figure
-from eval_kit.stats.losses import RESAMPLES, spearman
+from eval_kit.stats.losses import FEWEST_PAIRS, RESAMPLES, spearman
 from eval_kit.stats.similarity import by_cluster, cluster_splits, mean_dot, test_and_training
 from eval_kit.stats.vectors import Vectors, read
 from eval_kit.tables.table import Column, Table, laid_out
@@ -56,18 +57,17 @@ class Figure3:
         """One row per system: how its losses correlate with the similarity."""
         rows = []
         for system, (correlation, given_size) in self.correlations.items():
-            figures = {"all": correlation, "p": correlation.p, "size": given_size}
-            rows.append({"system": system, **figures, "n": self._clusters(system)})
+            rows.append({"system": system, "all": correlation, "size": given_size, "n": self._clusters(system)})
         columns = [
             Column("System", source="system"),
-            Column("Spearman", "number", "all", _interval),
-            Column("p", "number", format=".3f"),
-            Column("given size", "number", "size", _interval),
+            Column("Spearman", "number", "all", with_p),
+            Column("given size", "number", "size", with_p),
             Column("n", "number"),
         ]
         shifts = " and ".join(self.points["shift"].unique(maintain_order=True))
         title = f"Correlation of {self.measure} Rel Loss and Jaccard over the clusters of {shifts}"
-        return laid_out(rows, columns, title=f"{title}, with 95 % bootstrap intervals")
+        about = f"p, and from {FEWEST_PAIRS} clusters on 95 % bootstrap intervals"
+        return laid_out(rows, columns, title=f"{title}, with {about}")
 
 
 @dataclass(frozen=True, repr=False)
@@ -163,13 +163,6 @@ def similarity(
         r = nearness(grid, release, beside).group_by("shift", cluster="part").agg(pl.col("r").mean())
         clusters = clusters.join(r, on=["shift", "cluster"], how="left", maintain_order="left")
     return Similarities(clusters, figure_3(grid, release), grid.provenance)
-
-
-def _interval(rho: Figure) -> str:
-    if rho.value is None:
-        return "-"
-    low, high = rho.interval
-    return f"{rho.value:+.3f}" + ("" if low is None else f" ({low:+.3f} to {high:+.3f})")
 
 
 def _document(rho: Figure, counts: dict[str, Any]) -> dict[str, Any]:

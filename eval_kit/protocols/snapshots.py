@@ -24,7 +24,7 @@ from eval_kit.runs.given import GivenRuns, take
 from eval_kit.stats.differences import ALPHA, CANNOT_TELL
 from eval_kit.stats.losses import correct
 from eval_kit.stats.snapshots import delta_ri, effect_ratio, relative_change
-from eval_kit.tables.table import Column, Fields, Table, Value, laid_out, share, significance, with_interval
+from eval_kit.tables.table import UNTESTED, Column, Fields, Table, Value, laid_out, share, significance, with_interval
 
 type Integers = NDArray[np.int64]
 
@@ -103,7 +103,8 @@ class Snapshots(Result):
         """What the figures are, which queries are independent, and what cannot be told."""
         notes = [
             "RC: (before − after) / before; ° not significant: t-test over queries, p ≥ 0.05 after Holm's correction "
-            "over the systems and test sets of a measure; intervals are not corrected."
+            "over the systems and test sets of a measure; intervals are each of that figure alone, uncorrected.",
+            UNTESTED,
         ]
         if self.rows["verdict"].count():
             notes.append(
@@ -115,7 +116,7 @@ class Snapshots(Result):
             name, shared = row["test_set"], row["shared"]
             alone = f"{row['queries'] - shared:,} and {row['queries_after'] - shared:,} in one alone (independent)"
             notes.append(f"{name}: {shared:,} queries are in both snapshots (paired); {alone}")
-        unclear = self.rows.filter(pl.col("effect_ratio").is_not_null() & pl.col("effect_ratio_low").is_null())
+        unclear = self.rows.filter(pl.col("verdict").is_not_null() & pl.col("effect_ratio").is_null())
         for row in unclear.unique(["test_set", "system"], maintain_order=True).iter_rows(named=True):
             notes.append(
                 f"{row['system']} is not shown to differ from {self.pivot} before ({row['test_set']}, "

@@ -28,10 +28,12 @@ from eval_kit.release import Release, TestSet, Variation
 from eval_kit.results import Picture, Result
 from eval_kit.runs.given import GivenRuns, Run, take
 from eval_kit.runs.wordings import WordedRun, original_of, wordings_of
+from eval_kit.stats.differences import ROUNDING
 from eval_kit.stats.figure import Figure
 from eval_kit.stats.losses import holm_corrected, paired_t_test, relative_losses
 from eval_kit.stats.snapshots import delta_ri, effect_ratio
 from eval_kit.tables.table import (
+    UNTESTED,
     Column,
     Fields,
     Format,
@@ -51,11 +53,15 @@ type Pairs = dict[tuple[str, str], tuple[NDArray[np.float64], NDArray[np.float64
 
 ALL, VALID = "all", "valid"
 """The queries that a row is about: all, or those whose other wording people judged to ask the same."""
-_EQUAL = 1e-9  # the same ranks may give values that differ in the last bit
 _NOTES = (
-    "° not significant: paired t-test over queries, p ≥ 0.05 after Holm's correction; intervals are not corrected",
-    "n: queries, and × replicas; Rel Loss: (clean − varied) / clean, LongEval's RC, with its 95 % interval; "
-    "RI: robustness index, helped − hurt",
+    "° not significant: paired t-test over queries, and over replicas where there are several, p ≥ 0.05 after Holm's "
+    "correction",
+    UNTESTED,
+    "n: queries, and × replicas; Rel Loss: (clean − varied) / clean, LongEval's RC, with its own 95 % interval, "
+    "uncorrected; RI: robustness index, helped − hurt",
+)
+_ONE_REPLICA = (
+    "of one replica, p and interval hold for this draw of the wordings: what another would cost is not in them"
 )
 _VALID_NOTE = "valid: of the wordings that people judged to ask the same"
 _PIVOT_NOTE = (
@@ -130,7 +136,8 @@ class Variations(Result):
     def notes(self) -> list[str]:
         """What the marks and the columns mean."""
         valid = [_VALID_NOTE] if VALID in self.results["queries_are"] else []
-        return [*_NOTES, *valid, *([_PIVOT_NOTE.format(self.pivot)] if self.pivot else [])]
+        one = [_ONE_REPLICA] if (self.results["replicas"] == 1).any() else []
+        return [*_NOTES, *one, *valid, *([_PIVOT_NOTE.format(self.pivot)] if self.pivot else [])]
 
     def figures(self) -> list[Picture]:
         """For each test set, what each method costs each system in the main measure.
@@ -152,7 +159,8 @@ class Variations(Result):
                     cost, n = (row["rel_loss"], row["rel_loss_low"], row["rel_loss_high"]), row["queries"]
                     effects.append(plots.Effect(label, *cost, n, n < FEW, systems.index(row["system"])))
             axis = f"loss of {of_measure['measure'][0]} to other wordings"
-            caption = f"{test_set}: {axis}, with 95 % intervals; farther right: more is lost; ordered by {own}'s loss."
+            caption = f"{test_set}: {axis}, each with a 95 % interval of its own; farther right: more is lost; ordered "
+            caption += f"by {own}'s loss."
             caption += f" {HOLLOW}" * any(effect.is_of_few for effect in effects)
             figures.append(Picture(plots.forest(effects, axis, caption, percent=True), caption, systems))
         return figures
@@ -318,7 +326,7 @@ def robustness(
 ) -> dict[str, float]:
     """Shares of the pairs that ``helped``, ``unhurt`` and ``hurt``, and ``robustness_index`` = helped − hurt."""
     gain = (clean - variant) if lower_is_better else (variant - clean)
-    gains, hurt = float((gain > _EQUAL).mean()), float((gain < -_EQUAL).mean())
+    gains, hurt = float((gain > ROUNDING).mean()), float((gain < -ROUNDING).mean())
     return {"helped": gains, "unhurt": 1 - gains - hurt, "hurt": hurt, "robustness_index": gains - hurt}
 
 
@@ -412,4 +420,4 @@ def _count(row: Fields) -> str:
 
 
 def _rel_loss(row: Fields) -> Value:
-    return Value(loss(row["rel_loss"]), mark=significance(row))
+    return Value(loss(row["rel_loss"]), mark="" if row["rel_loss"] is None else significance(row))

@@ -31,7 +31,7 @@ _FARTHEST = 2.0
 """Standard deviations of near parts, beyond which far is not like anything near."""
 _SLOPES = np.linspace(-2.0, 6.0, 401)
 # the slope is 1 / reliability of a query's pivot value, so 1.25 is that of values four fifths of which are difficulty;
-# the doubt was 0.5 until the experiment of docs/generalise.md (tests/generalise_rates.py), whose rates are those of 0.8
+# the doubt was 0.5 until the experiment of docs/generalise.md (bench/zoo_generalise.py), whose rates are those of 0.8
 _SLOPE, _DOUBT, _TAILS = 1.25, 0.8, 3
 """Before near parts are seen, their slope is 1.25 ± 0.8, by Student's t with three degrees of freedom."""
 

@@ -17,10 +17,11 @@ class Figure:
     Attributes:
         value: None where it is undefined.
         error: its standard error: 0 where nothing varies, None where nothing can be said, as of a single query.
-        degrees: of freedom.
+        degrees: of freedom; of a mean of n, n − 1.
         ends: of its 95 % interval, where that is not by ``error``: percentiles of resamples, or Fieller's.
         chance: its p, likewise.
         undefined: resamples in which it had no value; the interval is that of the others.
+        looks: tests and intervals hold however often one looks while queries are added, not at one size alone.
     """
 
     value: float | None = None
@@ -29,34 +30,49 @@ class Figure:
     ends: tuple[float, float] | None = None
     chance: float | None = None
     undefined: int = 0
+    looks: bool = False
 
     @property
     def interval(self) -> tuple[float, float] | tuple[None, None]:
-        """The 95 % interval; where nothing varies, the value twice."""
-        if self.ends is not None:
-            return self.ends
-        if self.value is None or self.error is None:
+        """The 95 % interval; none where nothing varies, as what is certain of these queries is not so of others."""
+        return self.ends or self.interval_of(1)
+
+    def interval_of(self, tests: int) -> tuple[float, float] | tuple[None, None]:
+        """The interval, as wide as so many need that hold all together in 95 % of cases (Bonferroni)."""
+        if self.value is None or not self.error:
             return None, None
-        reach = quantile_of_t(LEVEL, self.degrees) * self.error
-        return self.value - reach, self.value + reach
+        level = 1 - (1 - LEVEL) / tests
+        reach = quantile_of_t(level, self.degrees)
+        if self.looks:
+            reach = p_values.reach_at_any_look(level, self.degrees + 1)
+        return self.value - reach * self.error, self.value + reach * self.error
 
     @property
     def p(self) -> float | None:
-        """Of no difference, two-sided; None where nothing varies."""
-        if self.chance is None and self.value is not None and self.error:
-            return p_values.of_t(self.value / self.error, self.degrees)
-        return self.chance
+        """Of no difference, two-sided; where all differ by the same, of the sign test; None where nothing differs."""
+        if self.chance is not None or self.value is None or self.error is None:
+            return self.chance
+        if self.error:
+            return self._chance(self.value / self.error)
+        return p_values.of_one_sign(self.degrees + 1, self.looks) if self.value else None
 
     def p_loses(self, margin: float) -> float | None:
-        """One-sided, of a value of −``margin`` or less: small where less is lost; None where nothing can be said.
-
-        Where nothing varies there is no chance in it: the answer is 0 or 1.
-        """
+        """One-sided, of a value of −``margin`` or less: small where less is lost; None where nothing can be said."""
         if self.value is None or self.error is None:
             return None
-        if not self.error:
-            return float(self.value <= -margin)
-        return p_values.above_t((self.value + margin) / self.error, self.degrees)
+        beyond = self.value + margin
+        if abs(beyond) < 1e-12:  # a loss of the margin itself, but for the last digit
+            beyond = 0.0
+        two_sided = p_values.of_one_sign(self.degrees + 1, self.looks)
+        if self.error:
+            two_sided = self._chance(beyond / self.error)
+        if beyond <= 0:
+            return 1 - two_sided / 2 if self.error and not self.looks else 1.0
+        return two_sided if self.looks else two_sided / 2
+
+    def _chance(self, t: float) -> float:
+        """That t is as far from 0 if there is no difference, two-sided."""
+        return p_values.at_any_look(t, self.degrees + 1) if self.looks else p_values.of_t(t, self.degrees)
 
     def detectable(self, tests: int) -> float | None:
         """The least loss that is found in 80 % of cases, at the first step of Holm's correction of so many tests."""

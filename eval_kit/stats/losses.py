@@ -10,6 +10,7 @@ seeds, both are (seeds, queries) arrays whose rows belong together.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from eval_kit.stats import p_values
-from eval_kit.stats.figure import LEVEL, Figure, quantile_of_t
+from eval_kit.stats.differences import ALPHA, FEW_DIFFER, ROUNDING
+from eval_kit.stats.figure import LEVEL, Figure
 from eval_kit.stats.parts import Floats
 
 type Draws = NDArray[np.int32]
@@ -27,12 +29,8 @@ type Loss = tuple[Figure, Figure, Figure]
 RESAMPLES = 10_000
 MARGIN = 0.05
 """Share of In. A difference of less than 5 % is not noticeable (Spärck Jones 1974, Journal of Documentation 30)."""
-# in simulations with 20 to 43 queries of small values the bootstrap held the truth in 80 to 88 % (mean_intervals)
-FEW, FEW_NOT_ZERO = 50, 20
-"""Queries, and those of a value that is not zero, below which the bootstrap's intervals are too short."""
-# 500,000 queries in 64 parts took 119 s of bootstrap
-MANY = 20_000
-"""Queries above which the bootstrap of differences takes long, and Student's t gives the same."""
+FEWEST_PAIRS = 10
+"""Pairs below which a correlation has no interval: with five, resamples of none left 0 out in 11 to 57 % of draws."""
 
 _DRAWS_AT_ONCE = 1 << 20
 _ROUNDING = 1e-12
@@ -61,16 +59,21 @@ def p_equivalent(inside: ArrayLike, out: ArrayLike) -> float | None:
     A loss that is not significant need not be small. Equivalence is shown by two one-sided t-tests (Schuirmann
     1987), of (1 − m) In < Out and of Out < (1 + m) In, as for a ratio of means (Berger and Hsu 1996): the margin
     m is a share of the mean In, whose own uncertainty counts. The p-value is the greater of the two; None where one
-    of them does not vary.
+    of them does not vary, and where so few queries differ that t knows nothing of the losses that were not drawn.
     """
     of_in, of_out = _pair(inside, out)
+    if differing(of_in, of_out) < FEW_DIFFER:
+        return None
     scale = _scale(of_in, of_out)
     sides = [_mean(each, scale) for each in (of_out - (1 - MARGIN) * of_in, (1 + MARGIN) * of_in - of_out)]
     one_sided = [p for side in sides if side.error and (p := side.p_loses(0.0)) is not None]
-    if len(one_sided) == 2:
-        return max(one_sided)
-    # not one query differs, and all have one value
-    return 0.0 if of_in.shape[1] > 1 and scale > 0 and np.array_equal(of_in, of_out) else None
+    return max(one_sided) if len(one_sided) == 2 else None
+
+
+def differing(inside: ArrayLike, out: ArrayLike) -> int:
+    """Queries of which In and Out differ; of the same arguments."""
+    of_in, of_out = _pair(inside, out)
+    return int((np.abs(of_in - of_out) > ROUNDING).any(axis=0).sum())
 
 
 def difference_of_losses(first: tuple[ArrayLike, ArrayLike], second: tuple[ArrayLike, ArrayLike]) -> Figure:
@@ -132,6 +135,21 @@ def correct(family: Sequence[dict[str, Any]], name: str) -> None:
     """Give each row of a family of tests ``<name>_holm``: its p of that name after :func:`holm`'s correction."""
     for row, p in zip(family, holm([row[name] for row in family]), strict=True):
         row[f"{name}_holm"] = p
+
+
+def simultaneous(family: Sequence[Figure]) -> list[tuple[tuple[float, float] | tuple[None, None], float | None]]:
+    """The 95 % intervals of a family that hold all together, each with its p after :func:`holm`'s correction.
+
+    They are Bonferroni's, except that one which reaches over 0 where the correction shows a difference ends at 0
+    (Strassburger and Bretz 2008, Statistics in Medicine 27): an interval and its sign never contradict each other.
+    """
+    found = []
+    for figure, p in zip(family, holm([each.p for each in family]), strict=True):
+        ends = figure.interval_of(len(family))
+        if ends[0] is not None and ends[1] is not None and figure.value and p is not None and p < ALPHA:
+            ends = (max(ends[0], 0.0), ends[1]) if figure.value > 0 else (ends[0], min(ends[1], 0.0))
+        found.append((ends, p))
+    return found
 
 
 def holm_corrected(table: pl.DataFrame, family: list[str]) -> pl.DataFrame:
@@ -209,29 +227,13 @@ def mean_estimate(values: ArrayLike) -> Figure:
     return _resampled(float(column.mean()), means, len(column))
 
 
-def mean_intervals(values: Floats, resamples: int, seed: int) -> Floats:
-    """The 95 % intervals (k, 2) of the means of columns (n, k) over n > 1 queries.
-
-    By the bootstrap; by Student's t above :data:`MANY` queries, and where the bootstrap's is too short: with 20 to 43
-    queries of small values it held the truth in 80 to 88 % of simulations, and t in 95 to 97.
-    """
-    n = len(values)
-    reach = quantile_of_t(LEVEL, n - 1) * values.std(axis=0, ddof=1) / n**0.5
-    by_t = np.asarray(values.mean(axis=0)[:, None] + reach[:, None] * [-1, 1])
-    if n > MANY:
-        return by_t
-    intervals = np.quantile(resampled_means(values, resamples, seed), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0).T
-    few = (n < FEW) | (np.count_nonzero(values, axis=0) < FEW_NOT_ZERO)
-    return np.where(few[:, None], by_t, intervals)
-
-
 def spearman(
     x: ArrayLike, y: ArrayLike, *, given: ArrayLike | None = None, resamples: int = RESAMPLES, seed: int = 0
 ) -> Figure:
     """Correlate losses with similarities (ECIR 2023 §5.2), or the scores of systems on two tests (CIKM 2022 §4.2).
 
     Pairs are resampled together. A resample in which one side is constant has no correlation: it is counted and left
-    out. With a handful of pairs (five clusters) an interval is a rough guide at best.
+    out. With fewer than :data:`FEWEST_PAIRS` there is a p, and no interval.
 
     Args:
         x: (n,).
@@ -270,7 +272,8 @@ def spearman(
         p = p_values.of_rho(_ranks(sides[0], everything)[0], _ranks(sides[1], everything)[0], value)
     else:
         p = p_values.of_r(value, n - 3)
-    return _resampled(value, np.concatenate(samples), n, p)
+    found = _resampled(value, np.concatenate(samples), n, p)
+    return found if n >= FEWEST_PAIRS else replace(found, ends=None)
 
 
 def draws(n: int, resamples: int, seed: int) -> Iterator[Draws]:
@@ -328,6 +331,8 @@ def _scale(of_in: Floats, of_out: Floats) -> float:
 
 def _mean(differences: Floats, scale: float) -> Figure:
     """The mean of (seeds, n) values of this scale."""
+    if differences.shape[1] == 1:
+        return Figure(float(differences.mean()))
     error, degrees = _error(differences)
     varies = error * differences.shape[1] ** 0.5 > _ROUNDING * scale
     return Figure(float(differences.mean(axis=0).mean()), error if varies else 0.0, degrees)
@@ -361,7 +366,7 @@ def _resampled(value: float | None, samples: Floats, n: int, p: float | None = N
     ends = None
     if value is not None and n > 1 and len(finite):
         low, high = map(float, np.quantile(finite, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
-        ends = low, high
+        ends = (low, high) if high - low > ROUNDING * max(abs(value), 1.0) else None
     return Figure(value, ends=ends, chance=p, undefined=len(samples) - len(finite))
 
 

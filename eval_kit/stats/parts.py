@@ -5,6 +5,9 @@ Resampling queries cannot see that spread, so it finds a loss in a quarter of th
 Here a part's mean is its expected value, plus a draw of its kind (variance τ²), plus the draw of its queries: the
 random-effects model of meta-analysis, with τ² by Paule and Mandel (1982) and the t-test of Knapp and Hartung (2003,
 Statistics in Medicine 22), which keeps its rate with few parts.
+
+The variance of queries within parts is pooled over parts. A part's own goes with its mean where losses are rare or
+skewed (a part that happens to lose nothing has no variance), so that weights by it would favour parts without a loss.
 """
 
 from dataclasses import dataclass
@@ -13,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval_kit.stats import p_values
-from eval_kit.stats.figure import Figure
+from eval_kit.stats.figure import LEVEL, Figure, quantile_of_t
 
 type Floats = NDArray[np.float64]
 type Flags = NDArray[np.bool_]
@@ -30,8 +33,8 @@ class Heterogeneity(Figure):
 
     Attributes:
         spread: τ, the standard deviation of the kinds of parts.
-        q: Cochran's Q, chi-square with ``parts`` − 1 degrees of freedom if the parts differ by chance alone.
-        p_q: that of Q.
+        q: F* of Brown and Forsythe (1974, Technometrics 16): about 1 if the parts differ by chance alone.
+        p_q: that of F*, with the degrees of Mehrotra (1997, Communications in Statistics 26).
         parts: how many.
     """
 
@@ -60,21 +63,43 @@ class Contrast(Figure):
     spread: tuple[float, float] = (0.0, 0.0)
 
 
-def heterogeneity(means: Floats, errors: Floats) -> Heterogeneity | None:
+def heterogeneity(means: Floats, errors: Floats, sizes: Floats) -> Heterogeneity | None:
     """What parts say of kinds like theirs; None with fewer than two, or where none of them varies.
+
+    The interval covers two: that of the mean weighted by precision, and that of the parts' plain mean, which holds
+    also where the figures go with the parts' sizes. With parts of one size they are the same.
 
     Args:
         means: (parts,) of each part's figure: a mean, a difference, a Rel Loss.
-        errors: (parts,) the standard error of each, over its queries.
+        errors: (parts,) the standard error of each, over its queries; 0 where they do not vary.
+        sizes: (parts,) the queries of each, at least two.
     """
-    if len(means) < 2 or not errors.any():
-        return None
-    variances = np.maximum(errors**2, _least(means))
-    together = float(_misfit(means, variances))
-    mean, variance, spread = _of_kinds(means, variances)
-    chance = p_values.above_chi_square(together, len(means) - 1)
     count = len(means)
-    return Heterogeneity(mean, float(np.sqrt(variance)), count - 1, spread=spread, q=together, p_q=chance, parts=count)
+    if count < 2 or not errors.any():
+        return None
+    own = errors**2 * sizes
+    noise = own @ (sizes - 1) / (sizes - 1).sum() / sizes
+    mean, variance, spread = _of_kinds(means, noise)
+    # parts that happen to agree are not without doubt
+    doubt = float(noise.mean()) / count
+    error, of_plain = (float(np.sqrt(each or doubt)) for each in (variance, means.var(ddof=1) / count))
+    reach, plain = quantile_of_t(LEVEL, count - 1), float(means.mean())
+    ends = min(mean - reach * error, plain - reach * of_plain), max(mean + reach * error, plain + reach * of_plain)
+    q, chance = _differ(means, own, sizes)
+    return Heterogeneity(mean, error, count - 1, ends, spread=spread, q=q, p_q=chance, parts=count)
+
+
+def _differ(means: Floats, variances: Floats, sizes: Floats) -> tuple[float, float]:
+    """F* and the chance that it is greater if parts of those means and variances of queries differ by chance alone.
+
+    Neither skew nor parts of unequal noise raise its rate (bench/zoo.py), as they do that of Cochran's Q.
+    """
+    shares = sizes / sizes.sum()
+    expected = (1 - shares) * variances
+    f = float(sizes @ (means - shares @ means) ** 2 / expected.sum())
+    below = expected.sum() ** 2 / (expected**2 / (sizes - 1)).sum()
+    above = expected.sum() ** 2 / (variances @ variances + (shares @ variances) ** 2 - 2 * shares @ variances**2)
+    return f, p_values.above_f(f, float(above), float(below))
 
 
 def contrast(values: Floats, parts: Parts, far: Flags) -> Contrast | None:

@@ -8,6 +8,7 @@ denominator 0; of other figures linearised.
 
 import numpy as np
 
+from eval_kit.stats.differences import ALPHA, ROUNDING
 from eval_kit.stats.figure import LEVEL, Figure, quantile_of_t
 from eval_kit.stats.parts import Floats
 
@@ -31,14 +32,15 @@ def relative_change(columns: Floats) -> Figure:
 def effect_ratio(columns: Floats) -> Figure:
     """ER: the difference of means from the pivot's, after / before (Breuer et al., SIGIR 2020). 1: all is kept.
 
-    There is no interval where the difference before is not shown to be one: any ratio is possible then.
+    Undefined where the difference before is not shown to be one: any ratio is possible then.
 
     Args:
         columns: (4, queries) a system before and after, then the pivot.
     """
     means, covariance, degrees = _moments(columns)
     after, before = np.array([[0.0, 1, 0, -1], [1, 0, -1, 0]])
-    return _ratio(after, before, means, covariance, degrees)
+    shown = Figure(float(before @ means), _error(before, covariance), degrees).p
+    return Figure() if shown is None or shown >= ALPHA else _ratio(after, before, means, covariance, degrees)
 
 
 def delta_ri(columns: Floats) -> Figure:
@@ -89,4 +91,6 @@ def _ratio(above: Floats, below: Floats, means: Floats, covariance: Floats, degr
     if square <= 1e-12 * b * b:
         return Figure(a / b)
     root = max(middle * middle - square * rest, 0.0) ** 0.5
+    if root <= ROUNDING * abs(square):  # nothing varies
+        return Figure(a / b)
     return Figure(a / b, ends=((middle - root) / square, (middle + root) / square))

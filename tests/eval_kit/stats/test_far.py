@@ -1,12 +1,12 @@
-"""What far queries cost: a regression computed anew, and cases whose truth is known (``tests/generalise_rates.py``)."""
+"""What far queries cost: a regression computed anew, and a table of what may be said; rates are in tests/bench."""
 
 import numpy as np
 import pytest
 
+from bench.zoo_generalise import Shift, drawn
 from eval_kit.stats import far
 from eval_kit.stats.differences import CANNOT_TELL
 from eval_kit.stats.far import DEGRADES, DOES_NOT
-from tests.generalise_rates import NULLS, drawn, judged
 
 
 def test_the_prediction_of_a_near_part_comes_from_the_others_alone():
@@ -38,22 +38,15 @@ def test_the_slope_of_parts_is_that_of_what_makes_them_hard_and_not_of_the_pivot
     assert cost.slope == pytest.approx(1 / reliability, abs=0.2) and cost.slope_error < 0.8
 
 
-def test_difficulty_alone_is_no_loss_and_a_loss_is_found():
-    """Forty draws: what the page has of four hundred."""
-    harder = judged(NULLS["harder by .10"], 1_000, 0.0, 40)
-    assert harder["degrades"] <= 0.1 < 0.25 <= harder["before"] and harder["holds"] >= 0.9
-    lost = judged(NULLS["as hard"], 2_000, 0.5, 40)
-    assert lost["degrades"] >= 0.8 and lost["does_not"] == 0
-
-
 def test_no_word_where_the_pivot_says_nothing_or_far_is_unlike_anything_near():
     random = np.random.default_rng(9)
-    values, _, pivot, covariates, part, is_far = drawn(random, 2_000, 60, harder=1.5)
-    unlike = far.cost_of_far(values, pivot, covariates, part, is_far)
-    nothing = far.cost_of_far(random.permutation(values), pivot, covariates, part, is_far)
+    draw = drawn(Shift(harder=1.5), random, 2_000)
+    [[pivot, covariates]] = draw.pivots
+    unlike = far.cost_of_far(draw.values, pivot, covariates, draw.parts, draw.far)
+    nothing = far.cost_of_far(random.permutation(draw.values), pivot, covariates, draw.parts, draw.far)
     assert unlike is not None and "near" in unlike.refusal
     assert nothing is not None and "pivot" in nothing.refusal
-    assert far.cost_of_far(values, pivot, covariates, part % 10, part % 10 < 5) is None
+    assert far.cost_of_far(draw.values, pivot, covariates, draw.parts % 10, draw.parts % 10 < 5) is None
 
 
 LOSS, GAIN, APART = -0.1, 0.1, 0.8

@@ -33,10 +33,24 @@ def test_where_the_two_sides_of_the_fraction_meet():
             assert p_values.of_t(t, degrees) == pytest.approx(2 * scipy.stats.t.sf(t, degrees), rel=1e-12)
 
 
-@pytest.mark.parametrize("degrees", [1, 2, 4, 7, 63, 200])
-def test_chi_square(degrees):
-    for x in (0.0, 0.1, 1.0, 7.0, 60.0, 250.0):
-        assert p_values.above_chi_square(x, degrees) == pytest.approx(scipy.stats.chi2.sf(x, degrees), rel=1e-9)
+@pytest.mark.parametrize("degrees", [(1, 9), (4.3, 51.7), (39, 1_160), (7, 2.5)])
+def test_fishers_f(degrees):
+    for f in (0.0, 0.1, 0.9, 1.0, 1.4, 7.0, 60.0):
+        assert p_values.above_f(f, *degrees) == pytest.approx(scipy.stats.f.sf(f, *degrees), rel=1e-9)
+
+
+def test_looks_cost_nothing_in_advance_and_keep_the_rate_at_all_of_them():
+    """A walk without drift is looked at after each of 1,000 steps."""
+    random, alarms = np.random.default_rng(6), 0
+    for _ in range(400):
+        walk = random.normal(size=1_000).cumsum() / np.sqrt(np.arange(1, 1_001))
+        alarms += min(p_values.at_any_look(t, n) for n, t in enumerate(walk, 1)) < 0.05
+    assert alarms <= 0.05 * 400
+    for n in (10, 200, 5_000):
+        assert p_values.at_any_look(p_values.reach_at_any_look(0.95, n), n) == pytest.approx(0.05)
+    signs = np.sign(random.normal(size=(400, 60)))
+    shown = [n for n in range(1, 61) if p_values.of_one_sign(n, True) < 0.05]
+    assert np.any([(signs[:, :n] == signs[:, :1]).all(axis=1) for n in shown], axis=0).mean() <= 0.05
 
 
 def test_spearmans_is_the_share_of_all_orders_of_few_pairs():

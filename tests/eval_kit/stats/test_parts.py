@@ -58,18 +58,43 @@ def test_the_contrast_is_that_of_two_sides_computed_anew():
 
 
 def test_heterogeneity_is_that_of_a_meta_analysis_computed_anew():
-    means, errors = np.array([0.051, -0.028, 0.037, -0.060, 0.019]), np.array([0.008, 0.009, 0.007, 0.010, 0.008])
-    found = parts.heterogeneity(means, errors)
+    """With the variance within parts pooled; the interval also covers that of the parts' plain mean."""
+    random = np.random.default_rng(2)
+    columns = [random.normal(mean, 0.2, n) for mean, n in ((0.3, 12), (-0.2, 40), (0.05, 25), (-0.1, 90), (0.2, 15))]
+    means, errors, sizes = np.array([(each.mean(), scipy.stats.sem(each), len(each)) for each in columns]).T
+    found = parts.heterogeneity(means, errors, sizes)
     assert found is not None
-    mean, variance, tau2 = fitted_anew(means, errors**2)
+    pooled = sum(((each - each.mean()) ** 2).sum() for each in columns) / (sizes.sum() - 5)
+    mean, variance, tau2 = fitted_anew(means, pooled / sizes)
     assert (found.value, found.error, found.spread) == pytest.approx((mean, np.sqrt(variance), np.sqrt(tau2)), rel=1e-7)
-    q = ((means - np.average(means, weights=errors**-2)) ** 2 / errors**2).sum()
-    assert (found.q, found.p_q) == pytest.approx((q, scipy.stats.chi2.sf(q, 4)), rel=1e-9)
-    reach = scipy.stats.t.ppf(0.975, 4) * np.sqrt(variance + tau2)
+    t = scipy.stats.t.ppf(0.975, 4)
+    low, high = scipy.stats.t.interval(0.95, 4, means.mean(), scipy.stats.sem(means))
+    ends = min(low, mean - t * np.sqrt(variance)), max(high, mean + t * np.sqrt(variance))
+    assert found.interval == pytest.approx(ends, rel=1e-7)
+    reach = t * np.sqrt(variance + tau2)
     assert found.another.interval == pytest.approx((mean - reach, mean + reach), rel=1e-7)
-    assert parts.heterogeneity(means[:1], errors[:1]) is None
-    alike = parts.heterogeneity(np.full(3, 0.1), np.array([0.01, 0.02, 0.03]))
-    assert alike is not None and (alike.spread, alike.q, alike.p_q) == (0.0, pytest.approx(0, abs=1e-20), 1.0)
+    assert parts.heterogeneity(means[:1], errors[:1], sizes[:1]) is None
+
+
+def test_parts_that_lose_nothing_count_and_agreement_is_not_certainty():
+    """Seven parts of twenty lose one of ten queries; where all lose one, the doubt is that of their queries."""
+    for lost, mean in ((7, -0.035), (20, -0.1)):
+        hurt = np.arange(20) < lost
+        found = parts.heterogeneity(-0.1 * hurt, 0.1 * hurt, np.full(20, 10.0))
+        assert found is not None and found.value == pytest.approx(mean)
+        assert found.interval[1] - found.interval[0] > 0.04
+    nothing = np.zeros(20)
+    assert parts.heterogeneity(nothing, nothing, np.full(20, 10.0)) is None
+
+
+def test_parts_of_equal_size_differ_by_the_f_test_of_an_analysis_of_variance():
+    """Brown and Forsythe's F is that of scipy there; theirs has other degrees."""
+    random = np.random.default_rng(8)
+    columns = random.normal(0, 0.2, (8, 30)) + random.normal(0, 0.06, (8, 1))
+    found = parts.heterogeneity(columns.mean(axis=1), scipy.stats.sem(columns, axis=1), np.full(8, 30.0))
+    theirs = scipy.stats.f_oneway(*columns)
+    assert found is not None and found.q == pytest.approx(theirs.statistic)
+    assert found.p_q == pytest.approx(theirs.pvalue, rel=0.2)
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.2])
