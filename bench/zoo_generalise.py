@@ -108,13 +108,13 @@ def words(shift: Shift, rng: Rng, size: int) -> dict[str, bool | None]:
     costs = [far.cost_of_far(draw.values, *pivot, draw.parts, draw.far) for pivot in draw.pivots]
     known = [cost for cost in costs if cost is not None]
     p, p_does_not = max(cost.p for cost in known), max(cost.p_loses(MARGIN * near) for cost in known)
-    said = {far.verdict(p, p_does_not, cost.adjusted.value, 1.0, cost.refusal)[0] for cost in known}
+    said = far.agreed([far.verdict(p, p_does_not, cost.adjusted.value, 1.0, cost.refusal)[0] for cost in known])
     low, high = known[0].interval
     outcomes: dict[str, bool | None] = {}
     if shift.loss:
-        outcomes = {"does not": said == {far.DOES_NOT}, "degrades is found": said != {far.DEGRADES}}
+        outcomes = {"does not": said == far.DOES_NOT, "degrades is found": said != far.DEGRADES}
     else:
-        outcomes = {"degrades": said == {far.DEGRADES}, "does not is found": said != {far.DOES_NOT}}
+        outcomes = {"degrades": said == far.DEGRADES, "does not is found": said != far.DOES_NOT}
     return outcomes | {"far minus near": not low <= truth <= high}
 
 

@@ -223,7 +223,7 @@ def compared(
     base, *others = systems
     for (test_set, measure), group in values.group_by("test_set", "measure", maintain_order=True):
         of_measure = parse(str(measure))
-        greatest = most(group["value"].to_numpy())
+        greatest = most(str(measure), group["value"].to_numpy())
         columns = {str(name): each for (name,), each in group.group_by("system", maintain_order=True)}
         of_test_set = of_test_sets.get(str(test_set), ())
         for division, system in ((d, s) for d in of_test_set for s in others):
@@ -296,9 +296,9 @@ def _in_parts(
     return rows, over
 
 
-def most(values: Floats) -> float:
-    """What a query can lose at most, given the values of a measure: 1 of fractions."""
-    return max(1.0, float(np.abs(values).max()))
+def most(measure: str, values: Floats) -> float:
+    """What a query can lose at most, given values of the measure: 1 of fractions, the cutoff of a search length."""
+    return max(1.0, parse(measure).value_of_empty_result, float(np.abs(values).max()))
 
 
 def signed(sign: int, value: float | None) -> float | None:

@@ -224,7 +224,7 @@ class Comparison(Result):
         """How the differences were tested, what they rest on, and what is missing or was left out."""
         notes = [self._gate(), self._rules_of_the_gate()] if self.margin is not None else []
         notes += by_part.notes_of(self.parts, self.over_parts) if self.parts.height else []
-        few = f"fewer than {FEW_DIFFER} queries differ, so the interval allows for what was not drawn, and there is no ≈"
+        few = f"fewer than {FEW_DIFFER} queries differ, so intervals allow for what was not drawn, and there is no ≈"
         notes += [f"{few}: {names}"] if (names := self._on_few()) else []
         notes += [
             *self.remarks,
@@ -494,7 +494,7 @@ def _rows(values: pl.DataFrame, systems: Sequence[str], test_set: str) -> list[d
             if name != base:
                 both = columns[measure, base], column
                 sign = parse(measure).sign
-                figure = difference(sign * (column - both[0]), by_part.most(np.stack(both)))
+                figure = difference(sign * (column - both[0]), by_part.most(str(measure), np.stack(both)))
                 row |= {"difference": by_part.signed(sign, figure.value), "p": figure.p, "differ": figure.differ}
                 row |= {"figure": figure, "sign": sign}
                 either = searched[base] | searched[name]

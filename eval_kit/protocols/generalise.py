@@ -34,7 +34,7 @@ from eval_kit.search.passages import has_passages, passages
 from eval_kit.shifts import MAIN_SPLITS, SHIFTS, main_split
 from eval_kit.stats import distance, parts
 from eval_kit.stats.differences import CANNOT_TELL
-from eval_kit.stats.far import DEGRADES, DOES_NOT, chance_of_farther, cost_of_far, verdict
+from eval_kit.stats.far import DEGRADES, DOES_NOT, agreed, chance_of_farther, cost_of_far, verdict
 from eval_kit.stats.losses import MARGIN, correct
 from eval_kit.tables.table import Column, Fields, Table, Value, laid_out
 
@@ -520,11 +520,11 @@ def _with_verdicts(rows: list[dict[str, Any]]) -> pl.DataFrame:
         for row in each:
             cost, farther = row.pop("cost"), row.pop("farther")
             if cost:
-                said.append(verdict(row["p_holm"], row["p_does_not_holm"], row["adjusted"], farther, row["why"]))
-                row["why"] = said[-1][1]
-        for row in each:
-            if said:
-                row["verdict"] = said[0][0] if len({word for word, _ in said}) == 1 else CANNOT_TELL
+                of_row = row["p_holm"], row["p_does_not_holm"], row["adjusted"]
+                word, row["why"] = verdict(*of_row, farther, row["why"])
+                said.append(word)
+        for row in each if said else ():
+            row["verdict"] = agreed(said)
     numbers = dict.fromkeys((*_TESTS, "p_holm", "p_does_not_holm", "detectable"), pl.Float64)
     types = numbers | {"verdict": pl.String}
     return pl.DataFrame(rows, schema_overrides=types, infer_schema_length=None).fill_nan(None)

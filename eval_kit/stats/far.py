@@ -12,7 +12,7 @@ for the pivot alone. A word needs both, so it is wrong more often than at its ra
 test, Berger 1982, Technometrics 24). Experiments with a known truth are in docs/generalise.md.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -103,6 +103,11 @@ def verdict(
     if farther < _LEAST_APART:
         return CANNOT_TELL, "far queries are hardly farther from training than near ones"
     return DOES_NOT, ""
+
+
+def agreed(said: Sequence[str]) -> str:
+    """The word of several pivots: what each of them alone shows."""
+    return said[0] if len(set(said)) == 1 else CANNOT_TELL
 
 
 def chance_of_farther(distance: Floats, far: Flags) -> float:

@@ -89,6 +89,33 @@ def test_differences_of_parts_are_scipys(folder: Path, release: Release) -> None
     assert kinds["spread"].item() > 0.1 and kinds["low"].item() < kinds["difference"].item() < kinds["high"].item()
 
 
+def test_pieces_of_another_division_say_nothing_of_kinds(folder: Path, release: Release) -> None:
+    pieces = {f"q{n}": f"{n % PARTS}.{n % 16}" for n in range(392)}
+    for by, known in ((["metadata.kind", pieces], ["metadata.kind"]), ([pieces], ["parts"])):
+        result = compare(_runs(folder), release, measures=["RR@10"], by=by)
+        assert result.over_parts.filter(claim=pl.lit(KINDS))["by"].to_list() == known
+        assert any("parts: its parts are pieces" in note for note in result.notes()) == (len(by) > 1)
+
+
+def test_queries_that_neither_run_searched_are_no_evidence(tmp_path: Path) -> None:
+    """Thirty of six hundred were searched: a loss on each is no small loss of all."""
+    queries = [f"q{n}" for n in range(600)]
+    folder = beir_folder(tmp_path / "toy", [], dict.fromkeys(queries, "t"), [(query, "p") for query in queries])
+    runs = [
+        ranked_run(tmp_path / f"{name}.trec", [(query, "p", rank + n % 2) for n, query in enumerate(queries[:30])], 8)
+        for name, rank in (("a", 1), ("b", 3))
+    ]
+    options = {"measures": ["RR@10"], "allow_missing": True, "no_worse_than": 0.05}
+    result = compare(runs, open_release(folder), **options)
+    [row] = result.parts.to_dicts()
+    assert (result.exit_status, row["queries"], row["unsearched"], row["hurt"]) == (1, 30, 570, 30)
+    assert row["difference"] == pytest.approx((1 / 3 + 1 / 4 - 1 - 1 / 2) / 2)
+    turned = [(query, "p", 2 - n % 2) for n, query in enumerate(queries[:30])]
+    alike = [runs[0], ranked_run(tmp_path / "c.trec", turned, 8)]
+    [row] = compare(alike, open_release(folder), **options).rows.filter(system="c").to_dicts()
+    assert row["p_equivalent"] > 0.05
+
+
 def test_a_gate_has_three_answers(folder: Path, release: Release) -> None:
     old, new = _runs(folder)
     same = compare([old, new], release, measures=["RR@10"], baseline="new", no_worse_than=0.02)

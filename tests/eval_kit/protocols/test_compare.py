@@ -237,3 +237,24 @@ def test_a_gate_knows_which_way_a_measure_is_better(measure: str, tmp_path: Path
     release, (low, high) = ranked(tmp_path, low=[4, 6, 5, 7, 8] * 3, high=[1, 2, 3] * 5)
     assert compare([high, low], release, measures=[measure], no_worse_than=0.1).verdict == WORSE
     assert compare([low, high], release, measures=[measure], no_worse_than=0.1).verdict == NOT_WORSE
+
+
+def test_of_a_search_length_a_query_can_lose_more_than_one(tmp_path: Path) -> None:
+    """One of sixty queries reads one passage more; that another reads ten in vain is not excluded."""
+    release, runs = ranked(tmp_path, a=[1] * 60, b=[2, *[1] * 59])
+    assert compare(runs, release, measures=["ASL@10"], no_worse_than=0.3).exit_status == 3
+
+
+def test_the_gate_says_which_part_fails_and_how_often_one_may_look(tmp_path: Path) -> None:
+    release, runs = ranked(tmp_path, a=[1, 2] * 60, b=[1, 2] * 30 + [3, 3] * 30)
+    parts = {f"q{n}": "old" if n < 60 else "new" for n in range(120)}
+    result = compare(runs, release, measures=["RR@10"], by=[parts], no_worse_than=0.05)
+    assert result.parts["part"].to_list() == ["new", "old"]
+    gate = result.summary()[0]
+    assert gate.index("worse") < gate.index("new") < gate.index("n = 60") < gate.index("no query changed")
+    assert [row[0].text for row in result.tables()[1].rows()][:2] == ["new", "old"]
+    looked = compare(runs, release, measures=["RR@10"], no_worse_than=0.05, looks=True)
+    once = compare(runs, release, measures=["RR@10"], no_worse_than=0.05)
+    assert looked.verdict == once.verdict == WORSE and looked.parts["p"].item() > once.parts["p"].item()
+    with pytest.raises(UserError, match="looks"):
+        compare(runs, release, looks=True)

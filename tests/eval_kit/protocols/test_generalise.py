@@ -8,9 +8,10 @@ import polars as pl
 import pytest
 import pytrec_eval
 
+from bench.zoo_generalise import Shift, drawn
 from eval_kit import generalise
 from eval_kit.errors import UserError
-from eval_kit.release import Release
+from eval_kit.release import Release, open_release
 from eval_kit.stats.far import cost_of_far
 from tests.beir_folders import beir_folder
 from tests.eval_kit.plain_runs import ranked_run
@@ -90,6 +91,44 @@ def test_five_buckets_and_43_queries_cannot_tell(runs: list[Path], published_rel
         "resttest has 3 near and 2 far parts, too few to say anything about other kinds of query"
     ]
     assert [fact.about.partition(", ")[2] for fact in result.facts()] == ["distance"] * 2
+
+
+def planted(folder: Path, shift: Shift, size: int) -> tuple[list[Path], Release, dict[str, str], list[str]]:
+    """A model's run and those of its pivots, what they are scored on, the part of each query, and the far parts."""
+    draw = drawn(shift, np.random.default_rng(1), size)
+    queries = [f"q{number}" for number in range(size)]
+    passages = [{"_id": f"p{query}", "text": "t"} for query in queries]
+    beir_folder(folder, passages, dict.fromkeys(queries, "t"), [(query, f"p{query}") for query in queries])
+    paths = []
+    for number, values in enumerate([draw.values, *(pivot for pivot, _ in draw.pivots)]):
+        ranks = [round(1 / value) if value else 11 for value in values]
+        found = [(query, f"p{query}", rank) for query, rank in zip(queries, ranks, strict=True)]
+        paths.append(ranked_run(folder / f"run{number}.trec", found, 11))
+    part = dict(zip(queries, map(str, draw.parts), strict=True))
+    return paths, open_release(folder), part, sorted({part[q] for q, far in zip(queries, draw.far, strict=True) if far})
+
+
+def test_each_pivot_alone_must_show_what_is_said(tmp_path: Path) -> None:
+    """What makes far queries easier for one pivot alone looks like a loss beside it, and not beside the other."""
+    (model, *pivots), release, part, far = planted(tmp_path, Shift(of_pivots=(-0.8, 0.0), share=0.9), 1_500)
+    alone = [generalise(model, pivot, release, by=[part], far=far).to_polars().row(0, named=True) for pivot in pivots]
+    assert [row["verdict"] for row in alone] == ["degrades", "cannot tell"]
+    both = generalise(model, pivots, release, by=[part], far=far).to_polars()
+    assert both["pivot"].to_list() == ["run1", "run2"] and set(both["verdict"]) == {"cannot tell"}
+    assert both["p"].to_list() == pytest.approx([row["p"] for row in alone])
+    assert set(both["p_holm"]) == {max(both["p"])}
+    assert set(both["detectable"]) == {max(row["detectable"] for row in alone)}
+
+
+def test_pieces_of_kinds_have_no_word_of_their_own(runs: list[Path], published_release: Release) -> None:
+    queries = published_release.queries("dl19")["query_id"]
+    pieces, kinds = ({query: str(number % each) for number, query in enumerate(queries)} for each in (PARTS, 7))
+    far = [str(number) for number in range(1, PARTS, 2)]
+    pair = runs[0], runs[1], published_release
+    alone = generalise(*pair, test_set="dl19", by=[pieces], far=far).to_polars().row(0, named=True)
+    beside = generalise(*pair, test_set="dl19", by=[pieces, kinds], far=far).to_polars().row(0, named=True)
+    assert alone["verdict"] == "cannot tell" and beside["verdict"] is None and "pieces" in beside["why"]
+    assert beside["adjusted"] == alone["adjusted"]
 
 
 def in_two_parts(release: Release) -> dict[str, str]:
