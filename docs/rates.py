@@ -28,7 +28,8 @@ def _beside(rates: list[dict[str, Any]], claims: str, cages: str | None) -> str:
             shown = f"{100 * row['wrong'] / row['printed']:.1f}" if row["printed"] else "-"
             cells.setdefault(cage, {}).setdefault(row["claim"], []).append(shown)
     lines = [f"| | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
-    lines += [f"| {cage} | {' | '.join(' / '.join(each.get(name, ['-'])) for name in names)} |" for cage, each in cells.items()]
+    for cage, each in cells.items():
+        lines.append(f"| {cage} | {' | '.join(' / '.join(each.get(name, ['-'])) for name in names)} |")
     return "\n".join(lines)
 
 
