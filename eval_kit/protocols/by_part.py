@@ -37,19 +37,21 @@ RANGE = r"^(quarter )?\d[\d.,:to +-]*$"
 NOT_TESTED = f"fewer than {FEWEST} queries: not tested"
 ORDER = (WORSE, CANNOT_TELL, UNCHANGED, NOT_WORSE)
 """Verdicts in the order of tables."""
+NO_PART = "queries in no part"
 THESE, KINDS = "these queries", "queries of such kinds"
 DIFFERENCES = (
     dict.fromkeys(("test_set", "measure", "system", "by", "part"), pl.String())
     | dict.fromkeys(("queries", "unsearched", "helped", "hurt", "needed"), pl.Int64())
     | dict.fromkeys(("baseline", "value", "difference", "low", "high", "p", "p_holm"), pl.Float64())
     | dict.fromkeys(("p_rest", "p_rest_holm", "pooled", "detectable", "p_loses", "p_loses_holm"), pl.Float64())
-    | {"verdict": pl.String()}
+    | {"verdict": pl.String(), "is_beside": pl.Boolean()}
 )
 """Of a part: its queries without those that neither run searched (``unsearched``), how many of them are ``helped`` and
 ``hurt``, both means, the difference with p over its queries; of parts that are tested, p after Holm's correction over
 parts, systems and test sets, and the interval that holds together with theirs in 95 % of cases; ``p_rest`` of no
 difference to the other parts; ``pooled``, drawn towards the mean of the parts, for pictures alone; the loss found in
-80 % of cases; with a margin, the p of losing that much, the verdict, and the queries ``needed`` for "not worse"."""
+80 % of cases; with a margin, the p of losing that much, the verdict, and the queries ``needed`` for "not worse".
+With a margin, what stands beside the parts (``is_beside``): all small parts as one, queries in no part, all queries."""
 OVER_PARTS = (
     dict.fromkeys(("test_set", "measure", "system", "by", "claim"), pl.String())
     | dict.fromkeys(("parts", "queries"), pl.Int64())
@@ -190,8 +192,7 @@ def _folded(rows: pl.DataFrame, keys: Sequence[str], means: Sequence[str]) -> pl
     names = few["part"].unique()
     weighted = ((pl.col(name) * queries).sum() / queries.sum() for name in means)
     together = few.group_by(*keys, maintain_order=True).agg(*weighted, queries.sum())
-    part = names[0] if len(names) == 1 else f"{OTHERS} ({len(names)} parts)"
-    folded = together.with_columns(part=pl.lit(part), is_folded=True)
+    folded = together.with_columns(part=pl.lit(_together(names)), is_folded=True)
     return pl.concat([rows.filter(queries >= FEWEST).with_columns(is_folded=False), folded], how="diagonal")
 
 
@@ -232,9 +233,14 @@ def compared(
             first = columns[base].select("query_id", "searched", baseline="value")
             both = first.join(columns[system].select("query_id", "value", "searched"), on="query_id", suffix="_after")
             members = division.parts.join(both, on="query_id", maintain_order="left")
-            members = members.with_columns(gain=of_measure.sign * (pl.col("value") - pl.col("baseline")))
+            gain = of_measure.sign * (pl.col("value") - pl.col("baseline"))
+            members = members.with_columns(gain=gain)
             keys = {"test_set": test_set, "measure": measure, "system": system, "by": division.name}
             of_parts, of_all = _in_parts(members, of_measure.sign, greatest, looks, division.why_no_kinds(of_test_set))
+            if margin is not None and division.name != WHOLE:
+                beside = _beside(members, both.with_columns(gain=gain))
+                more, _ = _in_parts(beside, of_measure.sign, greatest, looks, division.name)
+                of_parts += [row | {"is_beside": True, "p_rest": None} for row in more]
             families.setdefault((str(measure), division.name), []).extend(keys | row for row in of_parts)
             over += [keys | row for row in of_all]
     rows = list(chain.from_iterable(families.values()))
@@ -242,6 +248,27 @@ def compared(
         _correct([row for row in family if row["queries"] >= FEWEST], margin)
     frame = pl.DataFrame(rows, DIFFERENCES, infer_schema_length=None)
     return frame, pl.DataFrame(over, OVER_PARTS, infer_schema_length=None)
+
+
+def _beside(members: pl.DataFrame, every: pl.DataFrame) -> pl.DataFrame:
+    """What a gate tests beside the parts, so that no query escapes it, as members of parts of their own.
+
+    They are the parts of fewer than :data:`FEWEST` queries together, the queries in no part, and all.
+    """
+    searched = members.filter(pl.col("searched") | pl.col("searched_after"))
+    small = searched.filter(pl.len().over("part") < FEWEST)
+    names = small["part"].unique(maintain_order=True)
+    frames = [
+        small.unique("query_id", keep="first", maintain_order=True).with_columns(part=pl.lit(_together(names))),
+        every.join(members, on="query_id", how="anti", maintain_order="left").with_columns(part=pl.lit(NO_PART)),
+        every.with_columns(part=pl.lit(WHOLE)),
+    ]
+    return pl.concat([frame.select(members.columns) for frame in frames])
+
+
+def _together(names: pl.Series) -> str:
+    """What small parts are called together."""
+    return str(names[0]) if len(names) == 1 else f"{OTHERS} ({len(names)} parts)"
 
 
 def _in_parts(
@@ -319,7 +346,7 @@ def _ends(name: str, figure: Figure, sign: int) -> dict[str, Any]:
 
 def _correct(family: Sequence[dict[str, Any]], margin: float | None) -> None:
     """Give rows that are tested together intervals and p that hold together; with a margin also verdicts."""
-    correct(family, "p_rest")
+    correct([row for row in family if "is_beside" not in row], "p_rest")
     figures: list[Difference] = [row["figure"] for row in family]
     for row, figure, (ends, p) in zip(family, figures, simultaneous(figures), strict=True):
         row |= dict(zip(("low", "high"), turned(ends, row["sign"]), strict=True))
@@ -357,6 +384,7 @@ def tables_of_differences(rows: pl.DataFrame, over: pl.DataFrame, with_verdict: 
         if with_verdict:
             place = pl.col("verdict").replace_strict(ORDER, range(len(ORDER)), default=None, return_dtype=pl.Int64)
             group = group.sort(place, nulls_last=True, maintain_order=True)
+            group = shown(group)
         of_parts = _folded(group, ["system", "measure"], ["baseline", "value", "difference"])
         of_all = over.filter(pl.col("by") != WHOLE, test_set=pl.lit(test_set), measure=pl.lit(name), by=pl.lit(by))
         lines = pl.concat([of_parts, of_all.drop("parts", "why")], how="diagonal")
@@ -364,6 +392,11 @@ def tables_of_differences(rows: pl.DataFrame, over: pl.DataFrame, with_verdict: 
         title = f"{test_set}, {name}{f', by {by}' * (by != WHOLE)}"
         tables.append(laid_out(lines, columns, block="is_over", title=title))
     return tables
+
+
+def shown(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows of a gate; small parts are tested together there."""
+    return rows.filter((pl.col("queries") >= FEWEST) | pl.col("is_beside")) if rows["is_beside"].any() else rows
 
 
 def _of_part(name: str) -> Source:

@@ -264,18 +264,19 @@ class Comparison(Result):
 
     def _gate(self) -> str:
         """The gate's word, the parts that it is due to, and what else was found."""
-        rows = self.parts.drop_nulls("verdict").to_dicts()
+        parts = by_part.shown(self.parts)
+        rows = parts.drop_nulls("verdict").to_dicts()
         if not rows:
             return f"Gate: {by_part.NOT_TESTED}."
         due = [row for row in rows if row["verdict"] == self.verdict]
-        several = self.parts.height > 1
+        several = parts.height > 1
         named = [self._found(row, several) for row in sorted(due, key=gain)[:_MOST_NAMED]]
         more = f" and in {len(due) - len(named)} more" if len(due) > len(named) else ""
         said = f"Gate: {self.verdict}{' in ' if several else ': '}{'; in '.join(named)}{more}"
-        words = [*(row["verdict"] for row in rows), *[by_part.NOT_TESTED] * (self.parts.height - len(rows))]
+        words = [*(row["verdict"] for row in rows), *[by_part.NOT_TESTED] * (parts.height - len(rows))]
         others = dict.fromkeys(word for word in (*by_part.ORDER, by_part.NOT_TESTED) if word in words)
         others.pop(self.verdict, None)
-        of_parts = f" of {self.parts.height} parts"
+        of_parts = f" of {parts.height} parts"
         said += "".join(f"; {words.count(word)}{of_parts} {word}" for word in others)
         if self.verdict == CANNOT_TELL:
             if None not in (losses := [row["detectable"] for row in due]):
