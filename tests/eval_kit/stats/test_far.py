@@ -49,6 +49,22 @@ def test_no_word_where_the_pivot_says_nothing_or_far_is_unlike_anything_near():
     assert far.cost_of_far(draw.values, pivot, covariates, draw.parts % 10, draw.parts % 10 < 5) is None
 
 
+@pytest.mark.parametrize(
+    ("shift", "why"),
+    [
+        (Shift(share=0.6), "pivot"),  # r = 0.37
+        (Shift(share=0.65), ""),  # 0.40
+        (Shift(harder=1.0), ""),  # 1.99 standard deviations of near parts
+        (Shift(harder=1.1), "near"),  # 2.20
+    ],
+)
+def test_the_limits_are_those_whose_rates_are_known(shift: Shift, why: str) -> None:
+    draw = drawn(shift, np.random.default_rng(3), 4_000)
+    [[pivot, covariates]] = draw.pivots
+    cost = far.cost_of_far(draw.values, pivot, covariates, draw.parts, draw.far)
+    assert cost is not None and why in cost.refusal and bool(cost.refusal) == bool(why)
+
+
 LOSS, GAIN, APART = -0.1, 0.1, 0.8
 
 
@@ -60,7 +76,8 @@ LOSS, GAIN, APART = -0.1, 0.1, 0.8
         (0.01, 0.01, GAIN, APART, "", DOES_NOT, False),  # a gain is never "degrades"
         (0.01, 0.9, GAIN, APART, "", CANNOT_TELL, False),
         (0.5, 0.01, LOSS, APART, "", DOES_NOT, False),
-        (0.5, 0.01, LOSS, 0.5, "", CANNOT_TELL, True),  # far queries that are not farther say nothing of a shift
+        (0.5, 0.01, LOSS, 0.59, "", CANNOT_TELL, True),  # far queries that are not farther say nothing of a shift
+        (0.5, 0.01, LOSS, 0.6, "", DOES_NOT, False),
         (0.01, 0.9, LOSS, 0.5, "", DEGRADES, False),
         (0.05, 0.05, LOSS, APART, "", CANNOT_TELL, False),
         (None, None, LOSS, APART, "r is low", CANNOT_TELL, True),
