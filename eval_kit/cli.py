@@ -445,7 +445,7 @@ def align(
     ],
     seed: options.Seed = None,
 ) -> "Result":
-    """Correlate interpolation and extrapolation with BEIR scores, by Spearman's rank correlation (CIKM 2022, Table 5).
+    """Correlate interpolation and extrapolation with BEIR scores, by Spearman's ρ and Kendall's τ (CIKM 2022, Table 5).
 
     Example: eval_kit align scores.csv
     """

@@ -63,11 +63,11 @@ def losses(values: pl.DataFrame, shift: Shift, release: Release, seed: int = 0) 
 
     Returns:
         One row for each part that the shift reports (column ``cluster`` or ``size``; ReSTTest has none), system and
-        measure: the ``test_sets`` covered (``dl19+dl20``), ``avg_in``, ``out``, ``rel_loss`` (null where In is 0),
-        each with ``_low`` and ``_high`` (95 % paired bootstrap over queries, and over seeds where there are several);
-        ``p`` of the paired t-test and ``p_equivalent`` of equivalence
-        (:func:`eval_kit.stats.losses.paired_t_test`), both with ``_holm``, corrected over the parts and systems of a
-        measure; ``queries``, how many of them have an In or Out that is ``not_zero``, ``seeds``. Clusters add ``models_in``; the others ``delta`` = Extra. / Inter. − 1.
+        measure: the ``test_sets`` covered (``dl19+dl20``), ``avg_in``, ``out``, ``rel_loss`` (null where In is 0), each
+        with ``_low`` and ``_high`` (95 % paired bootstrap over queries, and over seeds where there are several); ``p``
+        of the paired t-test and ``p_equivalent`` of equivalence (:func:`eval_kit.stats.losses.paired_t_test`), both
+        with ``_holm``, corrected over the parts and systems of a measure; ``queries``, how many of them have an In or
+        Out that is ``not_zero``, ``seeds``. Clusters add ``models_in``; the others ``delta`` = Extra. / Inter. − 1.
 
     Raises:
         UserError: a run that does not cover the test queries, or other test sets than another run.
