@@ -57,7 +57,8 @@ def cells(
         for part, system in itertools.product(shift.parts(release), options):
             if shift is not CONTROL or isinstance(options[system], Trained):
                 cell_name = names.RunName(system, name, part, seed)
-                grid.append(Cell(cell_name, release, options[system], root, own_variations, benchmarks))
+                start = options.get(getattr(options[system], "starts_from", None) or "")
+                grid.append(Cell(cell_name, release, options[system], root, own_variations, benchmarks, start))
     return grid
 
 

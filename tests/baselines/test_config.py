@@ -68,6 +68,11 @@ def test_the_papers_configs_are_as_the_papers_say() -> None:
         ({"biencoder": {**TRAINED, "teacher": "x"}}, "distillation"),
         ({"biencoder": {**TRAINED, "mine_every": 9, "negatives": 0}}, "minimum"),
         ({"biencoder": {**TRAINED, "mine_depth": 9}}, "mine_every"),
+        ({"biencoder": {**TRAINED, "static_negatives": 1}}, "mine_every"),
+        ({"biencoder": {**TRAINED, "starts_from": "biencoder-x", "negatives": 0}}, "biencoder-x"),
+        ({"biencoder": {**TRAINED, "starts_from": "biencoder", "negatives": 0}}, "starts_from"),
+        ({"biencoder": {**TRAINED, "starts_from": "splade"}, "splade": {**TRAINED, **FLOPS}}, "0 was expected"),
+        ({"biencoder": {**TRAINED, "starts_from": "x", "negatives": 0, "mine_every": 3}}, "mined negatives"),
         ({"monobert": {**TRAINED, "candidates": 9, "pair_length": 64, "mine_every": 3}}, "mined"),
         ({"splade": {**TRAINED, **FLOPS, "share": 2, "teacher": "x", "distillation": "kl"}}, "share"),
         ({}, "non-empty"),
@@ -117,7 +122,7 @@ def test_candidates_are_from_the_bm25_of_the_same_config_unless_they_say_from_wh
 
 def test_the_variants_of_tables_8_and_9_are_those_that_are_compared() -> None:
     variants = config.read("cikm2022-tables8-9").systems
-    assert set(variants) == set(CIKM_VARIANTS)
+    assert set(variants) - {"biencoder-star"} == set(CIKM_VARIANTS) - {"biencoder"}  # which are in no table, in others
     base_options = config.read("paper-cikm2022").systems["biencoder"]
     for name in ("roberta", "ernie2", "condenser", "cocondenser-wiki", "cocondenser-marco"):
         variant = variants[f"biencoder-{name}"]
