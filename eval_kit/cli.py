@@ -232,7 +232,7 @@ def protocol(
     vectors: Annotated[
         str | None,
         option(
-            "Vectors for the page's figures of similarity R (CIKM 2022), as for similarity. Default: those beside RUN."
+            "Vectors for the page's figures of similarity R (ECIR 2023), as for similarity. Default: those beside RUN."
         ),
     ] = None,
     seed: options.Seed = None,
