@@ -1,4 +1,4 @@
-"""The pages on where we differ from the papers, short and long, from one file of rows: ``python docs/differences.py``."""
+"""Where we differ from the papers: the short page and the long one, from one file (``python docs/differences.py``)."""
 
 import json
 from collections.abc import Iterator
@@ -56,7 +56,8 @@ def _long(source: dict[str, Any]) -> Iterator[str]:
     for row in source["recipes"]:
         stated = json.dumps(row["states"]) if "states" in row else f"*{row.get('says', 'not stated')}*"
         why = f"as in the config {row['as']}" if "as" in row else row.get("why", "")
-        yield f"| {row['config']} | {row['option']} | {stated} | {json.dumps(here(row['config'], row['option']))} | {why} |"
+        ours = json.dumps(here(row["config"], row["option"]))
+        yield f"| {row['config']} | {row['option']} | {stated} | {ours} | {why} |"
 
 
 if __name__ == "__main__":

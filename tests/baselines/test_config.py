@@ -3,7 +3,6 @@
 import json
 import pickle
 import pkgutil
-import re
 from pathlib import Path
 from typing import Any
 
