@@ -181,11 +181,6 @@ class Biencoder(Trained, frozen=True, kw_only=True):
     """A dense bi-encoder."""
 
     RULES = (
-        {
-            "description": "what starts from another system learns from the passages that it finds: negatives is 0",
-            "if": {"required": ["starts_from"]},
-            "then": {"properties": {"negatives": {"const": 0}}},
-        },
         never(
             "what starts from another system has neither its own start, teacher, mined negatives nor evaluations",
             ("starts_from", "random_weights"),

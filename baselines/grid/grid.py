@@ -36,7 +36,7 @@ def cells(
         root: the grid's folder.
         shifts: which; None for all that the release holds.
         seeds: of training; each makes separate cells.
-        control: whether each trained system is also trained on all queries, for :mod:`eval_kit.papers.benchmarks`.
+        control: whether each trained system is also trained on all queries, for :mod:`eval_kit.papers.beside`.
         variations: names as :func:`eval_kit.models.runs.variation_queries` takes them; each cell searches those
             of its test sets.
             ``all``, alone or among them, may match none.
