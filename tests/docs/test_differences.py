@@ -1,6 +1,7 @@
 """Where we differ: both pages are made of one file, its values are the configs', and what shows a row runs."""
 
 import ast
+import inspect
 import json
 import shlex
 import sys
@@ -9,8 +10,15 @@ from typing import Any
 
 import pytest
 from scipy.stats import spearmanr
+from sentence_transformers import SentenceTransformerTrainingArguments
+from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
 
+from baselines import config
+from baselines.training import trainer
+from builder.build_cli import rebuilt
+from builder.negatives import NegativeParameters
 from eval_kit.release.reference import published_cells
+from eval_kit.search import bm25
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs"))
@@ -68,6 +76,26 @@ def test_every_option_that_decides_a_weight_or_a_rank_has_its_row(name: str) -> 
     assert sorted(listed) == sorted(
         f"{system}.{key}" for system, chosen in options.items() for key in chosen if key not in OPERATION
     )
+
+
+def test_what_a_training_and_a_rebuild_have(tmp_path: Path) -> None:
+    """Values that rows state and that no option of a config holds."""
+    rows = {row["part"]: row["why"] for row in SOURCE["rows"]}
+    drawn, bm25_here = NegativeParameters(), f"k1 {bm25.K1:g} and b {bm25.B:g}"
+    why = rows["§3.1 100 BM25 negatives a query"]
+    assert f"{drawn.sample} negatives" in why and f"first {drawn.depth:,}" in why and bm25_here in why
+    assert bm25_here in rows["§5.1 negatives"]
+    arguments = trainer._arguments(config.read("paper").systems["biencoder"], 0, 1, tmp_path)
+    clipping = SentenceTransformerTrainingArguments(str(tmp_path)).max_grad_norm
+    assert "max_grad_norm" not in arguments and f"a norm of {clipping}" in rows["§4 gradient clipping, not stated"]
+    assert issubclass(arguments["batch_sampler"], NoDuplicatesBatchSampler)
+    for name in ("paper", "paper-cikm2022"):
+        for own in list(differences.options(name).values())[1:]:
+            assert (own["precision"], own["encode_precision"]) == ("bfloat16", "float16")
+    assert inspect.signature(rebuilt).parameters["encoder"].default == "lsa"
+    assert differences.here("paper", "biencoder.learning_rate") == 1e-5
+    ernie = differences.here("cikm2022-tables8-9", "biencoder-ernie2.backbone")
+    assert f"`{ernie}`" in rows["Table 9: ERNIE 2.0"]
 
 
 def test_in_domain_figures_tell_those_on_beir() -> None:
