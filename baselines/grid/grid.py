@@ -67,7 +67,7 @@ def starts(grid: Sequence[Cell]) -> list[str]:
     lines = {}
     for cell in grid:
         backbone = cell.named_models.get("backbone")
-        if backbone and not cell.options_as(Trained).random_weights:
+        if backbone and cell.start is None and not cell.options_as(Trained).random_weights:
             training_data = declared_data(backbone, checkpoint.card(backbone))
             source = "on data that nobody declared" if training_data is None else f"on {', '.join(training_data)}"
             lines[cell.name.system] = f"{cell.name.system} starts from {backbone}, which was trained {source}"
