@@ -37,7 +37,7 @@ BEIR ?= beir
 SHARED ?= $(or $(MS_MARCO_SHIFT_SHARED),../shared)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-oldest test-newest fuzz test-all lint format docs release baselines beir reproduce publish bench gpu-check lock dist pack clean
+.PHONY: help demo test test-slow test-oldest test-newest fuzz test-all lint format docs pages release baselines beir reproduce publish bench gpu-check lock dist pack clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -95,6 +95,15 @@ format: $(READY)  ## let ruff rewrite the code
 docs: $(READY)  ## build the documentation into build/docs; a broken link or a warning is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "build/docs/index.html (its search needs a server: python3 -m http.server -d build/docs)"
+
+pages: $(READY)  ## make again what stands in docs/ and comes from commands (RELEASE: the published one; NFCorpus' grid takes minutes)
+	@$(BIN)/python docs/reference.py schemas
+	@$(BIN)/python docs/differences.py
+	@$(BIN)/python docs/pictures.py
+	@test ! -e "$(RELEASE)" || for page in test-sets clusters; do $(BIN)/python docs/reference.py $$page "$(RELEASE)" > docs/reference/$$page.md; done
+	@$(MAKE) --no-print-directory baselines CONFIG=nfcorpus RELEASE=nfcorpus-shift FLAGS="--system bm25 --system biencoder"
+	@$(BIN)/python docs/report.py grid-nfcorpus/runs nfcorpus-shift
+	@$(BIN)/python docs/pictures.py docs/tutorials/nfcorpus-report.html
 
 release: $(READY)  ## the canonical release: built, verified, audited, with its card, packed (UPSTREAM=DIR)
 	@$(BIN)/python -m builder build published $(if $(UPSTREAM),--upstream "$(UPSTREAM)") --out "$(RELEASE)" $(FLAGS)

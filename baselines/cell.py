@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from baselines.options import Options, Trained
+from baselines.options import Biencoder, Options, Trained
 from eval_kit import __version__
 from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
@@ -36,6 +36,7 @@ class Cell:
         root: folder of the grid; the cell's own lies below it, named by its digest.
         variations: full names of those that are searched too; they do not affect the model.
         benchmarks: whether dev and TREC DL are searched in the same run, besides the shift's own test queries.
+        start: options of the system that this one starts from, if it starts from one.
         resolved: the :attr:`weights`, if another process has looked them up.
     """
 
@@ -45,12 +46,22 @@ class Cell:
     root: Path
     variations: tuple[str, ...] = ()
     benchmarks: bool = True
+    start: Options | None = None
     resolved: Mapping[str, str] | None = None
 
     def options_as[O: Options](self, kind: type[O]) -> O:
         """The options, of which the caller knows that they are of this class."""
         assert isinstance(self.options, kind), f"{self.name.file}: has options of {type(self.options).__name__}"
         return self.options
+
+    @property
+    def beginning(self) -> "Cell":
+        """The cell whose model this one starts from: of another system, trained on the same queries."""
+        assert self.start is not None, f"{self.name.file}: starts from no other system"
+        name = dataclasses.replace(self.name, system=str(self.options_as(Biencoder).starts_from))
+        cell = dataclasses.replace(self, name=name, options=self.start, start=None, resolved=None)
+        of_the_same = cell.named_models == self.named_models
+        return dataclasses.replace(cell, resolved=self.resolved) if of_the_same else cell
 
     @property
     def named_models(self) -> dict[str, str]:
@@ -80,6 +91,8 @@ class Cell:
         decides = [self.release.digest, options, of_backbone, self.name.file, self.benchmarks, __version__]
         if of_teacher is not None:
             decides.append(of_teacher)
+        if self.start is not None:
+            decides.append(self.beginning.digest)
         return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
 
     def commit(self, role: str) -> str | None:

@@ -103,6 +103,8 @@ def run_grid(
     if check:
         if expected := hours.of_grid(cells):
             typer.echo(f"on one H100, assumed and not measured: {hours.in_words(expected)}")
+        for line in hours.memory(cells):
+            typer.echo(line)
         return
     candidates.find(cells)
     failures = 0

@@ -117,6 +117,9 @@ def choose(
         raise UserError(f"{config}: has no system {unknown[0]!r}; it has {', '.join(options)}")
     selection = {name: options[name] for name in systems or options}
     for name, system_options in selection.items():
+        if (start := getattr(system_options, "starts_from", None)) not in (None, *selection):
+            raise UserError(f"{config}: {name} starts from {start}; take that too")
+    for name, system_options in selection.items():
         if isinstance(system_options, Trained):
             of_card = instead_of_bfloat16 if system_options.precision == "bfloat16" else None
             own_precision = precision or of_card or system_options.precision
@@ -166,6 +169,10 @@ def parse(document: Any, origin: str) -> Config:
         raise UserError(f"{origin}: {first.json_path}: {why}{more}")
     check_names(document.get("shifts") or [], f"{origin}: $.shifts:")
     systems = document["systems"]
+    for name, settings in systems.items():
+        start = settings.get("starts_from")
+        if start is not None and (start not in systems or base(start) != base(name) or "starts_from" in systems[start]):
+            raise UserError(f"{origin}: $.systems.{name}.starts_from: {start} is no bi-encoder here with its own start")
     of_bm25 = {name: value for name, value in systems.get("bm25", {}).items() if name in _BM25_OPTIONS}
     for name, settings in systems.items():
         if "candidates" in settings and not _BM25_OPTIONS & settings.keys():

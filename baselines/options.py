@@ -93,6 +93,7 @@ class Trained(Options, frozen=True, kw_only=True):
                 "distillation": ["teacher"],
                 "teacher": ["distillation"],
                 "mine_depth": ["mine_every"],
+                "static_negatives": ["mine_every"],
             }
         },
     )
@@ -131,6 +132,13 @@ class Trained(Options, frozen=True, kw_only=True):
         about(
             "Steps after which the model's own best-ranked passages that are not judged become the "
             "negatives, again and again."
+        ),
+    ] = None
+    static_negatives: Annotated[
+        Count | None,
+        about(
+            "How many of a query's negatives are mined, once, after mine_every steps, and stay (STAR); the others "
+            "stay as they were."
         ),
     ] = None
     mine_depth: Annotated[Depth, about("Passages that are ranked for each query to mine negatives.")] = 200
@@ -172,6 +180,23 @@ class Static(Trained, frozen=True, kw_only=True):
 class Biencoder(Trained, frozen=True, kw_only=True):
     """A dense bi-encoder."""
 
+    RULES = (
+        never(
+            "what starts from another system has neither its own start, teacher, mined negatives nor evaluations",
+            ("starts_from", "random_weights"),
+            ("starts_from", "teacher"),
+            ("starts_from", "mine_every"),
+            ("starts_from", "evaluate_every"),
+        ),
+    )
+
+    starts_from: Annotated[
+        Text | None,
+        about(
+            "Another bi-encoder of the config, whose passage encoder and vectors stand still while the query "
+            "encoder learns from what it finds (ADORE)."
+        ),
+    ] = None
     store: Store | None = None
 
 

@@ -26,6 +26,8 @@ from eval_kit.tables.table import Column, Table, number_columns
 EXAMPLES = 5
 _STAND_IN = "other test queries"
 PASSAGES = "passages ≥ {}"
+_OF_TRAINING = ("restrain_", "topic_test", "wh_test")
+"""How splits of training queries' judgements begin, besides ``train``: topic and wh are tested on queries held back."""
 WHOLE = ("dl_typo", "dlhard")
 """Test sets that belong to no shift."""
 
@@ -79,6 +81,7 @@ def audit(release: Release) -> dict[str, Any]:
         "near": leaks.NEAR,
         "headline": _headline(comparisons),
         "pairs": comparisons,
+        "shared": list(_shared(release)),
     }
 
 
@@ -95,6 +98,31 @@ def table(document: dict[str, Any]) -> Table:
         lines.append([pair["name"], _count(pair["train"]), _count(pair["test"]), *cells.values()])
     columns = [Column("test queries that leak into training", wrap="never"), *number_columns("train", "test", *titles)]
     return Table(columns, [lines])
+
+
+def shared_table(document: dict[str, Any]) -> Table | None:
+    """CIKM 2022's Table 3, which has the figures of two passages or more; None without TREC DL or training queries."""
+    rows = []
+    for row in document["shared"]:
+        name = f"{row['test_set']}, grade {row['grade']} or more"
+        rows.append([name, *(f"{row[count] / row['queries']:.0%}" for count in ("one", "two")), f"{row['queries']:,}"])
+    titles = ("one passage or more", "two or more", "n")
+    columns = [Column("queries that share passages with training queries", wrap="never"), *number_columns(*titles)]
+    return Table(columns, [rows]) if rows else None
+
+
+def _shared(release: Release) -> Iterator[dict[str, Any]]:
+    """Of each TREC DL year, how many queries have passages of a grade that are relevant to a training query at hand."""
+    splits = [name for name in release.configs.get("qrels", []) if name.startswith(_OF_TRAINING) or name == "train"]
+    labels = [release.qrels(split).filter(pl.col("relevance") >= 1).select("passage_id") for split in splits]
+    for year in sorted(release.test_sets.keys() & TREC_DL) if labels else ():
+        queries = release.test_sets[year].queries
+        judged = release.qrels(year).filter(pl.col("query_id").is_in(queries.implode()))
+        both = judged.join(pl.concat(labels), on="passage_id", how="semi")
+        for grade in (3, 2, 1):
+            passages = both.filter(pl.col("relevance") >= grade).group_by("query_id").len()["len"]
+            counts = {"one": len(passages), "two": int((passages > 1).sum())}
+            yield {"test_set": year, "grade": grade, "queries": len(queries), **counts}
 
 
 def pairs(release: Release) -> Iterator[Pair]:

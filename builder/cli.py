@@ -309,6 +309,8 @@ def audit(
             path.parent.mkdir(exist_ok=True)
     if not write_json(report, path):
         terminal.show(auditing.table(report), screen())
+        if shared := auditing.shared_table(report):
+            terminal.show(shared, screen())
         typer.echo(f"{report['headline']}\n{path}")
 
 

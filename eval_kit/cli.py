@@ -232,7 +232,7 @@ def protocol(
     vectors: Annotated[
         str | None,
         option(
-            "Vectors for the page's figures of similarity R (CIKM 2022), as for similarity. Default: those beside RUN."
+            "Vectors for the page's figures of similarity R (ECIR 2023), as for similarity. Default: those beside RUN."
         ),
     ] = None,
     seed: options.Seed = None,
@@ -447,7 +447,7 @@ def align(
     ],
     seed: options.Seed = None,
 ) -> "Result":
-    """Correlate interpolation and extrapolation with BEIR scores, by Spearman's rank correlation (CIKM 2022, Table 5).
+    """Correlate interpolation and extrapolation with BEIR scores, by Spearman's ρ and Kendall's τ (CIKM 2022, Table 5).
 
     Example: eval_kit align scores.csv
     """

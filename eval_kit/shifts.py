@@ -54,7 +54,7 @@ class Shift(ABC):
     Attributes:
         name: config of the release, and the second word of a run's file name.
         title: for headings.
-        phrase: completes "the system loses 10 % of its RR@10 …".
+        phrase: completes "the system loses 10 % of its RR@10 …"; ``{}`` stands for the test sets that were covered.
         published_table: id of the paper's table of results; empty where no paper reports the shift.
         correlates: whether its clusters appear in ECIR 2023's Figure 3, of loss against similarity.
         holds: what its tables hold, for the dataset card; by default the title.
@@ -73,7 +73,7 @@ class Shift(ABC):
     overlaps: ClassVar[bool] = False
     """Whether a query may be in several parts."""
     all_test_sets_needed: ClassVar[bool] = True
-    """Whether a run must cover every one of :meth:`test_sets`, not only some."""
+    """Whether runs must cover every one of :meth:`test_sets`, not only the same ones."""
 
     name: str
     title: str
@@ -447,14 +447,14 @@ _ALL = (
     Buckets(
         "resttest",
         "ReSTTest",
-        "on dev queries unlike those it was trained on",
+        "on {} queries unlike those it was trained on",
         "cikm2022-table7",
         holds="ReSTTest: queries in five buckets, b1 … b5; extrapolation is to a bucket that training left out",
     ),
     Regimes(
         "restrain",
         "ReSTrain",
-        "on TREC DL queries when trained away from them",
+        "on {} queries when trained away from them",
         "cikm2022-table6",
         holds="ReSTrain: training queries near to (interpolate) or far from (extrapolate) the test queries",
     ),

@@ -36,7 +36,7 @@ def cells(
         root: the grid's folder.
         shifts: which; None for all that the release holds.
         seeds: of training; each makes separate cells.
-        control: whether each trained system is also trained on all queries, for :mod:`eval_kit.papers.benchmarks`.
+        control: whether each trained system is also trained on all queries, for :mod:`eval_kit.papers.beside`.
         variations: names as :func:`eval_kit.models.runs.variation_queries` takes them; each cell searches those
             of its test sets.
             ``all``, alone or among them, may match none.
@@ -57,7 +57,8 @@ def cells(
         for part, system in itertools.product(shift.parts(release), options):
             if shift is not CONTROL or isinstance(options[system], Trained):
                 cell_name = names.RunName(system, name, part, seed)
-                grid.append(Cell(cell_name, release, options[system], root, own_variations, benchmarks))
+                start = options.get(getattr(options[system], "starts_from", None) or "")
+                grid.append(Cell(cell_name, release, options[system], root, own_variations, benchmarks, start))
     return grid
 
 
@@ -66,7 +67,7 @@ def starts(grid: Sequence[Cell]) -> list[str]:
     lines = {}
     for cell in grid:
         backbone = cell.named_models.get("backbone")
-        if backbone and not cell.options_as(Trained).random_weights:
+        if backbone and cell.start is None and not cell.options_as(Trained).random_weights:
             training_data = declared_data(backbone, checkpoint.card(backbone))
             source = "on data that nobody declared" if training_data is None else f"on {', '.join(training_data)}"
             lines[cell.name.system] = f"{cell.name.system} starts from {backbone}, which was trained {source}"

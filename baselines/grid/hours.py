@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from baselines.cell import Cell
-from baselines.options import Colbert, Monobert, SmallBackbone, Static, Trained
+from baselines.options import Biencoder, Colbert, Monobert, SmallBackbone, Static, Trained
 from baselines.training.queries import queries_for
 from eval_kit.runs.names import base
 from eval_kit.search.passages import how_many
@@ -24,6 +24,8 @@ _POOL = 1_600 * 101
 """Passages of an evaluation: the validation queries' own and 100 negatives of each."""
 SEARCHES = {"biencoder": "dense search", "splade": "sparse search", "colbert": "plaid"}
 MS_MARCO = 8_841_823
+_VECTOR = 768 * 2
+"""Bytes of a passage's vector: BERT-base's, in half precision."""
 TOKENS, PLAID_SHARE = 70, 0.6
 """Vectors of a passage in ColBERT; bytes of PLAID's index for each byte of these."""
 H100: dict[str, Any] = {
@@ -40,6 +42,7 @@ H100: dict[str, Any] = {
     "plaid": (30, 300),
     "plaid build": (2_456, 9_824),
     "disk_gb": (0.5, 3.0),
+    "vectors_gb": (300, 1_500),  # of 3,350: widened to float32 block by block
 }
 """By second: passages encoded or built, pairs scored, queries searched; a careful estimate, and what memory allows."""
 DRAWS = 10_000
@@ -65,10 +68,12 @@ def of_cell(
     is_cross = isinstance(options, Monobert)
     reads = _draws(rates, "re-rank" if is_cross else f"encode {kind}")
     each = _step(kind, options, rates)
+    if _finds(options):
+        each = each + passages * _VECTOR / 1e9 / _draws(H100, "vectors_gb")
     if options.evaluate_every is not None:
         steps *= np.minimum(1, _draws(H100, "until"))
         each = each + _POOL / options.evaluate_every / reads
-    seconds: Draws = steps * each
+    seconds: Draws = steps * each + (passages / reads if _finds(options) else 0)
     if isinstance(options, Monobert):
         return (seconds + queries * options.candidates / reads) / 3_600
     of_all = passages / MS_MARCO if kind != "colbert" else 1  # exact search reads all passages
@@ -93,6 +98,22 @@ def of_grid(cells: Sequence[Cell]) -> dict[str, Draws]:
             before = hours.get(cell.name.system, np.zeros(DRAWS))
             hours[cell.name.system] = before + of_cell(cell.name.system, options, *counts)
     return hours
+
+
+def memory(cells: Sequence[Cell]) -> list[str]:
+    """A line for each system that searches all passages at every step of its training."""
+    lines = {}
+    for cell in cells:
+        if isinstance(cell.options, Trained) and _finds(cell.options) and not cell.is_finished:
+            gigabytes = (how_many(cell.release) or 0) * _VECTOR / 1e9
+            what = f"searches {gigabytes:.1f} GB of vectors at every step"
+            where = "on one GPU where they fit, else read from the disk in parts, which takes far longer"
+            lines[cell.name.system] = f"{cell.name.system} {what}, {where}"
+    return [*lines.values()]
+
+
+def _finds(options: Trained) -> bool:
+    return isinstance(options, Biencoder) and options.starts_from is not None
 
 
 def in_words(hours: Mapping[str, Draws]) -> str:

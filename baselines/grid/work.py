@@ -34,7 +34,13 @@ No experiment chose it; another number may change the last digits of scores, as 
 
 
 def train(cell: Cell) -> dict[str, Any]:
-    """Train the cell's model, unless it exists; facts about the training."""
+    """Train the cell's model, unless it exists; facts about the training.
+
+    Raises:
+        UserError: the cell that it starts from failed.
+    """
+    if cell.start is not None and (failure := attempt(cell.beginning)):
+        raise UserError(f"{cell.beginning.name.file}: {failure}")
     with _timed(cell, "training"):
         return systems.system(cell.name.system).train(cell)
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from baselines.cell import Cell
 from baselines.options import Biencoder
+from baselines.training import adore
 from baselines.training.backbone import loading, transformer
 from baselines.training.distillation import TEACHER_TEMPERATURE, in_batch
 from baselines.training.grouping import by_length
@@ -19,7 +20,7 @@ TITLE = "bi-encoder, the [CLS] vectors of query and passage compared by dot prod
 
 
 def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Parts:
-    """Learn from in-batch and hard negatives, or from a teacher's scores."""
+    """Learn from in-batch and hard negatives, from a teacher's scores, or from what another model's passages give."""
     from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
     from sentence_transformers.sentence_transformer.losses import (
         DistillKLDivLoss,
@@ -30,6 +31,8 @@ def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Parts:
     from sentence_transformers.util import dot_score
 
     options = cell.options_as(Biencoder)
+    if cell.start is not None:
+        return adore.build(cell, queries, mini_batch)
     with loading(cell):
         encoder = transformer(cell, queries)
         pooling = Pooling(encoder.get_embedding_dimension(), "cls")

@@ -1,8 +1,9 @@
-"""Hard negatives mined by the model itself while it trains: STAR's static ones (Zhan et al., 2021), renewed.
+"""Hard negatives mined by the model itself while it trains.
 
 Every ``mine_every`` steps the current model searches all passages for its training queries; the highest-ranked ones
-not judged relevant are the negatives from then on. If ``mine_every`` is at least half of the steps, this happens once,
-as in STAR. ADORE, which searches at every step, is not implemented.
+not judged relevant are the negatives from then on, as in ANCE. With ``static_negatives`` this happens once, and random
+ones stay beside them, as in STAR (Zhan et al., 2021); ADORE, which searches at every step, is
+:mod:`baselines.training.adore`.
 """
 
 import json
@@ -39,16 +40,22 @@ def miner(cell: Cell, every: int, examples: JudgedQueries, lookup: Lookup, opene
     """
     from transformers import TrainerCallback
 
+    once = cell.options_as(Trained).static_negatives is not None
+
+    def last_mined(step: int) -> int:
+        """The step of those in force."""
+        return min(step // every, 1) * every if once else step // every * every
+
     class Miner(TrainerCallback):
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             folder = Path(args.output_dir)
             # the loader is one batch ahead: that batch was made before this step's passages were mined
             step = state.global_step
-            lookup.mined_negatives = _read(folder, (step - 1) // every * every)
-            lookup.mined_next = _read(folder, step) if step % every == 0 else None
+            lookup.mined_negatives = _read(folder, last_mined(step - 1))
+            lookup.mined_next = _read(folder, step) if step == last_mined(step) else None
 
         def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
-            if state.global_step % every or state.global_step == args.max_steps:
+            if state.global_step == args.max_steps or state.global_step != last_mined(state.global_step):
                 return
             folder = Path(args.output_dir)
             path = _path(folder, state.global_step)

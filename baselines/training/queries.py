@@ -6,6 +6,7 @@ Texts are looked up when a batch is made, so ten million triplets are held as id
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -106,12 +107,16 @@ class Lookup:
         texts: of the passages.
         teacher: gives the labels.
         mined_negatives: replace a query's negatives.
+        static_negatives: how many of a query's negatives the mined ones replace; None for all.
+        alone: whether the queries are read alone, with their numbers as labels.
         mined_next: replaces ``mined_negatives`` two batches from now, as the loader has already made the next batch.
     """
 
     queries: Mapping[str, str]
     texts: PassageTexts
     teacher: Teacher | None = None
+    static_negatives: int | None = None
+    alone: bool = False
     mined_negatives: MinedNegatives | None = None
     mined_next: MinedNegatives | None = None
 
@@ -120,6 +125,8 @@ class Lookup:
         passages = dict(batch)
         ids = [query.removeprefix(QUERY) for query in passages.pop("query")]
         columns: dict[str, list[Any]] = {"query": [self.queries[query] for query in ids]}
+        if self.alone:
+            return columns | {"label": [self._numbers[query] for query in ids]}
         if self.mined_negatives is not None:
             passages = self._with_mined(self.mined_negatives, ids, passages)
         if self.mined_next is not None:
@@ -130,10 +137,15 @@ class Lookup:
             columns[name] = self.texts.of(column)
         return columns
 
-    @staticmethod
-    def _with_mined(negatives: MinedNegatives, ids: list[str], passages: dict[str, list[str]]) -> dict[str, list[str]]:
-        names = [name for name in passages if name != "positive"]
-        new_columns = {"positive": passages["positive"], **{name: list(passages[name]) for name in names}}
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {query: number for number, query in enumerate(self.queries)}
+
+    def _with_mined(
+        self, negatives: MinedNegatives, ids: list[str], passages: dict[str, list[str]]
+    ) -> dict[str, list[str]]:
+        names = [name for name in passages if name != "positive"][: self.static_negatives]
+        new_columns = {name: list(column) for name, column in passages.items()}
         for row, query in enumerate(ids):
             old = [passages[name][row] for name in names]
             new = negatives.get(query, ())

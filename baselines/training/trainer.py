@@ -91,7 +91,9 @@ def train_by(build: Build, opener: Opener, cell: Cell, callbacks: "Sequence[Trai
     options, judged = cell.options_as(Trained), training(cell)
     pairs = sum(map(len, judged.positives.values()))
     steps = options.steps or max(1, math.ceil(pairs * (options.epochs or 0) / options.batch_size))
-    lookup = Lookup(judged.texts, passage_texts(cell), teacher(options, cell.commit("teacher")))
+    of_teacher = teacher(options, cell.commit("teacher"))
+    alone = cell.start is not None
+    lookup = Lookup(judged.texts, passage_texts(cell), of_teacher, options.static_negatives, alone)
     examples, sha256 = dataset(cell, judged, lookup, steps * options.batch_size)
     of_examples = {"train_queries": len(judged.texts), "examples": len(examples), "examples_sha256": sha256}
     callbacks = [*callbacks]

@@ -199,7 +199,7 @@ def _of_grid(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
     described = {shift: replace(table, title="") for shift, table in about(release).items()}
     of_grid = partial(section, provenance=grid.provenance, grid=grid, shifts=shifts, systems=systems)
     return [
-        of_grid("Summary", "summary.html.j2", summaries=summaries, scale=span(ends)),
+        of_grid("Summary", "summary.html.j2", summaries=summaries, scale=span(ends), in_words=papers.in_words),
         of_grid("Tables", "tables.html.j2", about=described, every_loss=papers.every_loss(grid.results)),
         of_grid("Figures", "figures.html.j2", figures=figures(grid, pairs, systems, release, r)),
         of_grid("Queries", "queries.html.j2", explorer=explorer(grid, pairs, systems, release, r)),

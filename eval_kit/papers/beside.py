@@ -15,19 +15,21 @@ from eval_kit.authors.opening import ReleaseSource, open_release
 from eval_kit.errors import UserError, parameter
 from eval_kit.pages.report import Report
 from eval_kit.papers import printed_table
-from eval_kit.papers.figures import CIKM_VARIANT_SYSTEMS, BesidePaper, own_figures
+from eval_kit.papers.figures import BesidePaper, own_figures
 from eval_kit.protocols.grid_results import Protocols, of_cells
 from eval_kit.release import Release
 from eval_kit.release.reference import as_printed, ids, load, published_cells
 from eval_kit.results import Result
 from eval_kit.runs.given import Run, take
 from eval_kit.runs.grids import in_cells
-from eval_kit.runs.names import base, cell_of, grid, run_name
-from eval_kit.shifts import SHIFTS
+from eval_kit.runs.names import base, cell_of, control_of, grid, run_name
+from eval_kit.shifts import SHIFTS, TRAINED_FOR
 from eval_kit.tables.table import Column, Fields, Source, Table, Value, laid_out, of, or_dash, side_by_side
 
 ALL = "all"
 """In place of a table's id: every table beside which a grid has figures."""
+_VARIANTS = ("cikm2022-table8", "cikm2022-table9")
+"""Tables of variants of a system, besides the latest table of each shift and of the control."""
 _UNTRAINED = "bm25"
 """The one system of ours that learns from no training queries."""
 
@@ -47,9 +49,15 @@ class Results(Report):
 
     @property
     def comparisons(self) -> list[BesidePaper]:
-        """With the latest table of each shift and those of variants; empty if the release is not the papers'."""
-        ids = dict.fromkeys([*filter(None, map(attrgetter("published_table"), SHIFTS.values())), *CIKM_VARIANT_SYSTEMS])
-        return [comparison for id in ids for comparison in self.comparisons_of(id).values()]
+        """With each of :attr:`_beside`, in its order."""
+        return [comparison for comparisons in self._beside.values() for comparison in comparisons]
+
+    @property
+    def _beside(self) -> dict[str, list[BesidePaper]]:
+        """By id, the latest table of each shift, and those of the control and of variants; all empty if the release is
+        not the papers'."""
+        ids = dict.fromkeys([*filter(None, map(attrgetter("published_table"), TRAINED_FOR.values())), *_VARIANTS])
+        return {id: list(self.comparisons_of(id).values()) for id in ids}
 
     @property
     def comparable(self) -> str:
@@ -87,13 +95,12 @@ class Results(Report):
 
     def tables(self) -> list[Table]:
         """The papers' tables, what our runs have beside them, and each comparison."""
-        by_source: dict[tuple[str, str], list[BesidePaper]] = {}
-        for row in self.comparisons:
-            by_source.setdefault((row.shift, row.source), []).append(row)
-        beside = []
-        for rows in by_source.values():
-            beside.append(dataclasses.replace(_beside(rows), section="beside the papers"))
-        return super().tables() + beside
+        tables = super().tables()
+        for id, comparisons in self._beside.items():
+            for shift in dict.fromkeys(map(attrgetter("shift"), comparisons)):
+                table = _beside(id, [row for row in comparisons if row.shift == shift])
+                tables.append(dataclasses.replace(table, section="beside the papers"))
+        return tables
 
     def notes(self) -> list[str]:
         """Those of the report, what is left out, and whether the figures are comparable."""
@@ -153,6 +160,15 @@ class PublishedBeside(Result):
                 our_values[printed_table.key(cell)] = f"ours {as_printed({**cell, 'value': figure})}"
         return [printed_table.table(reference, our_values)]
 
+    def notes(self) -> list[str]:
+        """Of runs of which no figure is in a cell, what they were scored on."""
+        if self.ours is None or self.comparisons:
+            return []
+        frames = [frame.select("test_sets", "queries") for frame in self.ours.grid.results.values()]
+        scored = pl.concat(frames).unique(maintain_order=True).iter_rows()
+        on = ", ".join(f"{test_sets} ({queries:,} queries)" for test_sets, queries in scored)
+        return [f"no cell of this table is of what these runs were scored on: {on}"]
+
 
 def of_paper(
     paper: str, runs: Sequence[Path] = (), release: ReleaseSource = None, *, seed: int = 0, allow_missing: bool = False
@@ -181,7 +197,8 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
     """Score the grid's runs in ``folder`` and put the figures beside the papers'.
 
     Args:
-        folder: of runs named ``<system>.<shift>.<held-out>.trec``; other files are ignored.
+        folder: of runs named ``<system>.<shift>.<held-out>.trec``; those of the control, ``<system>.all.none.trec``,
+            stand there or, as a grid leaves them, in the folder ``control`` beside it. Other files are ignored.
         release: the one that the runs were made on.
         seed: of the bootstrap.
         allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
@@ -189,7 +206,11 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
     Raises:
         UserError: there are no runs, no grid is complete, or a run cannot be used.
     """
-    [runs] = take(runs=[file for file in sorted(folder.glob("*.trec*")) if cell_of(run_name(file))])
+    files = [file for place in (folder, folder.parent / "control") for file in sorted(place.glob("*.trec*"))]
+    controls = [file for file in files if control_of(run_name(file))]
+    runs, of_control = take(
+        runs=[file for file in files if file.parent == folder and cell_of(run_name(file))], untrained=controls
+    )
     if not runs:
         raise UserError(f"{folder}: holds no run named <system>.<shift>.<held-out>.trec")
     groups: dict[tuple[str, str], list[Run]] = {}
@@ -205,7 +226,7 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
             del groups[key]
     if not groups:
         raise UserError(f"{folder}: no grid is complete: {incomplete[0]}")
-    of_grids = _protocols(groups, release, seed, allow_missing)
+    of_grids = _protocols(groups, of_control, release, seed, allow_missing)
     return Results(of_grids, None, release, incomplete=incomplete)
 
 
@@ -213,11 +234,17 @@ def _is_trained(system: str) -> bool:
     return base(system) != _UNTRAINED
 
 
-def _protocols(groups: dict[tuple[str, str], list[Run]], release: Release, seed: int, allow_missing: bool) -> Protocols:
+def _protocols(
+    groups: dict[tuple[str, str], list[Run]],
+    of_control: Sequence[Run],
+    release: Release,
+    seed: int,
+    allow_missing: bool,
+) -> Protocols:
     """The protocols; as in ECIR 2023, an untrained system (BM25) has its own row among trained ones."""
     with_trained = {shift for shift, system in groups if _is_trained(system)}
     trained_runs: list[Run] = []
-    untrained: dict[Run, str] = {}
+    untrained = {run: run.own_name for run in of_control}
     for (shift, system), runs in groups.items():
         if _is_trained(system) or not SHIFTS[shift].has_clusters or shift not in with_trained:
             trained_runs += runs
@@ -230,11 +257,11 @@ def _protocols(groups: dict[tuple[str, str], list[Run]], release: Release, seed:
     return dataclasses.replace(figures, untrained=rows)
 
 
-def _beside(rows: Sequence[BesidePaper]) -> Table:
+def _beside(id: str, rows: Sequence[BesidePaper]) -> Table:
     """One row for each system, part and measure: each figure, the paper's, and the difference."""
     kinds = set(map(attrgetter("figure"), rows))
     figures = [figure for figure in ("in", "out", "loss") if {figure, "value"} & kinds]
-    reference = load(SHIFTS[rows[0].shift].published_table)["paper"]
+    reference = load(id)["paper"]
     keys = ["system", "part", "measure"]
     columns = [Column(name, wrap="never") for name in keys]
     for figure in figures:

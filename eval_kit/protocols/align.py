@@ -13,7 +13,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
+from numpy.typing import ArrayLike
 
 from eval_kit import __version__, plots
 from eval_kit.errors import UserError
@@ -23,7 +25,7 @@ from eval_kit.results import Picture, Result
 from eval_kit.stats.figure import Figure
 from eval_kit.stats.losses import FEWEST_PAIRS, RESAMPLES, spearman
 from eval_kit.svg import Point
-from eval_kit.tables.table import Column, Fields, Table, Value, laid_out, of, side_by_side, sides
+from eval_kit.tables.table import Column, Fields, Table, Value, laid_out, of, or_dash, side_by_side, sides
 
 TRAININGS = ("interpolation", "extrapolation")
 COLUMNS = ("system", "training", "score")
@@ -33,13 +35,13 @@ _MODELS = {"system": _TEXT, "training": _TEXT, "score": _FLOAT, "dataset": _TEXT
 _CORRELATIONS = {
     **dict.fromkeys(("dataset", "training"), _TEXT),
     "n": pl.Int64(),
-    **dict.fromkeys(("value", "low", "high", "p"), _FLOAT),
+    **dict.fromkeys(("value", "low", "high", "p", "kendall"), _FLOAT),
 }
 
 
 @dataclass(frozen=True, repr=False)
 class Alignment(Result):
-    """Spearman's correlations by dataset and training, the models they are of (see :func:`align`), and their file."""
+    """Spearman's and Kendall's correlations by dataset and training, their models (see :func:`align`) and the file."""
 
     title = "Do interpolation and extrapolation tell how models do on BEIR?"
 
@@ -56,16 +58,18 @@ class Alignment(Result):
         return self.correlations
 
     def tables(self) -> list[Table]:
-        """Table 5's Spearman by dataset, Inter. and Extra."""
+        """Table 5: Spearman's and Kendall's coefficients by dataset, Inter. and Extra."""
         columns = [Column("Datasets", source="dataset", wrap="anywhere"), Column("n", "number", _counts)]
-        for name, training in zip(("Inter.", "Extra."), TRAININGS, strict=True):
-            columns.append(Column(name, "number", of(training, _correlation), group="Spearman", wrap="never"))
+        shows = {"Spearman": _correlation, "Kendall": lambda row: Value(or_dash(row["kendall"], ".3f"))}
+        for coefficient, show in shows.items():
+            for name, training in zip(("Inter.", "Extra."), TRAININGS, strict=True):
+                columns.append(Column(name, "number", of(training, show), group=coefficient, wrap="never"))
         return [laid_out(side_by_side(self.correlations, ["dataset"], "training"), columns)]
 
     def notes(self) -> list[str]:
         """What the table counts."""
         of = f"p, and from {FEWEST_PAIRS} models on 95 % bootstrap intervals over models"
-        return [f"n: models of interpolation / extrapolation; {of}."]
+        return [f"n: models of interpolation / extrapolation; {of}; Kendall's is τ-b."]
 
     def figures(self) -> list[Picture]:
         """Figure 2, which the paper draws for TREC-COVID, for each dataset and training."""
@@ -107,7 +111,7 @@ def correlations(models: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
 
     Returns:
         ``dataset``, ``training``, ``n`` (models), ``value``, ``low``, ``high`` (95 %), ``p`` (against no
-        correlation); values are null for fewer than three models, or where all have the same score.
+        correlation), ``kendall``; values are null for fewer than three models, or where all have the same score.
     """
     rows = []
     for dataset in models["dataset"].unique(maintain_order=True):
@@ -117,8 +121,16 @@ def correlations(models: pl.DataFrame, seed: int = 0) -> pl.DataFrame:
                 continue
             pair = of_training["score"].to_numpy(), of_training["value"].to_numpy()
             rho = spearman(*pair, seed=seed)
-            rows.append((dataset, training, of_training.height, rho.value, *rho.interval, rho.p))
+            tau = None if rho.value is None else _kendall(*pair)
+            rows.append((dataset, training, of_training.height, rho.value, *rho.interval, rho.p, tau))
     return pl.DataFrame(rows, _CORRELATIONS, orient="row")
+
+
+def _kendall(x: ArrayLike, y: ArrayLike) -> float:
+    """Kendall's τ-b: pairs in the same order less those in the other, by the pairs that no tie leaves without one."""
+    orders = [np.sign(np.subtract.outer(side, side)) for side in (x, y)]
+    of_both, of_x, of_y = (np.sum(one * other) for one, other in (orders, orders[:1] * 2, orders[1:] * 2))
+    return float(of_both / np.sqrt(of_x * of_y))
 
 
 def read(path: Path) -> pl.DataFrame:

@@ -59,6 +59,7 @@ def losses(comparison: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         names = {"system": system, "measure": measure}
         total, by_cluster = crossed.losses(group.with_columns(model=model))
         counts = {
+            "test_sets": NAME,
             "queries": group["query_id"].n_unique(),
             "clusters": by_cluster.height,
             "models": group["held_out"].n_unique(),

@@ -124,9 +124,7 @@ class Protocols(Result):
                 yield "", table
             return
         if not SHIFTS[shift].has_clusters:
-            of = "TREC DL 2019 and 2020" if SHIFTS[shift].group else "dev (else test)"
-            table = papers.inter_extra(results, marks=on_page)
-            yield "", replace(table, title=f"Inter., Extra. and Δ over {of}" if on_page else "")
+            yield "", papers.inter_extra(results, marks=on_page)
             return
         first = [in_out.main_measure(results)] if on_page else []
         for measure in dict.fromkeys([*first, *results["measure"]]):

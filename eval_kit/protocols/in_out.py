@@ -14,6 +14,7 @@ import polars as pl
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
 from eval_kit.release import Release
+from eval_kit.runs.names import RunName
 from eval_kit.shifts import SHIFTS, Shift
 from eval_kit.stats.figure import Figure
 from eval_kit.stats.losses import (
@@ -63,14 +64,14 @@ def losses(values: pl.DataFrame, shift: Shift, release: Release, seed: int = 0) 
 
     Returns:
         One row for each part that the shift reports (column ``cluster`` or ``size``; ReSTTest has none), system and
-        measure: ``avg_in``, ``out``, ``rel_loss`` (null where In is 0), each with ``_low`` and ``_high`` (95 % paired
-        bootstrap over queries, and over seeds where there are several); ``p`` of the paired t-test and
-        ``p_equivalent`` of equivalence (:func:`eval_kit.stats.losses.paired_t_test`), both with ``_holm``, corrected
-        over the parts and systems of a measure; ``queries``, of how many of them In and Out ``differ``, ``seeds``.
-        Clusters add ``models_in``; the others ``delta`` = Extra. / Inter. − 1.
+        measure: the ``test_sets`` covered (``dl19+dl20``), ``avg_in``, ``out``, ``rel_loss`` (null where In is 0), each
+        with ``_low`` and ``_high`` (95 % paired bootstrap over queries, and over seeds where there are several); ``p``
+        of the paired t-test and ``p_equivalent`` of equivalence (:func:`eval_kit.stats.losses.paired_t_test`), both
+        with ``_holm``, corrected over the parts and systems of a measure; ``queries``, of how many of them In and Out
+        ``differ``, ``seeds``. Clusters add ``models_in``; the others ``delta`` = Extra. / Inter. − 1.
 
     Raises:
-        UserError: a run that does not cover the test queries.
+        UserError: a run that does not cover the test queries, or other test sets than another run.
     """
     comparison = shift.roles(values, release)
     if shift.measures:
@@ -78,12 +79,12 @@ def losses(values: pl.DataFrame, shift: Shift, release: Release, seed: int = 0) 
     if not shift.group:
         comparison = comparison.with_columns(part=pl.lit(""))
     parts = shift.parts(release) if shift.has_clusters else comparison["part"].unique(maintain_order=True)
+    covered = _covered(comparison, shift, release)
     rows: list[dict[str, Any]] = []
     for part in parts:
         in_part = comparison.filter(pl.col("part") == part)
-        for (system, _), group in in_part.group_by("system", "measure", maintain_order=True):
-            _check_coverage(group, f"{system}.{shift.name}", shift, release)
         names = {shift.group: part} if shift.group else {}
+        names["test_sets"] = f"{shift.name}.{part}" if shift.has_clusters else "+".join(covered)
         rows += [names | row for row, _ in _with_pairs(in_part, seed)]
     if not rows:
         raise UserError(f"no run covers a test set of the {shift.name} shift")
@@ -174,15 +175,17 @@ def main_measure(results: pl.DataFrame) -> str:
     return next((str(measure) for measure in measures if not parse(measure).kind.lower_is_better), str(measures[0]))
 
 
-def _check_coverage(group: pl.DataFrame, grid: str, shift: Shift, release: Release) -> None:
-    """Check that every model of a system has a value for every query of the group."""
-    queries = group["query_id"].n_unique()
-    counts = group.group_by("held_out", "seed").agg(pl.col("query_id").n_unique())
-    partial = set(counts.filter(pl.col("query_id") < queries)["held_out"])
-    covering = set(counts["held_out"]) - partial
-    for held_out in shift.complete(counts["held_out"].unique().sort(), release):
-        if held_out not in covering:
-            raise UserError(f"{grid}.{held_out}: does not cover {', '.join(group['test_set'].unique().sort())}")
+def _covered(comparison: pl.DataFrame, shift: Shift, release: Release) -> list[str]:
+    """The test sets that every model has values on; refuses models whose figures would be of different queries."""
+    models = comparison.group_by("system", "held_out", "seed", maintain_order=True).agg(pl.col("test_set").unique())
+    all_needed = shift.all_test_sets_needed
+    wanted = [name for name in shift.test_sets(release) if all_needed or name in comparison["test_set"]]
+    for system, held_out, seed, test_sets in models.iter_rows():
+        if lacking := [name for name in wanted if name not in test_sets]:
+            run = RunName(system, shift.name, held_out, seed).file
+            others = "" if all_needed else f", which other runs of {shift.name} cover; give runs of the same queries"
+            raise UserError(f"{run}: does not cover {', '.join(lacking)}{others}")
+    return wanted
 
 
 def _with_pairs(comparison: pl.DataFrame, seed: int = 0) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:

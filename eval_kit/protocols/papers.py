@@ -102,7 +102,8 @@ def differences(results: pl.DataFrame) -> Table:
 
 
 def inter_extra(results: pl.DataFrame, marks: bool = False) -> Table:
-    """CIKM 2022, Tables 6 and 7: Inter., Extra. and Δ by system, for ReSTrain below the size of the training sets.
+    """CIKM 2022, Tables 6 and 7: Inter., Extra. and Δ by system, for ReSTrain below the size of the training sets; the
+    title has the test sets that were covered.
 
     Fractions are times 100, as in the tables of other shifts beside them. With ``marks``, every Δ that is not
     significant is marked, which the paper does not.
@@ -116,7 +117,14 @@ def inter_extra(results: pl.DataFrame, marks: bool = False) -> Table:
             Column("Extra.", "number", of(measure, "out"), show, group=measure),
             Column("Δ", "number", of(measure, partial(_delta, marks)), group=measure),
         ]
-    return laid_out(side_by_side(results, [*sizes, "system"], "measure"), columns, block="".join(sizes))
+    rows = side_by_side(results, [*sizes, "system"], "measure")
+    title = f"{in_words(results['test_sets'][0])}, {results['queries'][0]:,} queries"
+    return laid_out(rows, columns, title=title, block="".join(sizes))
+
+
+def in_words(test_sets: str) -> str:
+    """The test sets of a row (``dl19+dl20``) in a sentence."""
+    return test_sets.replace("+", " and ")
 
 
 def matrix(values: pl.DataFrame, test_sets: Sequence[str], measure: str, system: str) -> Table:

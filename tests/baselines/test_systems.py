@@ -86,6 +86,7 @@ def test_a_text_of_static_is_the_mean_of_its_words(trained: Trained) -> None:
 OPTIONS = [
     ("biencoder", {"random_weights": True}),
     ("biencoder", {"mine_every": 2, "mine_depth": 10}),
+    ("biencoder", {"mine_every": 2, "static_negatives": 1}),
     ("biencoder", {"negatives_from": "random", "negatives": 4}),
     ("biencoder", {"steps": None, "epochs": 0.1}),
     ("biencoder", {"negatives": 0}),

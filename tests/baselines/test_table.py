@@ -99,8 +99,62 @@ def test_the_command(command: Run, published_release: Release, runs: Path, tmp_p
     assert "ECIR 2023, Table 3 (arXiv 2205.02870v2)" in shown.stdout
     assert "<h1>" in (tmp_path / "report.html").read_text()
     document = json.loads((tmp_path / "table.json").read_text())
-    assert len(document["comparisons"]) == 3 * 2 + 2 + 3 * 2 + 3
+    of_biencoder = 3 * 2 + 3 * 2 + 3  # Tables 7, 8 and 9
+    assert len(document["comparisons"]) == 3 * 2 + 2 + of_biencoder + 3 + 2  # and RoBERTa; SPLADE's means on dev
     assert {"protocols", "provenance", "incomplete", "comparable"} <= set(document)
+
+
+@pytest.fixture(scope="module")
+def every_table(published_release: Release, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """ReSTrain, length and the control by two systems that stand in several tables."""
+    folder = tmp_path_factory.mktemp("grid")
+    of_dl = {"dl19": 0.5, "dl20": 0.7}
+    for place in ("runs", "control"):
+        (folder / place).mkdir()
+    for system in ("biencoder", "biencoder-cocondenser-marco"):
+        for regime, share in (("interpolate", 0.9), ("extrapolate", 0.6)):
+            shares = {name: share * of for name, of in of_dl.items()}
+            write_run(folder / "runs", f"{system}.restrain.{regime}_45k.trec", published_release, shares)
+    for held_out, share in (("short", 0.2), ("long", 0.5)):
+        shares = {"dev": share, "dl19": share}
+        write_run(folder / "runs", f"biencoder.length.{held_out}.trec", published_release, shares)
+    write_run(folder / "control", "biencoder.all.none.trec", published_release, {"dev": 0.9})
+    return folder / "runs"
+
+
+def test_a_figure_stands_in_every_cell_that_prints_it(published_release: Release, every_table: Path):
+    found = results(every_table, published_release)
+    own = {id: found.comparisons_of(id) for id in ("cikm2022-table6", "cikm2022-table8", "cikm2022-table9")}
+    cells = {id: [key[:2] for key in keys] for id, keys in own.items()}
+    assert set(cells["cikm2022-table6"]) == {("dr-base", "45k")}
+    assert set(cells["cikm2022-table8"]) == {("dr-base", "bert+randneg"), ("dr-advance", "cocon-marco+randneg")}
+    assert set(cells["cikm2022-table9"]) == {("dr-base", "bert"), ("dr-base", "cocon-marco")}
+    assert list(map(len, cells.values())) == [6, 12, 6]
+    of_arxiv = {tuple(key[:4]): one for key, one in found.comparisons_of("arxiv2022-table5").items()}
+    means = {key: one.ours for key, one in of_arxiv.items() if key[3] == "RR@10"}
+    short, long = (round(share * 6980 + 0.5) / 6980 for share in (0.2, 0.5))
+    assert means["biencoder", "length", "dev", "RR@10"] == pytest.approx((short + long) / 2, abs=1e-3)
+    assert means["biencoder", "all", "dev", "RR@10"] == pytest.approx(0.9, abs=1e-3)
+    assert ("biencoder", "length", "dl19", "R@1000") in of_arxiv  # grades of 2 and more here
+    assert all(one.inside is None for one in of_arxiv.values())
+
+
+def test_one_year_of_trec_dl_is_in_no_cell_of_two(published_release: Release, tmp_path: Path):
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    for regime in ("interpolate", "extrapolate"):
+        write_run(folder, f"splade.restrain.{regime}_14k.trec", published_release, {"dl19": 0.5})
+    found = results(folder, published_release)
+    [row] = found.grid.results["restrain"].filter(measure="nDCG@10").to_dicts()
+    assert (row["test_sets"], row["queries"]) == ("dl19", 43)
+    assert found.comparisons == []
+    [title] = {each.title for each in found.grid.tables()}
+    assert "dl19" in title and "43" in title and "dl20" not in title
+    for regime in ("interpolate", "extrapolate"):
+        shares = {"dl19": 0.5, "dl20": 0.5}
+        write_run(folder, f"biencoder.restrain.{regime}_14k.trec", published_release, shares)
+    with pytest.raises(UserError, match=r"^splade\.restrain\.\w+_14k\.trec: does not cover dl20, "):
+        results(folder, published_release)
 
 
 def test_every_figure_of_our_systems_that_a_paper_prints_is_looked_for():

@@ -3,6 +3,7 @@
 import json
 import re
 import string
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from eval_kit.documents import Rule
 from eval_kit.errors import UserError
 from eval_kit.files.formats import read_queries
 from eval_kit.release import Release, Variation, open_release
+from eval_kit.release.reference import load
 from eval_kit.stats.leaks import NEAR, PRECISION, RECALL, normal_form, with_near
 from tests.conftest import ROOT
 
@@ -146,6 +148,20 @@ def test_every_pair_of_a_whole_release(mini_release: Release) -> None:
     assert not set(buckets[0].train) & set(in_bucket["query_id"])
 
 
+def test_passages_shared_with_any_training_query(mini_release: Release) -> None:
+    document = audit(part(mini_release, "resttest/dl20", "qrels", "topic/test"))
+    others = {"dev", "dl19", "dl20", "validation"}
+    splits = [name for name in mini_release.configs["qrels"] if name not in others]
+    relevant = {passage for name in splits for _, passage, grade in mini_release.qrels(name).iter_rows() if grade}
+    judged = mini_release.qrels("dl20").rows()
+    for row in document["shared"]:
+        hits = Counter(query for query, passage, grade in judged if grade >= row["grade"] and passage in relevant)
+        assert (row["one"], row["two"]) == (len(hits), sum(count > 1 for count in hits.values()))
+        assert row["test_set"] == "dl20" and row["queries"] == len(mini_release.test_sets["dl20"].queries)
+    assert [row["grade"] for row in document["shared"]] == [3, 2, 1]
+    assert any(row["two"] for row in document["shared"])
+
+
 @pytest.mark.parametrize("train", [True, False])
 def test_other_wordings_are_compared_by_their_texts_alone(tmp_path: Path, document: dict, train: bool) -> None:
     """The queries of topic.c1 are worded otherwise, in two replicas, the first without a change."""
@@ -249,6 +265,12 @@ def test_the_real_lists_share_what_is_known(published_release: Release) -> None:
             for level in (1, 2, 3):
                 hit = {query for query, _, grade in shared.iter_rows() if grade >= level}
                 assert (found["passages", level]["queries"], found["passages", level]["of"]) == (len(hit), n)
+    printed = {(cell["test_set"], cell["measure"]): cell["value"] for cell in load("cikm2022-table3")["cells"]}
+    shared_by_two = ((row, row["two"] / row["queries"]) for row in document["shared"])
+    ours = {(row["test_set"], f"overlap(rel={row['grade']})"): share for row, share in shared_by_two}
+    assert ours.keys() == printed.keys()
+    equal = {key for key in ours if abs(ours[key] - printed[key]) <= 0.005}
+    assert printed.keys() - equal == {("dl19", "overlap(rel=3)"), ("dl20", "overlap(rel=1)")}
 
 
 # --- the command

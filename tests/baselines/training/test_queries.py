@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from baselines.cell import Cell
+from baselines.training import mining
 from baselines.training.early_stopping import METRIC, evaluator
 from baselines.training.queries import Lookup, dataset, passage_texts, queries_for, training
 from eval_kit.errors import UserError
@@ -130,6 +131,28 @@ def test_mined_passages_take_the_place_of_negatives(cell: Cell) -> None:
     assert {made[row]["negative_0"], made[row]["negative_1"]} == set(texts.of(["0", "1"]))
     assert made[row] == made[row]
     assert made[other] == before
+    lookup.mined_negatives = None
+    first = made[row]
+    lookup.mined_negatives, lookup.static_negatives = {query: ["0", "1"]}, 1
+    assert made[row]["negative_0"] in texts.of(["0", "1"])
+    assert made[row]["negative_1"] == first["negative_1"]
+
+
+@pytest.mark.parametrize(("static", "at"), [({}, [2, 4]), ({"static_negatives": 1}, [2])])
+def test_static_negatives_are_mined_once(
+    trainable_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, static: dict[str, int], at: list[int]
+) -> None:
+    mined: list[int] = []
+    monkeypatch.setattr(mining, "_negatives", lambda cell, *_: mined.append(len(mined)) or {})
+    cell = tiny_cell("biencoder", trainable_release, tmp_path, steps=6, mine_every=2, **static)
+    lookup = Lookup({}, passage_texts(cell))
+    callback = mining.miner(cell, 2, training(cell), lookup, None)
+    for step in range(1, 6):
+        before = len(mined)
+        callback.on_step_end(SimpleNamespace(output_dir=tmp_path, max_steps=6), SimpleNamespace(global_step=step), None)
+        assert (len(mined) > before) == (step in at)
+        callback.on_train_begin(SimpleNamespace(output_dir=tmp_path), SimpleNamespace(global_step=step), None)
+        assert (lookup.mined_negatives is not None) == (step > 2) and (lookup.mined_next is not None) == (step in at)
 
 
 def test_random_negatives_come_from_all_passages(trainable_release: Release, tmp_path: Path) -> None:

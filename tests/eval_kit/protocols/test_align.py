@@ -34,13 +34,15 @@ def test_correlations_are_scipys():
         expected = stats.spearmanr(here["score"].to_numpy(), here["value"].to_numpy())
         assert row["value"] == pytest.approx(expected.statistic, abs=1e-12)
         assert row["p"] == pytest.approx(expected.pvalue)
+        kendall = stats.kendalltau(here["score"].to_numpy(), here["value"].to_numpy())
+        assert row["kendall"] == pytest.approx(kendall.statistic, abs=1e-12)
         assert row["n"] == 24
         assert row["low"] < row["value"] < row["high"]
     by = {(row["dataset"], row["training"]): row["value"] for row in found.iter_rows(named=True)}
     assert by["nq", "extrapolation"] > by["nq", "interpolation"]
     assert by["touche-2020", "extrapolation"] < 0
     too_few = correlations(models(n=2))
-    assert too_few.select("value", "n").rows() == [(None, 2)] * 4
+    assert too_few.select("value", "kendall", "n").rows() == [(None, None, 2)] * 4
     assert set(correlations(models().filter(training="interpolation"))["training"]) == {"interpolation"}
 
 
@@ -63,10 +65,10 @@ def test_the_layout_is_table_5s(tmp_path):
     (tmp_path / "m.csv").write_text("\n".join(lines))
     found = align(tmp_path / "m.csv")
     [table] = found.tables()
-    kinds = ["Spearman Inter.", "Spearman Extra."]
+    kinds = [f"{name} {training}" for name in ("Spearman", "Kendall") for training in ("Inter.", "Extra.")]
     assert [column.header for column in table.columns] == ["Datasets", "n", *kinds]
     [[name, n, *figures]] = table.rows()
-    assert (name.text, n.text, [figure.text for figure in figures]) == ("[red]<x>", "5/4", ["1.000"] * 2)
+    assert (name.text, n.text, [figure.text for figure in figures]) == ("[red]<x>", "5/4", ["1.000"] * 4)
     assert len(found.figures()) == 2
 
 

@@ -10,6 +10,8 @@ from planted_oracle import oracle_ranking, taught_ranking
 from scipy.stats import spearmanr
 
 from eval_kit.errors import UserError
+from eval_kit.pages.page import result_page
+from eval_kit.pages.report import report
 from eval_kit.protocols.grid_results import protocol
 from eval_kit.protocols.scoring import score
 from eval_kit.protocols.similarity import figure_3
@@ -166,6 +168,33 @@ def test_tables_6_and_7_in_their_layout_and_interpolation_beats_extrapolation(zh
     main += [row for row in of_shifts["resttest"] if row["measure"] == "RR@10"]
     assert all(row["delta"] < 0 for row in main)
     assert main[-1]["queries"] == 1000
+
+
+def test_a_page_says_which_queries_a_grid_was_scored_on(zhan, tmp_path):
+    release, runs = zhan
+    of_sizes = [run for run in runs if ".restrain." in run.name]
+    one_year = release.test_sets["dl20"].queries.to_list()
+    for run in of_sizes:
+        lines = [line for line in run.read_text().splitlines(keepends=True) if line.split()[0] in one_year]
+        (tmp_path / run.name).write_text("".join(lines))
+    for given, covered in ((of_sizes, "dl19 and dl20"), (sorted(tmp_path.glob("*.trec")), "dl20")):
+        page = result_page(report(given, release))
+        queries = set(re.findall(r" on ([^<>]*) queries when trained away", page))
+        assert queries == {covered}
+        assert f">{covered}, " in page and "TREC DL" not in re.sub("<script.*?</script>", "", page, flags=re.S)
+
+
+def test_every_model_covers_every_cluster(oracle, tmp_path):
+    """Also where no model covers it."""
+    release, runs, _ = oracle
+    without = set(release.test_sets["topic.c3"].queries)
+    for run in runs["topic"]:
+        lines = [line for line in run.read_text().splitlines(keepends=True) if line.split()[0] not in without]
+        (tmp_path / run.name).write_text("".join(lines))
+    cut = sorted(tmp_path.glob("*.trec"))
+    for given in (cut, [*runs["topic"][:4], cut[4]]):
+        with pytest.raises(UserError, match=r"oracle\.topic\.c\d\.trec: does not cover topic\.c3$"):
+            protocol(given, release)
 
 
 def test_faults_of_a_grid(oracle, tmp_path):

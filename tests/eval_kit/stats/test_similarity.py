@@ -81,8 +81,8 @@ OF_THE_AUTHORS = [0.3334, 0.2632, 0.3686, 0.3217, 0.4701]
 """Their notebook's similarities of the topics, whose training queries the release may lack."""
 FIGURE_3 = {
     "biencoder": (-0.85, -0.40, -0.77, -0.7),
-    "splade": (-0.88, -0.90, -0.85, -1.0),
-    "colbert": (-0.90, -0.70, -0.85, -0.9),
+    "splade": (-0.88, -0.90, -0.84, -1.0),
+    "colbert": (-0.90, -0.70, -0.84, -0.9),
     "monobert": (-0.81, -0.30, -0.32, -0.5),
 }
 """Over topics and wh words, topics, all three shifts, and topics by the authors' similarities: docs/protocol.md."""
@@ -101,7 +101,7 @@ def test_published_losses_follow_similarity(system: str):
         names = [f"{shift}.{cluster}" for shift in shifts for cluster in CLUSTERS[shift]]
         of_shifts = [value for shift in shifts for value in similarities[shift]]
         found = spearman([losses[name] for name in names], of_shifts, resamples=10)
-        assert found.value == pytest.approx(expected, abs=0.006)
+        assert found.value == pytest.approx(expected, abs=0.005)
         assert len(names) != 8 or found.p < 0.03
         assert len(names) != 5 or found.p == pytest.approx(P_OF_FIVE.get(expected, found.p))
 
