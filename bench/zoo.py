@@ -20,7 +20,7 @@ import polars as pl
 
 from bench import zoo_generalise
 from eval_kit.divisions import FEWEST, WHOLE, Division
-from eval_kit.protocols import by_part, compare
+from eval_kit.protocols import by_part, compare, panel
 from eval_kit.stats import losses, snapshots
 from eval_kit.stats.differences import ALPHA, FEW_DIFFER, NOT_WORSE, WORSE, difference
 from eval_kit.stats.parts import Floats, Parts, heterogeneity
@@ -251,6 +251,16 @@ def of_clusters(setting: tuple[int, bool], rng: Rng) -> Outcomes:
     return outcomes
 
 
+def in_panel(setting: tuple[str, str], rng: Rng) -> Outcomes:
+    """The places of a system that is left out of the panel, on queries that are drawn anew."""
+    columns = panel.columns_of(setting[0], "nDCG@10")
+    rows = rng.integers(len(columns[setting[1]]), size=len(columns[setting[1]]))
+    own = columns.pop(setting[1])
+    place = 1 + sum(column.mean() > own.mean() for column in columns.values())
+    better, worse = panel.apart({name: (column - own)[rows] for name, column in columns.items()})
+    return {"places in the panel": not 1 + len(better) <= place <= 1 + len(columns) - len(worse)}
+
+
 SIMPLE = (compared, lost, gated, planned)
 NOMINAL = {"would be found": 0.2, "needed queries": 0.2, "thirty nights": None}
 """How often a claim may be wrong; 0.05 but for these."""
@@ -275,11 +285,13 @@ def cages(values: Mapping[str, Animal]) -> Iterator[tuple[str, Callable[[Rng], O
     yield "graded, n = 200", lambda rng: night_after_night(ANIMALS["graded"], rng, 200)
     for name in ("even", "uneven", "noise, uneven", "noise, even", "size, uneven"):
         yield f"kinds that differ: {name}", lambda rng, name=name: of_kinds(name, rng)
+    known = panel.columns_of("dl19", "nDCG@10")
     settings: tuple[tuple[str, Any, list[Any]], ...] = (
         ("{} parts × {}", over_parts, [(5, 50), (5, 300), (8, 40), (20, 20)]),
         ("{} trainings, SD {}", of_trainings, [(n, sd) for n in (2, 3, 5) for sd in (0.02, 0.05)]),
         ("{} replicas, SD {}", of_replicas, [(n, sd) for n in (1, 2, 3, 10) for sd in (0.0, 0.02)]),
         ("snapshots of {}, gain {}", of_snapshots, [(n, gain) for n in (20, 43, 400) for gain in (0.0, 0.1, 0.4)]),
+        ("panel, {}, {}", in_panel, [(year, system) for year in ("dl19", "dl20") for system in known]),
         ("{} clusters, skewed: {}", of_clusters, [(n, skewed) for n in (5, 8, 10, 16) for skewed in (False, True)]),
     )
     for text, ask, those in settings:

@@ -409,6 +409,10 @@ def compare(
     looks: Annotated[
         bool, option("With --no-worse-than: answers that hold however often one looks while queries are added.")
     ] = False,
+    panel: Annotated[
+        bool,
+        option("Also compare with twelve known systems on TREC DL 2019 and 2020: the places that the run can have."),
+    ] = False,
     against: Annotated[
         str | None,
         option(

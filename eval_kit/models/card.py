@@ -13,6 +13,7 @@ from eval_kit import plots, svg
 from eval_kit.divisions import FEW, WORDS
 from eval_kit.measures.definitions import parse
 from eval_kit.models.opening import BM25
+from eval_kit.protocols import panel
 from eval_kit.protocols.by_part import label
 from eval_kit.protocols.clean import Clean
 from eval_kit.protocols.compare import BETTER, FIRST_MEASURE, Comparison, counts, difference_shown, gain, word
@@ -93,6 +94,9 @@ class Card(Result):
         facts: list[Fact] = []
         if isinstance(self.figures_of, Comparison):
             facts += [*self._by_shift(), *self._worst(self.figures_of)]
+        own = self.figures_of.per_query().rename({"run": "system"}, strict=False).filter(system=pl.lit(self.system))
+        for standing in panel.standings(own):
+            facts.append(Fact(f"Among known systems, {standing.test_set}", str(standing), standing.places, "open"))
         if self.variations:
             facts += self._wordings(self.variations)
         if self.leaks:

@@ -22,6 +22,8 @@ from eval_kit.divisions import HOLLOW, Parts, whole
 from eval_kit.errors import UserError, parameter
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols import by_part
+from eval_kit.protocols import panel as known_systems
+from eval_kit.protocols.panel import Standing
 from eval_kit.protocols.scores import Scores, best_shown, cut_short, value_shown
 from eval_kit.protocols.scoring import mean, named, scores_of, with_measures
 from eval_kit.release import Release, TestSet
@@ -72,6 +74,7 @@ class Comparison(Result):
             without a margin, empty.
         margin: the loss that a gate is about, by each test set's first measure; None without a gate.
         looks: the gate holds however often one looks.
+        standings: the places that the baseline can have in the panel, if that was asked for.
         divisions: where each comes from, by name.
         remarks: that, and queries in no part.
     """
@@ -87,6 +90,7 @@ class Comparison(Result):
     over_parts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=by_part.OVER_PARTS))
     margin: float | None = None
     looks: bool = False
+    standings: Sequence[Standing] = ()
     divisions: Mapping[str, str] = field(default_factory=dict)
     remarks: Sequence[str] = ()
 
@@ -151,7 +155,7 @@ class Comparison(Result):
 
     def summary(self) -> list[str]:
         """The gate; and for each system, or of many on each test set, what was shown and the lowest or highest."""
-        sentences = [self._gate()] if self.margin is not None else []
+        sentences = [*([self._gate()] if self.margin is not None else []), *map(str, self.standings)]
         if len(self.systems) > BESIDE:
             for (test_set,), group in list(self.first_measures().group_by("test_set", maintain_order=True))[:4]:
                 rows = group.to_dicts()
@@ -223,6 +227,7 @@ class Comparison(Result):
     def notes(self) -> list[str]:
         """How the differences were tested, what they rest on, and what is missing or was left out."""
         notes = [self._gate(), self._rules_of_the_gate()] if self.margin is not None else []
+        notes += map(str, self.standings)
         notes += by_part.notes_of(self.parts, self.over_parts) if self.parts.height else []
         few = f"fewer than {FEW_DIFFER} queries differ, so intervals allow for what was not drawn, and there is no ≈"
         notes += [f"{few}: {names}"] if (names := self._on_few()) else []
@@ -321,6 +326,7 @@ class Comparison(Result):
             "parts": self.parts.to_dicts(),
             "over_parts": self.over_parts.to_dicts(),
             "divisions": dict(self.divisions),
+            "panel": [each.as_json() for each in self.standings],
             "gate": gate if self.margin is not None else None,
             "notes": self.notes(),
             "provenance": self.provenance,
@@ -338,6 +344,7 @@ def compare(
     trained_on: TrainedOn = None,
     no_worse_than: float | None = None,
     looks: bool = False,
+    panel: bool = False,
     qrels: Path | None = None,
     queries: Path | None = None,
     allow_missing: bool = False,
@@ -360,6 +367,8 @@ def compare(
             set's first measure.
         looks: the gate's tests hold however often one looks while queries are added, as every night, at two to four
             times the queries.
+        panel: also compare the baseline with twelve known systems on TREC DL 2019 and 2020
+            (:mod:`eval_kit.protocols.panel`), and say which places it can have among them.
         qrels: judgements to score on, in place of a release.
         queries: the texts of their queries.
         allow_missing: score test sets that a run covers only in part.
@@ -383,6 +392,7 @@ def compare(
         training=queries_of(trained_on, by),
         margin=no_worse_than,
         looks=looks,
+        with_panel=panel,
     )
 
 
@@ -396,6 +406,7 @@ def compared(
     training: pl.DataFrame | None = None,
     margin: float | None = None,
     looks: bool = False,
+    with_panel: bool = False,
 ) -> Comparison:
     """The comparison of runs that are scored; the arguments are those of :func:`compare`.
 
@@ -403,13 +414,18 @@ def compared(
         UserError: as there.
     """
     systems = _systems(scores)
-    names = list(dict.fromkeys(systems.values()))
+    of_run = pl.col("run").replace_strict(systems).alias("system")
+    values = scores.per_query_in_full().select(of_run, pl.exclude("run"))
+    standings = []
+    if with_panel:
+        base = baseline_of(list(systems.values()), baseline)
+        standings = known_systems.standings(values.filter(pl.col("system") == base))
+        values = known_systems.beside(values)
+    names = values["system"].unique(maintain_order=True).to_list()
     base = baseline_of(names, baseline)
     if len(names) < 2:
         raise UserError("give at least two systems to compare")
     names = [base, *(name for name in names if name != base)]
-    of_run = pl.col("run").replace_strict(systems).alias("system")
-    values = scores.per_query_in_full().select(of_run, pl.exclude("run"))
     rows: list[dict[str, Any]] = []
     left_out: list[str] = []
     for (test_set,), group in values.group_by("test_set", maintain_order=True):
@@ -428,6 +444,7 @@ def compared(
             row |= {"low": low, "high": high, "p_holm": p}
     table = pl.DataFrame(rows, ROWS)
     comparison = Comparison(table, values, names, left_out, scores.provenance, margin=margin, looks=looks)
+    comparison = replace(comparison, standings=standings)
     if not by and margin is None:
         return comparison
     shared = table["test_set"].unique(maintain_order=True).to_list()

@@ -27,6 +27,8 @@ CAGES = {
     "snapshots of 43, gain 0.4": ("RC", "ER", "ΔRI", "loses more, less"),
     "3 trainings, SD 0.02": ("° with trainings",),
     "3 replicas, SD 0.0": ("° of wordings", "interval of wordings"),
+    "panel, dl19, TAS-B": ("places in the panel",),
+    "panel, dl20, BM25+RankVicuna": ("places in the panel",),
     "harder by .10, n = 1,000": ("degrades", "far minus near"),
     "easier for one of two pivots, n = 1,000": ("degrades",),
 }
