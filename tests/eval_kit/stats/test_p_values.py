@@ -48,6 +48,7 @@ def test_looks_cost_nothing_in_advance_and_keep_the_rate_at_all_of_them():
     assert alarms <= 0.05 * 400
     for n in (10, 200, 5_000):
         assert p_values.at_any_look(p_values.reach_at_any_look(0.95, n), n) == pytest.approx(0.05)
+    assert 1.96 < p_values.reach_at_any_look(0.95, 1_000) < 3.1  # it is narrowest where a gate is of use
     signs = np.sign(random.normal(size=(400, 60)))
     shown = [n for n in range(1, 61) if p_values.of_one_sign(n, True) < 0.05]
     assert np.any([(signs[:, :n] == signs[:, :1]).all(axis=1) for n in shown], axis=0).mean() <= 0.05
