@@ -1,6 +1,6 @@
 """What a model may be: the one that is searched is the one that was given, by every door, beside a few lines of numpy.
 
-First twenty-five kinds of model, each by `eval_kit run`, ShiftEvaluator, MTEB's task and numpy: one figure. Then
+First twenty-seven kinds of model, each by `eval_kit run`, ShiftEvaluator, MTEB's task and numpy: one figure. Then
 objects of one's own, what changes between two runs, and what is refused.
 """
 
@@ -67,9 +67,14 @@ def transformer(tokenizer: Path, architecture: str = "BertModel", dtype: Any = t
         transformers.set_seed(13)
         words = len((tokenizer / "vocab.txt").read_text(encoding="utf-8").splitlines())
         sizes: dict[str, Any] = {"hidden_size": WIDTH, "num_hidden_layers": 2, **SIZES, "vocab_size": words}
-        kind: Any = transformers.Qwen3Config if "Qwen3" in architecture else transformers.BertConfig
+        kind: Any = transformers.BertConfig
         if "Qwen3" in architecture:
-            sizes |= {"num_key_value_heads": 1, "head_dim": 16}
+            kind, sizes = transformers.Qwen3Config, sizes | {"num_key_value_heads": 1, "head_dim": 16}
+        elif "T5" in architecture:
+            of_t5 = {"d_model": WIDTH, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2}
+            kind, sizes = transformers.T5Config, of_t5 | {"vocab_size": words}
+        elif "Roberta" in architecture:
+            kind, sizes = transformers.RobertaConfig, sizes | {"pad_token_id": 0, "max_position_embeddings": 40}
         made = getattr(transformers, architecture)(kind(**sizes, initializer_range=0.1, **config))
         made.get_input_embeddings().weight.data.mul_(20)  # so that texts of like words are alike
         made.to(dtype).save_pretrained(folder)
@@ -135,6 +140,14 @@ def decoder(tokenizer: Path) -> Any:
     return model
 
 
+def of_architecture(tokenizer: Path, architecture: str) -> Any:
+    """With mean pooling; RoBERTa's first position is that after its padding, so a tokenizer without a length errs."""
+    model = dense(tokenizer, base=transformer(tokenizer, architecture))
+    if architecture == "RobertaModel":
+        model.max_seq_length = 39
+    return model
+
+
 def splade(tokenizer: Path, **how: Any) -> Any:
     from sentence_transformers import SparseEncoder
 
@@ -194,6 +207,8 @@ KINDS: dict[str, Callable[[Path], Any]] = {
     "dense, CLS and a linear head": with_head,
     "dense, two encoders of two lengths (Router)": of_two,
     "dense, decoder, last token, padded on the left": decoder,
+    "dense, T5": partial(of_architecture, architecture="T5EncoderModel"),
+    "dense, RoBERTa-like, of as many tokens as positions": partial(of_architecture, architecture="RobertaModel"),
     "word vectors (StaticEmbedding)": words,
     "SPLADE": splade,
     "SPLADE, cosine": partial(splade, similarity_fn_name="cosine"),
@@ -311,8 +326,103 @@ def test_every_door_gives_one_figure(
     assert f"| {kind} | {np.mean(list(figures.values())):.4f} |\n" in PAGE.read_text(encoding="utf-8")
 
 
+def with_adapter(
+    small: Pool, tokenizer: Path, candidates: Ranking, folder: Path
+) -> tuple[Any, dict[str, Any], Ranking]:
+    """An adapter alone, as PEFT saves it, against PEFT's own model, text by text."""
+    peft, transformers = pytest.importorskip("peft"), pytest.importorskip("transformers")
+    base = transformers.AutoModel.from_pretrained(transformer(tokenizer))
+    torch.manual_seed(9)
+    config = peft.LoraConfig(target_modules=["query", "value"], task_type="FEATURE_EXTRACTION", init_lora_weights=False)
+    adapted = peft.get_peft_model(base, config).eval()
+    adapted.save_pretrained(folder / "model")
+    reads = transformers.AutoTokenizer.from_pretrained(tokenizer)
+    reads.save_pretrained(folder / "model")
+
+    def first_tokens(texts: list[str]) -> Any:
+        with torch.no_grad():
+            inputs = (reads(text, return_tensors="pt", truncation=True, max_length=128) for text in texts)
+            return torch.cat([adapted(**each).last_hidden_state[:, 0] for each in inputs])
+
+    return str(folder / "model"), {"pivots": [], "options": {"pooling": "cls"}}, by_vectors(small, first_tokens)
+
+
+def int8(small: Pool, tokenizer: Path, candidates: Ranking, folder: Path) -> tuple[Any, dict[str, Any], Ranking]:
+    """torch's, in memory; its scale is that of a batch, so texts come one by one."""
+    model = torch.ao.quantization.quantize_dynamic(dense(tokenizer), {torch.nn.Linear}, dtype=torch.qint8)
+    encode = partial(model.encode, batch_size=1, normalize_embeddings=True)
+    return model, {"pivots": [], "options": {"encode_batch": 1}}, by_vectors(small, encode)
+
+
+def with_end_token(
+    small: Pool, tokenizer: Path, candidates: Ranking, folder: Path
+) -> tuple[Any, dict[str, Any], Ranking]:
+    """A decoder whose tokenizer adds none: the tokens by hand, the last one the end's, whatever the texts' length."""
+    transformers = pytest.importorskip("transformers")
+    shutil.copytree(transformer(tokenizer, "Qwen3Model"), folder / "model")
+    words = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tokenizer / "tokenizer.json"), pad_token="[PAD]")
+    words.backend_tokenizer.post_processor = None
+    words.add_special_tokens({"eos_token": "[SEP]", "unk_token": "[UNK]"})
+    words.save_pretrained(folder / "model")
+    model = transformers.AutoModel.from_pretrained(folder / "model").eval()
+
+    def last_tokens(texts: list[str]) -> Any:
+        with torch.no_grad():
+            ids = ([*words(text)["input_ids"][:19], words.eos_token_id] for text in texts)
+            return torch.cat([model(input_ids=torch.tensor([each])).last_hidden_state[:, -1] for each in ids])
+
+    options = {"pooling": "lasttoken", "query_length": 20, "passage_length": 20}
+    ends = {"query_suffix": "[SEP]", "passage_suffix": "[SEP]"}
+    return str(folder / "model"), {"pivots": [], "options": options | ends}, by_vectors(small, last_tokens)
+
+
+def of_a_run(small: Pool, tokenizer: Path, candidates: Ranking, folder: Path) -> tuple[Any, dict[str, Any], Ranking]:
+    """A cross-encoder over the twenty best of a dense model's run."""
+    eval_kit.run(dense(tokenizer), small.release, folder, pivots=[], name="first")
+    found = of_file(folder / "first.trec")
+    best = {
+        query: dict(sorted(scores.items(), key=lambda hit: (hit[1], hit[0]))[-20:]) for query, scores in found.items()
+    }
+    cross(tokenizer).save_pretrained(str(folder / "model"))
+    wanted = by_numpy(cross(tokenizer), small, best)
+    return str(folder / "model"), {"first": folder / "first.trec", "depth": 20}, wanted
+
+
+def by_vectors(small: Pool, encode: Callable[[list[str]], Any]) -> Ranking:
+    queries, passages = dict(small.queries.iter_rows()), dict(small.passages.iter_rows())
+    rows = (encode([*queries.values()]) @ encode([*passages.values()]).T).tolist()
+    return {query: dict(zip(passages, row, strict=True)) for query, row in zip(queries, rows, strict=True)}
+
+
+OPENED: dict[str, Callable[..., tuple[Any, dict[str, Any], Ranking]]] = {
+    "dense, adapter alone (PEFT)": with_adapter,
+    "dense, 8 bits (torch)": int8,
+    "dense, decoder, end token as a suffix": with_end_token,
+    "cross-encoder, re-ranking a run": of_a_run,
+}
+
+
+@pytest.mark.parametrize("kind", OPENED)
+def test_what_no_other_door_opens_has_the_figure_of_a_few_lines_of_torch(
+    kind: str, small: Pool, tokenizer: Path, candidates: Ranking, tmp_path: Path
+) -> None:
+    model, how, wanted = OPENED[kind](small, tokenizer, candidates, tmp_path)
+    card = eval_kit.run(model, small.release, tmp_path, name="mine", **how)
+    found, figures = of_file(tmp_path / "mine.trec"), reciprocal_ranks(wanted, small)
+    assert any(figures.values())
+    assert reciprocal_ranks(found, small) == pytest.approx(figures, abs=1e-5)
+    for query, scores in found.items():
+        for passage, score in scores.items():
+            assert score == pytest.approx(wanted[query][passage], rel=1e-4, abs=1e-4)
+    if "first" in how:
+        assert set(card.to_polars()["system"]) == {"first", "mine"}
+        assert all(len(scores) == how["depth"] for scores in found.values())
+    assert f"| {kind} | {np.mean(list(figures.values())):.4f} |\n" in PAGE.read_text(encoding="utf-8")
+
+
 def test_the_page_has_no_other_kind() -> None:
-    assert set(re.findall(r"^\| ([^|]+) \| \d\.", PAGE.read_text(encoding="utf-8"), re.M)) == set(KINDS)
+    rows = re.findall(r"^\| ([^|]+) \| \d\.", PAGE.read_text(encoding="utf-8"), re.M)
+    assert set(rows) == {*KINDS, *OPENED}
 
 
 PASSAGES = tiny_checkpoints.passages(60)
