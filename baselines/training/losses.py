@@ -43,8 +43,8 @@ def in_batch_pairwise(share: int) -> Any:
 def flops_apart(model: Any, negatives: int) -> Any:
     """SPLADE's regulariser of passages: half of the FLOPS of positives and half of those of negatives.
 
-    As in github.com/naver/splade, whose λ this makes the λ here. Over all passages together, as in sentence-transformers,
-    it is less: 11 % in a batch of 128 of MS MARCO.
+    As in github.com/naver/splade, whose λ is thus the λ here; sentence-transformers' FLOPS of all passages together are
+    some 11 % less for a batch of 128.
 
     Args:
         model: of sentence-transformers.

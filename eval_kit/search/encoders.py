@@ -44,6 +44,8 @@ class Batch:
         while True:
             try:
                 return encode(self.size)
+            except IndexError as error:  # torch's, of a position
+                raise UserError("a text is longer than the model has positions; set its max_seq_length") from error
             except RuntimeError as error:
                 if not is_out_of_memory(error):
                     raise

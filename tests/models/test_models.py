@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 import sys
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import eval_kit
 from builder import mini
@@ -26,6 +28,7 @@ from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
 from eval_kit.models import checkpoints
 from eval_kit.models.opening import open_retriever, retriever
+from eval_kit.models.precision import checked
 from eval_kit.release import Release, open_release
 from eval_kit.release.pool import Pool, pool
 from tests import tiny_checkpoints
@@ -476,12 +479,12 @@ class Counts:
         return np.array([[text.count(letter) for letter in "abcdefghiklmnoprstuvwxyz"] for text in batch]) * self.scale
 
 
-OBJECT = Counts()
-
-
 class Plain(Counts):
     def encode(self, batch: Any) -> Any:
         return self.vectors(batch)
+
+
+OBJECT = Plain()
 
 
 class Cosine(Plain):
@@ -518,16 +521,59 @@ class Packed(Counts):
         return np.packbits(self.vectors(batch) > 1, axis=1)
 
 
+class Fastembed(Counts):
+    def query_embed(self, batch: Any) -> Any:
+        yield from self.vectors(batch)
+
+    passage_embed = query_embed
+
+
+class LlamaIndex(Counts):
+    def get_query_embedding(self, text: str) -> Any:
+        return self.vectors([text])[0].tolist()
+
+    def get_text_embedding_batch(self, batch: Any) -> Any:
+        return self.vectors(batch).tolist()
+
+
+class BgeM3(Plain):
+    def encode(self, batch: Any) -> Any:
+        return {"dense_vecs": self.vectors(batch), "lexical_weights": None}
+
+
+class OfMteb(Counts):
+    def encode(self, inputs: Any, *, task_metadata: Any, prompt_type: Any, **how: Any) -> Any:
+        assert task_metadata.type == "Retrieval" and prompt_type.value in ("query", "document")
+        return self.vectors([text for batch in inputs for text in batch["text"]])
+
+
+class Service(Counts):
+    """It fails every other time."""
+
+    calls = 0
+
+    def encode(self, batch: Any) -> Any:
+        self.calls += 1
+        if self.calls % 2:
+            raise OSError("503")
+        return self.vectors(batch)
+
+
 class Measured(Plain):
     def similarity(self, queries: Any, passages: Any) -> Any:
         return -torch.cdist(queries, passages, p=1)
 
 
-Counts.encode = Counts.vectors  # type: ignore[attr-defined]
+OBJECTS = [
+    *(Plain, Cosine, Near, Measured, Tensors, Beir, LangChain, Packed, Fastembed, LlamaIndex, BgeM3, OfMteb, Service),
+    lambda: Counts().vectors,
+]
 
 
-@pytest.mark.parametrize("kind", [Plain, Cosine, Near, Measured, Tensors, Beir, LangChain, Packed])
-def test_objects_of_any_make_are_searched_by_the_similarity_that_they_declare(kind: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_objects_of_any_make_are_searched_by_the_similarity_that_they_declare(
+    kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     counts = Counts()
     queries, documents = counts.vectors(QUERIES), counts.vectors([text for _, text in PASSAGES])
     scores = queries @ documents.T
@@ -539,7 +585,14 @@ def test_objects_of_any_make_are_searched_by_the_similarity_that_they_declare(ki
         scores = -np.abs(queries[:, None] - documents[None]).sum(2)
     elif kind is Packed:
         scores = 24.0 - 2 * ((queries > 1)[:, None] != (documents > 1)[None]).sum(2)
-    agree(hits("mine", tmp_path / "index", loaded=kind()), scores)
+    waits: list[float] = []
+    monkeypatch.setattr(time, "sleep", waits.append)
+    options = {"retries": 1, "per_minute": 6} if kind is Service else {}
+    agree(hits("mine", tmp_path / "index", options, loaded=kind()), scores)
+    if kind is Service:
+        assert 1 in waits and max(waits) == pytest.approx(10, abs=1)
+        with pytest.raises(UserError, match="OSError: 503"):
+            hits("mine", tmp_path / "again", loaded=kind())
 
 
 @pytest.mark.parametrize("stored", [torch.bfloat16, torch.float16])
@@ -552,6 +605,156 @@ def test_arithmetic_has_the_precision_that_was_asked(stored: torch.dtype, tmp_pa
     agree(found, own_scores(model), 1e-5)
     with pytest.warns(UserWarning, match=str(stored).removeprefix("torch.")):
         hits(str(tmp_path / "model"), tmp_path / "other")
+
+
+def overflowing(folder: Path) -> str:
+    """A transformer whose activations pass what 16 bits hold, stored in 16 bits."""
+    from transformers import AutoModel
+
+    shutil.copytree(tiny("bert"), folder)
+    model = AutoModel.from_pretrained(folder)
+    for layer in model.encoder.layer:
+        for one in (layer.intermediate.dense, layer.output.dense):
+            one.weight.data.mul_(3_000)
+    model.half().save_pretrained(folder)
+    return str(folder)
+
+
+def test_float32_is_taken_where_16_bits_change_what_is_found(tmp_path: Path) -> None:
+    texts = [text for _, text in PASSAGES[:16]]
+    model = overflowing(tmp_path / "model")
+    for options, precision in (({}, "float32"), ({"encode_precision": "float16"}, "float16")):
+        opened, _ = open_retriever(model, {"pooling": "mean"} | options)
+        with pytest.warns(UserWarning, match="float16 is"):
+            taken: Any = checked(opened, QUERIES, texts)[0]
+        assert taken.dtype == precision
+    for name in ("dense", "sparse", "multivector", "cross"):
+        healthy = retriever(name, tiny(name), {"encode_precision": "float16"})
+        assert checked(healthy, QUERIES, texts)[0] is healthy
+
+
+def test_weights_that_transformers_keeps_in_32_bits_stay_so(tokenizer: Path) -> None:
+    made = retriever(
+        "dense", transformer(tokenizer, "T5EncoderModel"), {"pooling": "mean", "encode_precision": "float16"}
+    )
+    weights = dict(made._model.named_parameters())  # type: ignore[attr-defined]
+    assert {str(one.dtype) for name, one in weights.items() if ".wo." in name} == {"torch.float32"}
+    assert made.dtype == "float16"  # type: ignore[attr-defined]
+
+
+def test_pooling_changes_the_pooling_of_a_saved_model_alone(tokenizer: Path, tmp_path: Path) -> None:
+    from sentence_transformers.base.modules import Dense, Normalize
+
+    heads = [Dense(WIDTH, 12), Normalize()]
+    how: dict[str, Any] = {"prompts": {"query": "alpha "}, "similarity_fn_name": "cosine"}
+    dense(tokenizer, *heads, **how).save_pretrained(str(tmp_path / "mean"))
+    wanted = own_scores(dense(tokenizer, *heads, pooling="cls", **how))
+    with pytest.warns(UserWarning, match="mean"):
+        agree(hits(str(tmp_path / "mean"), tmp_path / "index", {"pooling": "cls"}), wanted)
+    words(tokenizer).save_pretrained(str(tmp_path / "words"))
+    with pytest.raises(UserError, match="pooling"):
+        hits(str(tmp_path / "words"), tmp_path / "other", {"pooling": "cls"})
+
+
+def test_a_second_encoder_is_read_beside_a_model_in_memory_and_by_sparse_models(tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer, SparseEncoder
+
+    texts = [text for _, text in PASSAGES]
+    for made, name in ((SentenceTransformer, "dense"), (SparseEncoder, "sparse")):
+        other = made(str(tiny(name)))
+        for weights in other.parameters():
+            weights.data = weights.data.flip(0)
+        other.save_pretrained(str(tmp_path / name))
+        passages = made(str(tiny(name)))
+        wanted = passages.similarity(other.encode_query(QUERIES), passages.encode_document(texts)).to_dense()
+        for given in ({}, {"loaded": passages}):
+            found = hits(
+                str(tiny(name)), tmp_path / f"{name}{len(given)}", {"query_model": str(tmp_path / name)}, **given
+            )
+            agree(found, wanted)
+
+
+@pytest.mark.parametrize("name", ["dense", "sparse", "multivector", "cross"])
+def test_texts_of_every_kind_may_have_something_before_and_after_them(name: str, tmp_path: Path) -> None:
+    given = {"query_prompt": "psi ", "query_suffix": " chi", "passage_prompt": "rho ", "passage_suffix": " tau"}
+    made, plain = retriever(name, tiny(name), given), retriever(name, tiny(name), {})
+    long = " ".join(["sigma"] * 200)
+    kept = " ".join(["sigma"] * (128 - (8 if name == "cross" else 4)))  # special tokens, and those put before and after
+    query, passages = ["alpha"], ["beta gamma", long]
+    by_hand = ["rho beta gamma tau", f"rho {kept} tau"]
+    if name == "cross":
+        found = [made.scores([(query[0], text) for text in passages])]  # type: ignore[attr-defined]
+        wanted = [plain.scores([("psi alpha chi", text) for text in by_hand])]  # type: ignore[attr-defined]
+    else:
+        found = [made.encode_queries(query), made.encode_passages(passages)]  # type: ignore[attr-defined]
+        wanted = [plain.encode_queries(["psi alpha chi"]), plain.encode_passages(by_hand)]  # type: ignore[attr-defined]
+    for one, other in zip(map(numbers_of, found), map(numbers_of, wanted), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def numbers_of(encoded: Any) -> Any:
+    if isinstance(encoded, dict):
+        return np.concatenate([np.ravel(part) for part in encoded.values()])
+    return np.ravel(encoded.toarray() if hasattr(encoded, "toarray") else np.asarray(encoded))
+
+
+def test_truncated_token_vectors_are_units_again(tmp_path: Path) -> None:
+    made: Any = retriever("multivector", tiny("multivector"), {"truncate_dim": 8})
+    whole: Any = retriever("multivector", tiny("multivector"), {})
+    kept = whole.encode_passages(["alpha beta"])["tokens"][:, :8]
+    wanted = kept / np.linalg.norm(kept, axis=1, keepdims=True)
+    np.testing.assert_allclose(made.encode_passages(["alpha beta"])["tokens"], wanted, atol=1e-6)
+
+
+def test_word_vectors_of_model2vec_need_no_modules_file(tokenizer: Path, tmp_path: Path) -> None:
+    model = words(tokenizer)
+    model.save_pretrained(str(tmp_path))
+    weights = {"embeddings": model[0].embedding.weight.data}
+    for file in tmp_path.rglob("*"):
+        if file.is_file() and file.name != "tokenizer.json":
+            file.unlink()
+    save_file(weights, tmp_path / "model.safetensors")
+    for config in ({"architectures": ["StaticModel"]}, {"normalize": False}):
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        agree(hits(str(tmp_path), tmp_path / f"index{len(str(config))}"), own_scores(model))
+
+
+def test_a_text_longer_than_the_positions_is_cut_there_or_said(tokenizer: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    folder = transformer(tokenizer, "RobertaModel")
+    long = [" ".join(["alpha"] * 100)]
+    found = []
+    for options in ({}, {"passage_length": 39}):
+        with pytest.warns(UserWarning, match="39 tokens"):
+            found.append(retriever("dense", folder, {"pooling": "mean"} | options).encode_passages(long))  # type: ignore[attr-defined]
+    assert (found[0]["vectors"] == found[1]["vectors"]).all()
+    with pytest.raises(UserError, match="positions"):
+        retriever("dense", "mine", {}, SentenceTransformer(folder)).encode_passages(long)  # type: ignore[attr-defined]
+
+
+def test_what_will_run_is_shown_and_nothing_is_written(
+    trainable_release: Release, tokenizer: Path, tmp_path: Path
+) -> None:
+    search = partial(eval_kit.run, release=trainable_release, out=tmp_path / "runs", test_sets=["dl19"])
+    options = {"pooling": "lasttoken", "query_prompt": r"Instruct:\nQuery: "}
+    with pytest.warns(UserWarning) as warned:
+        lines = search(transformer(tokenizer, "Qwen3Model"), options=options, check=True).lines
+    assert any("query_prompt" in str(each.message) for each in warned)
+    assert list(lines) == ["model", "texts", "precision", "query", "passage"]
+    assert "Qwen3Model" in lines["model"] and "lasttoken" in lines["model"]
+    assert r"Instruct:\\nQuery: " in lines["texts"] and "float32" in lines["precision"]
+    assert not (tmp_path / "runs").exists()
+    card = search(str(tiny("dense")), limit=50, name="mine")
+    assert card.as_json()["shown"]["model"].startswith("dense: BertModel")
+    assert "system" not in card.to_polars().columns  # beside no other
+    assert [file.name for file in (tmp_path / "runs").glob("*.trec")] == ["mine-first-50.trec"]
+    assert (
+        len({passage for scores in of_file(tmp_path / "runs/mine-first-50.trec").values() for passage in scores}) <= 50
+    )
+    for refused in ({"first": tmp_path / "runs/mine-first-50.trec"}, {"limit": 5, "pivots": [tmp_path]}):
+        with pytest.raises(UserError, match=r"first|limit"):
+            search(str(tiny("dense")), name="other", **refused)
 
 
 def test_lengths_and_dimensions_are_options(tokenizer: Path, tmp_path: Path) -> None:
@@ -595,7 +798,7 @@ def of_json(name: str, **values: Any) -> Callable[[Path], None]:
 
 
 def of_weights(name: str, dtype: Any = None) -> Callable[[Path], None]:
-    from safetensors.torch import load_file, save_file
+    from safetensors.torch import load_file
 
     def change(folder: Path) -> None:
         [file] = folder.glob(name)
