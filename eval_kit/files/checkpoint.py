@@ -343,7 +343,7 @@ def _unsaved_modules(
     from sentence_transformers.sparse_encoder.modules import SpladePooling
 
     config = _json(model, "config.json", revision)
-    if _is_model2vec(model, config, revision):
+    if _is_model2vec(model, config, revision) and not pooling:
         words = StaticEmbedding.load(model, **how)
         return [words, Normalize()] if config.get("normalize") else [words]
     is_adapter = not config

@@ -55,7 +55,6 @@ class Dense(Encoder):
     def identity(self) -> str:
         """Identifies everything that decides a passage's vector."""
         decides = [self._digest, self.pooling, self.compared_by == "cosine", self.passage_prompt]
-        decides += [self.passage_suffix] if self.passage_suffix else []
         numbers = [self.dtype, store_of(self.store, self.encode_precision), self.truncate_dim]
         return json.dumps(["dense", *decides, self.passage_length, *numbers])
 

@@ -129,16 +129,6 @@ class PretrainedModel(ABC):
         return dtype_of(self._model)
 
     @property
-    def is_half(self) -> bool:
-        """Whether it computes in 16 bits."""
-        return is_half(self._model)
-
-    @property
-    def weights(self) -> int:
-        """How many weights it has."""
-        return sum(weights.numel() for weights in self._model.parameters())
-
-    @property
     def compared_by(self) -> str:
         """How a query and a passage are compared."""
         return "a score for each pair"
@@ -321,12 +311,6 @@ class Encoder(PretrainedModel, ABC):
         model = self.of_role(role)
         encode = model.encode_query if role == "query" else model.encode_document
         return encode, {"prompt": getattr(self, PROMPTS[role][0])}
-
-    @property
-    def _of_texts(self) -> list[str | None]:
-        """What stands before and after each passage, where anything was given."""
-        given = [self.passage_prompt, self.passage_suffix]
-        return given if any(given) else []
 
     @abstractmethod
     def _encode_in(self, size: int, texts: Sequence[str], role: str) -> Any: ...

@@ -47,9 +47,8 @@ class MultiVector(Encoder):
     @cached_property
     def identity(self) -> str:
         """Identifies everything that decides a passage's vectors."""
-        numbers: list[Any] = [self.dtype, store_of(self.store, self.encode_precision)]
-        numbers += [self.truncate_dim] if self.truncate_dim else []
-        return json.dumps(["multivector", self._digest, self.passage_length, *numbers, *self._of_texts])
+        numbers = [self.dtype, store_of(self.store, self.encode_precision)]
+        return json.dumps(["multivector", self._digest, self.passage_length, *numbers])
 
     def encode_passages(self, texts: list[str]) -> shards.Arrays:
         """``tokens`` (all tokens, d), text after text, and ``lengths`` (n,)."""

@@ -83,7 +83,8 @@ class Own:
     def __str__(self) -> str:
         """What it is, in a line."""
         named = (getattr(method, "__name__", "encode") for method in (self._queries, self._passages))
-        return f"an object of your own; {' and '.join(dict.fromkeys(named))}; {self._similarity}"
+        similarity = "its own similarity" if self._own else self._similarity
+        return f"an object of your own; {' and '.join(dict.fromkeys(named))}; {similarity}"
 
     def index(self, passages: Passages, folder: Path) -> None:
         """Encode the passages that ``folder`` lacks."""
@@ -202,7 +203,7 @@ def _is_of_mteb(method: Any) -> bool:
     """Whether a method wants what MTEB's encoders are given."""
     try:
         return "task_metadata" in inspect.signature(method).parameters
-    except (TypeError, ValueError):  # of a class in C
+    except (TypeError, ValueError):  # it is no Python
         return False
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from eval_kit.errors import UserError
 from eval_kit.models.cross import Cross
 from eval_kit.models.encoder import PretrainedModel
+from eval_kit.search import shards
 from eval_kit.search.retriever import Retriever
 
 _MOST_WEIGHTS = 2_000_000_000
@@ -39,9 +40,9 @@ def checked(retriever: Retriever, queries: Sequence[str], passages: Sequence[str
     Warns:
         UserWarning: how much 16 bits change.
     """
-    if not isinstance(retriever, PretrainedModel) or not retriever.is_half:
+    if not isinstance(retriever, PretrainedModel) or "16" not in retriever.dtype:
         return retriever, ""
-    if retriever.weights > _MOST_WEIGHTS:
+    if sum(weights.numel() for weights in retriever.of_role("document").parameters()) > _MOST_WEIGHTS:
         return retriever, "not compared with float32, as it has more than two billion weights"
     if retriever.loaded is None:
         wide = replace(retriever, encode_precision="float32")
@@ -74,7 +75,8 @@ def _of(model: Any, queries: Sequence[str], passages: Sequence[str]) -> tuple[_S
             scores = model.scores([(query, passage) for query in queries for passage in passages])
             return scores.astype(np.float64).reshape(found.shape), ""
         with TemporaryDirectory() as folder:
-            model.index([(str(row), text) for row, text in enumerate(passages)], Path(folder))
+            numbered = [(str(row), text) for row, text in enumerate(passages)]  # not by index(), which takes every GPU
+            model.build(shards.write(numbered, Path(folder), model.encode_passages, ""), Path(folder))
             frame = pl.DataFrame({"query_id": list(map(str, range(len(queries)))), "text": queries})
             for row, (_, hits) in enumerate(model.search(frame, Path(folder), len(passages))):
                 for passage, score in hits:

@@ -39,6 +39,7 @@ from eval_kit.runs.training import TrainingQueries, queries_of, read
 from eval_kit.search.encoders import weights_digest
 from eval_kit.search.passages import Collection, collection_of, first_of, with_titles
 from eval_kit.search.retriever import Retriever
+from eval_kit.tables import terminal
 
 _OF_ALL = re.compile(r"checkpoint-\d+|final|best|last|model|output|snapshots|[0-9a-f]{40}")
 """Names that trainers and the Hub's cache give every model's folder."""
@@ -131,7 +132,7 @@ def run(
     read_files = [*(pivots or ()), *([first] if first else [])]
     check_outputs({"pivots": list(dict.fromkeys(read_files)), "collection": passages, "out": [*run_files, *outputs]})
     maker, source = out / f"{run_name}.index" / "model.txt", _source(model, loaded)
-    if not replace and any(file.exists() for file in runs[run_name]) and run_name != BM25:
+    if not replace and not check and any(file.exists() for file in runs[run_name]) and run_name != BM25:
         before = maker.read_text(encoding="utf-8", errors="replace") if maker.exists() else "another model"
         if before != source:
             instead = f"give another {parameter('name')}, or {parameter('replace')}"
@@ -145,7 +146,7 @@ def run(
     shown = Shown(lines, name_shown, {"kit_version": __version__, "release": release.identity})
     if check:
         return shown
-    shown.show(Console(stderr=True))
+    terminal.show_notes(shown.sentences(), Console(stderr=True))
     if run_name != BM25:
         maker.parent.mkdir(parents=True, exist_ok=True)
         atomic.write_text(maker, source)
@@ -207,7 +208,7 @@ def _class_of(loaded: Any) -> Any:
 
 def _spread(texts: Iterable[str]) -> list[str]:
     """Sixteen of the first texts, of all lengths."""
-    some = sorted(islice(texts, 16 * 16), key=len)
+    some = sorted(islice(texts, 16 * 16), key=len) or [""]
     return some[:: -(-len(some) // 16)]
 
 

@@ -133,15 +133,15 @@ def _tokens(retriever: Any, role: str, text: str, passage: str) -> str:
     finally:
         hook.remove()
     tokenizer: Any = getattr(transformer_of(model, role), "tokenizer", None)
-    if not hasattr(seen[0], "tolist") or not hasattr(tokenizer, "get_vocab"):
+    if not seen or not hasattr(seen[0], "tolist") or not hasattr(tokenizer, "get_vocab"):
         return ""
     ids = seen[0].flatten().tolist()
     if hasattr(tokenizer, "id_to_token"):
         tokens = list(map(tokenizer.id_to_token, ids))
     else:
         tokens = tokenizer.convert_ids_to_tokens(ids)
-        pooled = [getattr(module, "pooling_mode", "") for module in model.modules()]
-        if any("lasttoken" in mode for mode in pooled) and ids[-1] not in tokenizer.all_special_ids:
+        is_last = any("lasttoken" in str(getattr(module, "pooling_mode", "")) for module in model.modules())
+        if is_last and ids[-1] not in tokenizer.all_special_ids and not getattr(retriever, PROMPTS[role][1]):
             hint = f"no end token, unless --option {PROMPTS[role][1]}={tokenizer.eos_token or 'TOKEN'} adds one"
             warnings.warn(f"{retriever.model}: takes the vector of {tokens[-1]!r}, {hint}", stacklevel=3)
     shown = tokens if len(tokens) <= _FIRST + _LAST else [*tokens[:_FIRST], "…", *tokens[-_LAST:]]

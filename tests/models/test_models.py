@@ -633,6 +633,17 @@ def test_float32_is_taken_where_16_bits_change_what_is_found(tmp_path: Path) -> 
         assert checked(healthy, QUERIES, texts)[0] is healthy
 
 
+def test_16_bits_that_only_move_what_is_found_are_said(tokenizer: Path) -> None:
+    """T5 in memory, whose weights were all cast: transformers then clamps what passes 16 bits."""
+    model = dense(tokenizer, base=transformer(tokenizer, "T5EncoderModel"))
+    for block in model[0].model.encoder.block:
+        block.layer[1].DenseReluDense.wi.weight.data.mul_(3_000)
+        block.layer[1].DenseReluDense.wo.weight.data.mul_(3_000)
+    given = retriever("dense", "mine", {}, model.half())
+    with pytest.warns(UserWarning, match="swap"):
+        assert checked(given, QUERIES, [text for _, text in PASSAGES[:16]])[0] is given
+
+
 def test_weights_that_transformers_keeps_in_32_bits_stay_so(tokenizer: Path) -> None:
     made = retriever(
         "dense", transformer(tokenizer, "T5EncoderModel"), {"pooling": "mean", "encode_precision": "float16"}
