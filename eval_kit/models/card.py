@@ -115,7 +115,7 @@ class Card(Result):
             return Fact("Next", "to search all passages:", command=again)
         if "--no-pivot" in self.again and self.model != BM25:
             lacking.append("how it compares with BM25")
-        if not self.variations:
+        if not self.variations and "--first" not in self.again:  # a run has no passages for other wordings
             lacking.append("what typos cost")
             searched = self._test_sets()
             of_release = (each.base for each in self.release.variations.values() if each.family == "typo")
