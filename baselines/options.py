@@ -262,7 +262,9 @@ class Monobert(Trained, frozen=True, kw_only=True):
     k1: Annotated[Positive, about("k1 of the BM25 that finds the candidates.")] = K1
     b: Annotated[Share, about("b of the BM25 that finds the candidates.")] = B
     tune: Annotated[bool, about("Choose k1 and b of that BM25 by RR@10 on the validation queries.")] = False
-    pair_length: Annotated[Tokens, about("Longest query and passage together, in tokens.")]
+    pair_length: Annotated[
+        Tokens, about("Longest query and passage together, in tokens; the end of the longer text is cut first.")
+    ]
     in_batch_negatives: Annotated[
         Number, about("Passages of other queries of the batch that each query is paired with.")
     ] = 1

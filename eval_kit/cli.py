@@ -173,6 +173,15 @@ def run(
     depth: Annotated[
         int | None, option("Number of passages to keep for each query. Default: 1000.", min=1, max=1_000_000)
     ] = None,
+    first: Annotated[
+        Path | None, option("Re-rank the --depth best of this run with a cross-encoder, and compare with it.", "RUN")
+    ] = None,
+    limit: Annotated[
+        int | None, option("Search the first passages alone, for a try; its figures compare with no others.", min=1)
+    ] = None,
+    check: Annotated[
+        bool, option("Only show what would run: its parts, texts, precision and first tokens.", None, "--check")
+    ] = False,
     out: Annotated[
         Path | None, option("Folder for the runs and indexes; what is encoded there is used again. Default: runs.")
     ] = None,
@@ -191,6 +200,7 @@ def run(
     Example: eval_kit run sentence-transformers/all-MiniLM-L6-v2 --release nfcorpus --page card.html
     """
     values = dict(locals())
+    from eval_kit.models.card import Card
     from eval_kit.models.opening import parse_options
     from eval_kit.models.run import run as run_model
 
@@ -202,7 +212,7 @@ def run(
     of_command = values.pop("context").params
     outputs = [of_command[name] for name in ("json_file", "page")]
     card = _call(run_model, _opened(values) | {"options": of_model, "outputs": outputs})
-    return dataclasses.replace(card, again=["eval_kit", *sys.argv[1:]])
+    return dataclasses.replace(card, again=["eval_kit", *sys.argv[1:]]) if isinstance(card, Card) else card
 
 
 @_computing

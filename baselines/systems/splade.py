@@ -13,7 +13,7 @@ from baselines.options import Splade
 from baselines.training.backbone import loading, transformer
 from baselines.training.distillation import TEACHER_TEMPERATURE, in_batch
 from baselines.training.grouping import by_length
-from baselines.training.losses import in_batch_pairwise
+from baselines.training.losses import flops_apart, in_batch_pairwise
 from baselines.training.trainer import Parts, train_by
 from eval_kit.models import opening
 
@@ -50,7 +50,11 @@ def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Parts:
         ranking = SparseMultipleNegativesRankingLoss(model, scale=options.scale, similarity_fct=dot_score)
     splade = partial(CachedSpladeLoss, mini_batch_size=mini_batch) if mini_batch else SpladeLoss
     loss = splade(
-        model, ranking, document_regularizer_weight=options.passage_flops, query_regularizer_weight=options.query_flops
+        model,
+        ranking,
+        document_regularizer=flops_apart(model, options.negatives),
+        document_regularizer_weight=options.passage_flops,
+        query_regularizer_weight=options.query_flops,
     )
     schedule = SpladeRegularizerWeightSchedulerCallback(loss, warmup_ratio=options.flops_warmup)
     return Parts(SparseEncoderTrainer, model, loss, [schedule])

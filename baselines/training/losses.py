@@ -40,6 +40,28 @@ def in_batch_pairwise(share: int) -> Any:
     return InBatchPairwise()
 
 
+def flops_apart(model: Any, negatives: int) -> Any:
+    """SPLADE's regulariser of passages: half of the FLOPS of positives and half of those of negatives.
+
+    As in github.com/naver/splade, whose λ is thus the λ here; sentence-transformers' FLOPS of all passages together are
+    some 11 % less for a batch of 128.
+
+    Args:
+        model: of sentence-transformers.
+        negatives: of each query.
+    """
+    from sentence_transformers.sparse_encoder.losses import FlopsLoss
+
+    class FlopsApart(FlopsLoss):
+        def compute_loss_from_embeddings(self, embeddings: "Tensor") -> "Tensor":
+            """Of (n · (1 + negatives), d): all positives, and then each column of negatives."""
+            count = len(embeddings) // (1 + negatives)
+            parts = [embeddings[:count], embeddings[count:]] if negatives else [embeddings]
+            return sum(map(super().compute_loss_from_embeddings, parts)) / len(parts)  # type: ignore[return-value]
+
+    return FlopsApart(model)
+
+
 def negative_squared_l2(
     queries: "Tensor", passages: "Tensor", queries_mask: "Tensor", documents_mask: "Tensor"
 ) -> "Tensor":

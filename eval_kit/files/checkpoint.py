@@ -40,6 +40,11 @@ _WORDS = {
 _GENERATIVE = {"ForCausalLM": "causal", "ForConditionalGeneration": "seq2seq"}
 BARE = {"masked", "transformer", *_GENERATIVE.values()}
 """Kinds that make no vectors until their pooling is known."""
+_ADAPTER = "adapter_config.json"
+_OF_ADAPTERS = {"FEATURE_EXTRACTION": "transformer", "SEQ_CLS": "cross", "CAUSAL_LM": "causal"}
+"""Kinds that PEFT's task types show; of another one, an adapter is what its base is."""
+_TASKS: dict[str, Any] = {"CrossEncoder": "sequence-classification", "SparseEncoder": "fill-mask"}
+"""What transformers calls the task of an adapter's model, by the class of sentence-transformers."""
 _FIRST_TOKEN = ":cls"
 """Ends a name whose vectors are the first token's last hidden state, as ECIR 2023 and arXiv 2205.02870 §3.1 take it."""
 _MODULES = {
@@ -99,7 +104,12 @@ def kind(model: str, revision: str | None = None) -> str:
     if (modules := _file(model, "modules.json", revision)) is not None:
         text = modules.read_text(encoding="utf-8", errors="replace")
         return next((kind for part, kind in _MODULES.items() if part in text), "dense")
-    config = _json(model, "config.json", revision)
+    config, adapter = (_json(model, name, revision) for name in ("config.json", _ADAPTER))
+    if adapter and not config:
+        task = str(adapter.get("task_type"))
+        return _OF_ADAPTERS.get(task) or kind(str(adapter.get("base_model_name_or_path")), adapter.get("revision"))
+    if _is_model2vec(model, config, revision):
+        return "dense"
     if not config:
         raise _absent(model)
     name = _class_name(config)
@@ -109,6 +119,27 @@ def kind(model: str, revision: str | None = None) -> str:
         return "cross"
     generative = next((kind for end, kind in _GENERATIVE.items() if name.endswith(end)), "transformer")
     return "masked" if name.endswith("ForMaskedLM") else generative
+
+
+def _is_model2vec(model: str, config: Mapping[str, Any], revision: str | None) -> bool:
+    """Whether the files are word vectors of model2vec, which until January 2025 saved no ``modules.json``."""
+    if name := _class_name(config):
+        return name == "StaticModel"
+    weights = _file(model, "model.safetensors", revision)
+    if weights is None or "model_type" in config:
+        return config.get("model_type") == "model2vec"
+    return "embeddings" in _tensors(weights)
+
+
+def _tensors(file: Path) -> list[str]:
+    """The names of the tensors in a file; none in a damaged one, which loading will say."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, "numpy") as tensors:
+            return list(tensors.keys())
+    except SafetensorError:
+        return []
 
 
 def labels(model: str, revision: str | None = None) -> int:
@@ -154,15 +185,15 @@ def digest(model: str, revision: str | None = None) -> str:
     """
     folder = Path(model)
     if not folder.is_dir():
-        names = ("config.json", "modules.json", "adapter_config.json")
+        names = ("config.json", "modules.json", _ADAPTER)
         path = next(filter(None, (_file(model, name, revision) for name in names)), None)
         if path is None:
             raise _absent(model)
-        adapters = [file for file in [_file(model, "adapter_config.json", revision)] if file]
+        adapters = [file for file in [_file(model, _ADAPTER, revision)] if file]
         parts = [path.parent.name]
     else:
         files = sorted(file for file in _files(folder) if file.suffix != ".md")
-        adapters = [file for file in files if file.name == "adapter_config.json"]
+        adapters = [file for file in files if file.name == _ADAPTER]
         parts = [f"{file.relative_to(folder).as_posix()} {file_sha256(file)}" for file in files]
     for file in adapters:
         base = strict_json.read(file)
@@ -252,12 +283,19 @@ def loading(model: str, whole: bool = True) -> Iterator[None]:
             transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
     missing = [name for record in said.buffer for name in _MISSING.findall(record.getMessage())]
     missing = [name for name in missing if not name.startswith("pooler.")]  # which no encoder here uses
+    if missing and (adapter := _file(model, "adapter_model.safetensors", None)):  # may hold the head of a bare base
+        missing = [name for name in missing if not any(key.endswith(f".{name}") for key in _tensors(adapter))]
     if whole and missing:
         raise UserError(f"{model}: cannot be loaded: its files lack weights, such as {missing[0]}")
 
 
 def open_model(
-    model: str, library_class: str, revision: str | None = None, pooling: str | None = None, **options: Any
+    model: str,
+    library_class: str,
+    revision: str | None = None,
+    pooling: str | None = None,
+    dtype: str | None = None,
+    **options: Any,
 ) -> Any:
     """A model of a class of sentence-transformers; its files have to be whole.
 
@@ -265,28 +303,76 @@ def open_model(
         model: Hub id or folder.
         library_class: its name, such as ``SentenceTransformer``.
         revision: on the Hub.
-        pooling: how token vectors become one (``cls``, ``mean``); of the bare transformer, without what follows it.
-        options: of the class, or with pooling of the transformer's loading.
+        pooling: how token vectors become one (``cls``, ``mean``): of a bare transformer, or in place of a model's own.
+        dtype: of the weights, but for those that transformers keeps in 32 bits; None for the files' own.
+        options: of the class.
 
     Raises:
-        UserError: it cannot be loaded, or lacks weights or its tokenizer.
+        UserError: it cannot be loaded, or lacks weights or its tokenizer, or has no pooling to change.
     """
     import sentence_transformers
+    import torch
 
     made = getattr(sentence_transformers, library_class)
     with loading(model):
         pin = {**pinned_commit(model, revision), **options}
-        opened = made(model, **pin) if pooling is None else _pooled(made, model, pooling, pin)
+        of_weights = {"dtype": getattr(torch, dtype)} if dtype else {}
+        if (modules := _unsaved_modules(model, revision, library_class, pooling, pin, of_weights)) is not None:
+            opened = made(modules=modules, similarity_fn_name="dot") if pooling else made(modules=modules)
+        else:
+            opened = made(model, model_kwargs=of_weights, **pin)
+            if pooling:
+                _pool_by(pooling, opened)
     check_tokenizer(model, getattr(opened, "tokenizer", None))
     return opened
 
 
-def _pooled(made: Any, model: str, pooling: str, how: dict[str, Any]) -> Any:
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+def _unsaved_modules(
+    model: str,
+    revision: str | None,
+    library_class: str,
+    pooling: str | None,
+    how: Mapping[str, Any],
+    of_weights: Mapping[str, Any],
+) -> list[Any] | None:
+    """The modules of a checkpoint that sentence-transformers did not save; None where it knows them by itself."""
+    if _file(model, "modules.json", revision) is not None:
+        return None
+    from sentence_transformers.base.modules import Normalize, Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
+    from sentence_transformers.sparse_encoder.modules import SpladePooling
 
-    transformer = Transformer(model, model_kwargs=dict(how), processor_kwargs=dict(how), config_kwargs=dict(how))
-    modules = [transformer, Pooling(transformer.get_embedding_dimension(), pooling)]
-    return made(modules=modules, similarity_fn_name="dot")
+    config = _json(model, "config.json", revision)
+    if _is_model2vec(model, config, revision) and not pooling:
+        words = StaticEmbedding.load(model, **how)
+        return [words, Normalize()] if config.get("normalize") else [words]
+    is_adapter = not config
+    if is_adapter and _json(model, _ADAPTER, revision).get("task_type") == "CAUSAL_LM" and not pooling:
+        library_class = ""  # what transformers calls generative scores no pair
+    if not pooling and not is_adapter:
+        return None
+    if not pooling and library_class not in _TASKS:
+        raise ValueError("it is an adapter alone; merge it into its base (PEFT's merge_and_unload) and save that")
+    kwargs = {"model_kwargs": {**how, **of_weights}, "processor_kwargs": dict(how), "config_kwargs": dict(how)}
+    task = "feature-extraction" if pooling else _TASKS[library_class]
+    transformer = Transformer(model, transformer_task=task, **kwargs)
+    if pooling:
+        return [transformer, Pooling(transformer.get_embedding_dimension(), pooling)]
+    return [transformer, SpladePooling("max")] if library_class == "SparseEncoder" else [transformer]
+
+
+def _pool_by(pooling: str, model: Any) -> None:
+    """Change how a model pools its tokens' vectors, and nothing else."""
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    places = [name for name, module in model.named_modules() if isinstance(module, Pooling)]
+    if not places:
+        raise ValueError(f"it has no pooling that could be {pooling}; leave pooling out")
+    for name in places:
+        own = model.get_submodule(name)
+        if own.pooling_mode != pooling:
+            warnings.warn(f"its files say {own.pooling_mode} pooling, and {pooling} is used", stacklevel=4)
+        model.set_submodule(name, Pooling(own.embedding_dimension, pooling, own.include_prompt))
 
 
 def check_tokenizer(model: str, tokenizer: Any) -> None:

@@ -13,6 +13,7 @@ from eval_kit import plots, svg
 from eval_kit.divisions import FEW, WORDS
 from eval_kit.measures.definitions import parse
 from eval_kit.models.opening import BM25
+from eval_kit.models.shown import Shown
 from eval_kit.protocols import panel
 from eval_kit.protocols.by_part import label
 from eval_kit.protocols.clean import Clean
@@ -47,7 +48,8 @@ class Card(Result):
         release: what it was searched on.
         leaks: the test queries that its training gives away; None where the training queries are not known.
         generalises: whether far queries cost it more than the pivots; None likewise, or without a pivot.
-        precision: of its arithmetic, and whether its weights are stored so; None where that is not known.
+        shown: what ran.
+        limit: the first passages that were searched, in a try; None for all.
         again: the words of the command that made it; empty in Python.
     """
 
@@ -62,7 +64,8 @@ class Card(Result):
     release: Release
     leaks: Clean | None = None
     generalises: Generalisation | None = None
-    precision: str | None = None
+    shown: Shown | None = None
+    limit: int | None = None
     again: Sequence[str] = ()
 
     @property
@@ -111,9 +114,12 @@ class Card(Result):
     def _next(self, names_alone: bool) -> Fact:
         """What is lacking, and the command that adds it, as it was typed or with ``names_alone`` of absolute paths."""
         lacking, further = [], []
+        if self.limit:
+            again = [word for word in self.again if word not in ("--limit", str(self.limit))]
+            return Fact("Next", "to search all passages:", command=again)
         if "--no-pivot" in self.again and self.model != BM25:
             lacking.append("how it compares with BM25")
-        if not self.variations:
+        if not self.variations and "--first" not in self.again:  # a run has no passages for other wordings
             lacking.append("what typos cost")
             searched = self._test_sets()
             of_release = (each.base for each in self.release.variations.values() if each.family == "typo")
@@ -255,7 +261,9 @@ class Card(Result):
         sources = "unknown" if self.trained_on is None else ", ".join(self.trained_on) or "nothing"
         notes = [*self.figures_of.notes(), *(self.variations.notes() if self.variations else [])]
         notes += [*(self.generalises.notes() if self.generalises else []), *(self.leaks.notes() if self.leaks else [])]
-        said = [f"Precision, {self.precision}"] if self.precision else []
+        said = self.shown.sentences() if self.shown else []
+        if self.limit:
+            said.insert(0, f"A try on the first {self.limit:,} passages: no figure here compares with another")
         return [f"Training data, as declared: {sources}", *said, *dict.fromkeys(notes)]
 
     def to_markdown(self) -> str:
@@ -274,5 +282,6 @@ class Card(Result):
         varied_figures = self.variations.as_json() if self.variations else None
         leaks = None if self.leaks is None else self.leaks.counts().to_dicts()
         further: dict[str, Any] = {"variations": varied_figures, "training_data": self.trained_on, "model": self.model}
-        further |= {"summary": self.said(), "leaks": leaks, "precision": self.precision}
+        further |= {"summary": self.said(), "leaks": leaks}
+        further |= {"shown": dict(self.shown.lines) if self.shown else None, "first_passages": self.limit}
         return self.figures_of.as_json() | further | {"generalises": self.generalises and self.generalises.as_json()}

@@ -20,7 +20,7 @@ from eval_kit.files import checkpoint
 from eval_kit.models.encoder import PretrainedModel
 from eval_kit.search import bm25, candidates
 from eval_kit.search.candidates import Settings
-from eval_kit.search.encoders import batches, check_length, exact_head
+from eval_kit.search.encoders import batches, check_length, exact_head, keep_to_positions, with_suffix
 from eval_kit.search.retriever import Hits, Passages, Retriever, best_first
 from eval_kit.search.texts import PassageTexts, write
 
@@ -41,7 +41,7 @@ class Cross(PretrainedModel):
         k1: of BM25.
         b: of BM25.
         fields: whether BM25 searches title and text as two fields (§4 of BEIR's paper); None: in its format, yes.
-        pair_length: tokens after which a pair is cut, from the passage's end; None for the checkpoint's own.
+        pair_length: tokens after which a pair is cut, the end of its longer text first; None for the checkpoint's own.
         first: what finds the passages instead of BM25 over their texts, if anything.
     """
 
@@ -51,6 +51,8 @@ class Cross(PretrainedModel):
     fields: bool | None = None
     pair_length: int | None = None
     first: Retriever | None = field(default=None, init=False)
+
+    architecture = "cross"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -107,11 +109,28 @@ class Cross(PretrainedModel):
         with exact_head(self._model):
             return self._batch.of(self._device, lambda size: self._scores(pairs, size))
 
+    def prompt(self, role: str, *names: str) -> str | None:
+        """The text before each query, the model's default prompt if none was given; and before each passage."""
+        return super().prompt(role) if role == "query" else self.passage_prompt
+
+    def _worded(self, pairs: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+        """The pairs with what stands before and after their texts, but for the query's prompt."""
+        if not (self.query_suffix or self.passage_prompt or self.passage_suffix):
+            return pairs
+        queries = [query + self.query_suffix for query, _ in pairs]
+        passages = [(self.passage_prompt or "") + passage for _, passage in pairs]
+        if self.passage_suffix:
+            sent = [(self.query_prompt or "") + query for query in queries]
+            tokenizer, length = self._model.tokenizer, self._model.max_seq_length
+            passages = with_suffix(passages, self.passage_suffix, tokenizer, length, pair=sent)
+        return list(zip(queries, passages, strict=True))
+
     def _scores(self, pairs: Sequence[tuple[str, str]], size: int) -> NDArray[np.float32]:
         from torch.nn import Identity
 
         scores = np.empty(len(pairs), np.float32)
-        for rows, values in batches(self._model.predict, pairs, size, self._pool, activation_fn=Identity()):
+        how = {"activation_fn": Identity(), "prompt": self.query_prompt}
+        for rows, values in batches(self._model.predict, self._worded(pairs), size, self._pool, **how):
             scores[rows] = values
         if not np.isfinite(scores).all():
             raise UserError(f"{self.model}: gives NaN or infinity for a pair of texts")
@@ -119,9 +138,13 @@ class Cross(PretrainedModel):
 
     @cached_property
     def _model(self) -> Any:
-        cross_encoder = self._of_library("CrossEncoder", self.model, max_length=self.pair_length)
-        check_length(cross_encoder, self.pair_length or 0)
-        return self._to_precision(cross_encoder)
+        cross_encoder = self._of_library("CrossEncoder", self.model)
+        if cross_encoder is not self.loaded:
+            checkpoint.check_labels(self.model, cross_encoder.num_labels)
+            check_length(cross_encoder, self.pair_length or 0)
+            keep_to_positions(cross_encoder)
+            cross_encoder.max_seq_length = self.pair_length or cross_encoder.max_seq_length
+        return cross_encoder
 
 
 def _keep(passages: Passages, folder: Path) -> PassageTexts:

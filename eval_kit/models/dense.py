@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
-from eval_kit.files import checkpoint
 from eval_kit.models import checkpoints
 from eval_kit.models.encoder import Encoder
 from eval_kit.search import dense, shards
@@ -30,12 +29,9 @@ class Dense(Encoder):
 
     Attributes:
         model: encodes the passages, and the queries unless ``query_model`` is given.
-        pooling: sentence-transformers' name (``cls``, ``mean``), for a transformer that has no pooling layer.
+        pooling: sentence-transformers' name (``cls``, ``mean``), of a bare transformer or in place of a model's own.
         similarity: ``dot``, ``cosine``, ``euclidean`` or ``manhattan``; None for the checkpoint's own.
         truncate_dim: numbers of each vector that are kept, its first ones (Matryoshka); None for the checkpoint's own.
-        query_model: Hub id or folder of a second encoder (DPR).
-        query_prompt: text before each query; None for the checkpoint's own.
-        passage_prompt: text before each passage.
         title_separator: between the title and text of a passage in BEIR's format.
         store: of the vectors on disk: ``float32`` or ``float16``; None for as many bits as the arithmetic has.
     """
@@ -43,12 +39,10 @@ class Dense(Encoder):
     pooling: str | None = None
     similarity: str | None = None
     truncate_dim: int | None = None
-    query_model: str | None = None
-    query_prompt: str | None = None
-    passage_prompt: str | None = None
     title_separator: str = " "
     store: str | None = None
 
+    architecture = "dense"
     library_class = "SentenceTransformer"
 
     def __post_init__(self) -> None:
@@ -56,15 +50,12 @@ class Dense(Encoder):
         if self.similarity is not None and self.similarity not in SIMILARITIES:
             raise UserError(f"there is no similarity {self.similarity!r}; there are {', '.join(SIMILARITIES)}")
         store_of(self.store, self.encode_precision)  # refuses
-        self.query_model = self.query_model or self.model
-        for encoder in {self.model, self.query_model} if self.loaded is None else ():
-            checkpoint.check(encoder, "dense", self._revision_of(encoder), bare=self.pooling is not None)
 
     @cached_property
     def identity(self) -> str:
         """Identifies everything that decides a passage's vector."""
-        decides = [self._digest, self.pooling, self._similarity == "cosine", self.passage_prompt]
-        numbers = [self._precision, store_of(self.store, self.encode_precision), self.truncate_dim]
+        decides = [self._digest, self.pooling, self.compared_by == "cosine", self.passage_prompt]
+        numbers = [self.dtype, store_of(self.store, self.encode_precision), self.truncate_dim]
         return json.dumps(["dense", *decides, self.passage_length, *numbers])
 
     def encode_passages(self, texts: list[str]) -> shards.Arrays:
@@ -76,18 +67,15 @@ class Dense(Encoder):
         self, queries: dense.Vectors, encodings: shards.Shards, index: Any, depth: int
     ) -> Iterator[list[tuple[str, float]]]:
         """The most similar passages."""
-        return dense.exact(queries, encodings, depth, similarity=self._similarity)
+        return dense.exact(queries, encodings, depth, similarity=self.compared_by)
 
     @cached_property
-    def _similarity(self) -> str:
+    def compared_by(self) -> str:
+        """The similarity that was asked for, or that the model declares."""
         declared = None if self.pooling else getattr(self._model, "_similarity_fn_name", None)
         if declared and self.similarity not in (None, declared):
             warnings.warn(f"{self.model}: declares {declared}, and similarity={self.similarity} is used", stacklevel=2)
         return str(self.similarity or getattr(self._model, "similarity_fn_name", "dot"))
-
-    @cached_property
-    def _query_model(self) -> Any:
-        return self._model if self.query_model == self.model else self._load(str(self.query_model))
 
     def _load(self, model: str) -> Any:
         encoder = self._of_library(self.library_class, model, pooling=self.pooling)
@@ -125,15 +113,9 @@ class Dense(Encoder):
 
     def _encode_in(self, size: int, texts: Sequence[str], role: str) -> NDArray[np.float32]:
         """(n, d) float32."""
-        is_query = role == "query"
-        model = self._query_model if is_query else self._model
-        vectors = (model.encode_query if is_query else model.encode_document)(
-            texts,
-            prompt=self.query_prompt if is_query else self.passage_prompt,
-            batch_size=size,
-            show_progress_bar=False,
-            convert_to_tensor=True,
-            pool=self._pool,
+        encode, how = self._how(role)
+        vectors = encode(
+            texts, batch_size=size, show_progress_bar=False, convert_to_tensor=True, pool=self._pool, **how
         )
         widened = np.asarray(vectors.float().cpu().numpy(), np.float32)
-        return dense.unit(widened) if self._similarity == "cosine" else widened
+        return dense.unit(widened) if self.compared_by == "cosine" else widened

@@ -1,11 +1,13 @@
 """What encoders have in common: passages are encoded once, queries as they come, and an index compares them."""
 
+import re
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,11 +17,29 @@ import polars as pl
 from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
 from eval_kit.search import shards
-from eval_kit.search.encoders import Batch, dtype_of, free_memory, is_half, set_lengths, to_precision, weights_digest
+from eval_kit.search.encoders import (
+    Batch,
+    dtype_of,
+    free_memory,
+    is_half,
+    length_of,
+    precision_of,
+    set_lengths,
+    transformer_of,
+    weights_digest,
+    with_suffix,
+)
 from eval_kit.search.retriever import Hits, Passages
 
-_OF_CHECKPOINTS = ("encode_precision", "query_length", "passage_length", "pair_length", "truncate_dim", "pooling")
+_OF_CHECKPOINTS = (
+    *("encode_precision", "query_length", "passage_length", "pair_length", "truncate_dim", "pooling"),
+    *("revision", "trust_remote_code"),
+)
 """Options that decide how a checkpoint is loaded."""
+PROMPTS = {"query": ("query_prompt", "query_suffix"), "document": ("passage_prompt", "passage_suffix")}
+"""Options of what stands before and after a text, by its role."""
+
+_ESCAPED = re.compile(r"\\[nt]")
 
 
 @dataclass(eq=False)
@@ -33,6 +53,10 @@ class PretrainedModel(ABC):
             stored weights, but float16 for float32 on a GPU.
         revision: of the model on the Hub.
         trust_remote_code: whether the code that comes with the model may run; without it, such a model is refused.
+        query_prompt: text before each query; None for the checkpoint's own.
+        passage_prompt: text before each passage; None likewise.
+        query_suffix: text after each query, such as an end token that the tokenizer does not add; it is never cut.
+        passage_suffix: text after each passage.
         loaded: the model in sentence-transformers, where it is in memory; it is used as it is.
     """
 
@@ -42,7 +66,13 @@ class PretrainedModel(ABC):
     encode_precision: str | None = None
     revision: str | None = None
     trust_remote_code: bool = False
+    query_prompt: str | None = None
+    passage_prompt: str | None = None
+    query_suffix: str = ""
+    passage_suffix: str = ""
     loaded: Any = None
+    architecture: ClassVar[str]
+    """What files and commands call its kind: one of :data:`eval_kit.models.opening.ARCHITECTURES`."""
     _pool: Any = field(default=None, init=False)
     """Of sentence-transformers: a process for each GPU, while there are several at work."""
     _stored: str | None = field(default=None, init=False)
@@ -62,39 +92,64 @@ class PretrainedModel(ABC):
         for name in ("encode_batch", "query_length", "passage_length", "pair_length", "truncate_dim"):
             if (size := getattr(self, name, None)) is not None and size < 1:
                 raise UserError(f"{name} must be at least 1, not {size}")
+        if self.revision and Path(self.model).is_dir():
+            raise UserError(f"{self.model}: is a folder, which has no revision; leave it out")
+        for name in chain.from_iterable(PROMPTS.values()):
+            if _ESCAPED.search(getattr(self, name) or ""):
+                json_text = f"""--option '{name}="…\\n…"'"""
+                warnings.warn(f"{name}: holds a backslash and n, no line end; JSON has one: {json_text}", stacklevel=2)
+        precision_of(self.encode_precision)  # refuses
         self._batch = Batch(self.encode_batch)
 
     def _of_library(self, library_class: str, model: str, **options: Any) -> Any:
-        """A checkpoint in that class of sentence-transformers, or the model that is loaded."""
-        if self.loaded is not None:
+        """A checkpoint in that class of sentence-transformers and the precision asked, or the model that is loaded."""
+        import torch
+
+        if self.loaded is not None and model == self.model:
             return self.loaded
         options |= {"trust_remote_code": self.trust_remote_code}
-        return checkpoint.open_model(model, library_class, self._revision_of(model), **options)
+        load = partial(checkpoint.open_model, model, library_class, self._revision_of(model), **options)
+        opened = load()
+        self._stored = stored = dtype_of(opened)
+        if self.encode_precision is None and is_half(opened):
+            warnings.warn(f"{model}: computes as stored, in {stored}, unless encode_precision is given", stacklevel=2)
+        precision = precision_of(self.encode_precision, stored)
+        if precision not in (stored, "float32"):  # some weights stay in 32 bits where transformers loads them so
+            del opened
+            opened = load(dtype=precision)
+        return opened if dtype_of(opened) == precision else opened.to(getattr(torch, precision))
 
     def _revision_of(self, model: str) -> str | None:
         """``revision`` names a commit of ``model``; a second encoder has commits of its own."""
         return self.revision if model == self.model else None
 
-    def _to_precision(self, model: Any) -> Any:
-        if self.loaded is not None:
-            return model
-        self._stored = dtype_of(model)
-        if self.encode_precision is None and is_half(model):
-            warnings.warn(
-                f"{self.model}: computes as stored, in {self._stored}, unless encode_precision is given", stacklevel=2
-            )
-        return to_precision(model, self.encode_precision)
+    @property
+    def dtype(self) -> str:
+        """The precision that the model computes in."""
+        return dtype_of(self._model)
 
     @property
-    def _precision(self) -> str:
-        return dtype_of(self._model)
+    def compared_by(self) -> str:
+        """How a query and a passage are compared."""
+        return "a score for each pair"
+
+    def of_role(self, role: str) -> Any:
+        """The model in sentence-transformers that reads queries, or each ``document``."""
+        return self._model
+
+    def prompt(self, role: str, *names: str) -> str | None:
+        """The text before each query or ``document``: as given, else the model's own of the first of these names."""
+        model, given = self.of_role(role), getattr(self, PROMPTS[role][0])
+        own = next((name for name in names if name in model.prompts), model.default_prompt_name)
+        prompt: str | None = model.prompts.get(own) if given is None else given
+        return prompt
 
     @property
     def precision(self) -> str:
         """Of the arithmetic, beside that of the stored weights; of a model that was loaded."""
-        if self._stored in (None, self._precision):
-            return f"as {'stored' if self._stored else 'given'}: {self._precision}"
-        return f"{self._precision}; stored: {self._stored}"
+        if self._stored in (None, self.dtype):
+            return f"as {'stored' if self._stored else 'given'}: {self.dtype}"
+        return f"{self.dtype}; stored: {self._stored}"
 
     @cached_property
     def _digest(self) -> str:
@@ -142,10 +197,12 @@ class Encoder(PretrainedModel, ABC):
         query_length: tokens after which a query is cut, or to which it is padded where the checkpoint does that; None
             for the checkpoint's own.
         passage_length: tokens after which a passage is cut.
+        query_model: Hub id or folder of a second encoder, for the queries (DPR, efficient SPLADE).
     """
 
     query_length: int | None = None
     passage_length: int | None = None
+    query_model: str | None = None
 
     library_class: ClassVar[str]
     """Name of the class of sentence-transformers that loads the model."""
@@ -153,6 +210,10 @@ class Encoder(PretrainedModel, ABC):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._opened: dict[Path, Any] = {}
+        self.query_model = self.query_model or self.model
+        is_bare = getattr(self, "pooling", None) is not None
+        for encoder in {self.model, self.query_model} - ({self.model} if self.loaded is not None else set()):
+            checkpoint.check(encoder, self.architecture, self._revision_of(encoder), bare=is_bare)
 
     @property
     @abstractmethod
@@ -211,17 +272,45 @@ class Encoder(PretrainedModel, ABC):
     def _model(self) -> Any:
         return self._load(self.model)
 
+    @cached_property
+    def _query_model(self) -> Any:
+        return self._model if self.query_model == self.model else self._load(str(self.query_model))
+
+    def of_role(self, role: str) -> Any:
+        """The model in sentence-transformers that encodes queries, or each ``document``."""
+        return self._query_model if role == "query" else self._model
+
     def _load(self, model: str) -> Any:
         """A checkpoint of sentence-transformers, with this encoder's lengths and precision."""
         return self._prepare(self._of_library(self.library_class, model))
 
     def _prepare(self, model: Any) -> Any:
-        set_lengths(model, {"query": self.query_length, "document": self.passage_length})
-        return self._to_precision(model)
+        if model is not self.loaded:
+            set_lengths(model, {"query": self.query_length, "document": self.passage_length})
+        return model
 
     def _encode(self, texts: Sequence[str], role: str) -> Any:
         """What the model makes of the texts, in their order, in batches that fit into memory."""
+        if suffix := getattr(self, PROMPTS[role][1]):
+            model = self.of_role(role)
+            tokenizer, length = getattr(transformer_of(model, role), "tokenizer", None), length_of(model, role)
+            texts = with_suffix(texts, suffix, tokenizer, length, before=self.prompt(role) or "")
         return self._batch.of(self._device, lambda size: self._encode_in(size, texts, role))
+
+    def prompt(self, role: str, *names: str) -> str | None:
+        """Likewise, as sentence-transformers chooses it."""
+        return super().prompt(role, *(["query"] if role == "query" else ["document", "passage", "corpus"]))
+
+    @cached_property
+    def compared_by(self) -> str:
+        """The similarity that is searched by."""
+        return str(self._model.similarity_fn_name)
+
+    def _how(self, role: str) -> tuple[Callable[..., Any], dict[str, Any]]:
+        """The method of sentence-transformers that encodes such texts, and its prompt."""
+        model = self.of_role(role)
+        encode = model.encode_query if role == "query" else model.encode_document
+        return encode, {"prompt": getattr(self, PROMPTS[role][0])}
 
     @abstractmethod
     def _encode_in(self, size: int, texts: Sequence[str], role: str) -> Any: ...

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
-from eval_kit.files import checkpoint
 from eval_kit.models.encoder import Encoder
 from eval_kit.search import late, shards
+from eval_kit.search.dense import unit
 from eval_kit.search.encoders import batches, store_of
 from eval_kit.search.retriever import Passages
 
@@ -27,11 +27,14 @@ class MultiVector(Encoder):
     Attributes:
         engine: ``exact`` or ``plaid`` (fast-plaid); None for plaid from a million passages on, else exact.
         store: of the vectors on disk: ``float32`` or ``float16``; None for as many bits as the arithmetic has.
+        truncate_dim: numbers of each vector that are kept, its first ones; unit vectors are made so again.
     """
 
     engine: str | None = None
     store: str | None = None
+    truncate_dim: int | None = None
 
+    architecture = "multivector"
     library_class = "MultiVectorEncoder"
 
     def __post_init__(self) -> None:
@@ -40,13 +43,11 @@ class MultiVector(Encoder):
             engines = ", ".join(late.ENGINES)
             raise UserError(f"there is no late-interaction engine {self.engine!r}; there are {engines}")
         store_of(self.store, self.encode_precision)  # refuses
-        if self.loaded is None:
-            checkpoint.check(self.model, "multivector", self.revision)
 
     @cached_property
     def identity(self) -> str:
         """Identifies everything that decides a passage's vectors."""
-        numbers = [self._precision, store_of(self.store, self.encode_precision)]
+        numbers = [self.dtype, store_of(self.store, self.encode_precision)]
         return json.dumps(["multivector", self._digest, self.passage_length, *numbers])
 
     def encode_passages(self, texts: list[str]) -> shards.Arrays:
@@ -85,11 +86,19 @@ class MultiVector(Encoder):
 
     def _encode_in(self, size: int, texts: Sequence[str], role: str) -> list[NDArray[Any]]:
         """For each text its vectors, (tokens, d); queries' are float32."""
-        is_query = role == "query"
-        encode = self._model.encode_query if is_query else self._model.encode_document
-        store = "float32" if is_query else store_of(self.store, self.encode_precision)
+        encode, how = self._how(role)
+        store = "float32" if role == "query" else store_of(self.store, self.encode_precision)
         vectors: list[NDArray[Any]] = [np.empty(0)] * len(texts)
-        for rows, arrays in batches(encode, texts, size, self._pool, convert_to_numpy=True):
+        for rows, arrays in batches(encode, texts, size, self._pool, convert_to_numpy=True, **how):
             for row, array in zip(rows, arrays, strict=True):
-                vectors[row] = array.astype(store, copy=False)
+                vectors[row] = self._truncated(array).astype(store, copy=False)
         return vectors
+
+    def _truncated(self, tokens: NDArray[Any]) -> NDArray[Any]:
+        if self.truncate_dim is None:
+            return tokens
+        if self.truncate_dim > (width := tokens.shape[1]):
+            raise UserError(f"truncate_dim: the model gives {width} numbers, fewer than {self.truncate_dim}")
+        kept = tokens[:, : self.truncate_dim]
+        is_unit = any(type(module).__name__ == "Normalize" for module in self._model)
+        return unit(kept) if is_unit else kept

@@ -8,11 +8,12 @@
     model = Mine()
 
 ``eval_kit run mine:model`` searches with it. Where queries and passages are encoded differently, the object has
-``encode_query`` and ``encode_document`` beside it or instead, as in sentence-transformers; ``encode_queries`` and
-``encode_corpus``, as in BEIR; or ``embed_query`` and ``embed_documents``, as in LangChain. Vectors are compared by
-inner product, or by what the object declares as its ``similarity_fn_name``, or by its own ``similarity`` of queries'
-and passages' vectors; rows of uint8 are packed bits, compared by Hamming distance. A model of sentence-transformers
-itself is searched as one that is named by its folder.
+``encode_query`` and ``encode_document`` beside it or instead, as in sentence-transformers; or the methods of BEIR,
+LangChain, LlamaIndex or fastembed (``_METHODS``). It may be an encoder of MTEB, which is told that the task is MSMARCO,
+give the dictionary of BGE-M3, or be a function of texts. Vectors are compared by inner product, or by what the object
+declares as its ``similarity_fn_name``, or by its own ``similarity`` of queries' and passages' vectors; rows of uint8
+are packed bits, compared by Hamming distance. A model of sentence-transformers itself is searched as one that is named
+by its folder.
 
 Passages are encoded ``AT_ONCE`` at a time. What is encoded is kept until the code beside the module, the weights that
 torch has in it, or the vectors of a few fixed texts change.
@@ -20,7 +21,9 @@ torch has in it, or the vectors of a few fixed texts change.
 
 import hashlib
 import importlib
+import inspect
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from itertools import batched, chain
@@ -37,25 +40,38 @@ from eval_kit.search.retriever import Hits, Passages
 
 AT_ONCE = 1_024
 _METHODS = {
-    "query": ("encode_query", "encode_queries", "encode", "embed_query"),
-    "document": ("encode_document", "encode_corpus", "encode", "embed_documents"),
+    "query": (
+        *("encode_query", "encode_queries", "query_embed", "encode", "embed_query", "get_query_embedding"),
+        *("embed", "__call__"),
+    ),
+    "document": (
+        *("encode_document", "encode_corpus", "passage_embed", "encode", "embed_documents"),
+        *("get_text_embedding_batch", "embed", "__call__"),
+    ),
 }
+_OF_ONE = ("embed_query", "get_query_embedding")
+"""Methods that take one text."""
 
 
 class Own:
     """The object as a retriever: exact search by the similarity that it declares, else by inner product."""
 
-    def __init__(self, model: str, loaded: Any) -> None:
+    def __init__(self, model: str, loaded: Any, *, retries: int = 0, per_minute: int | None = None) -> None:
         """Take an object.
 
         Args:
             model: its name, ``module:object`` where it was imported.
             loaded: the object.
+            retries: how often a call that fails is made again, after 1, 2, 4 … seconds: for a model behind an API.
+            per_minute: the most calls in a minute; None for any number.
 
         Raises:
             UserError: it cannot encode, or declares a similarity that cannot be searched.
         """
-        self.name = model
+        if retries < 0 or (per_minute is not None and per_minute < 1):
+            raise UserError(f"{model}: retries must be at least 0 and per_minute 1")
+        self.name, self._retries = model, retries
+        self._pause, self._next_call = 60 / per_minute if per_minute else 0.0, 0.0
         self._own = _own_similarity(loaded)
         declared = "dot" if self._own else getattr(loaded, "similarity_fn_name", None) or "dot"
         self._similarity = str(getattr(declared, "value", declared))
@@ -63,6 +79,12 @@ class Own:
             raise UserError(f"{model}: there is no similarity {declared!r}; there are {', '.join(dense.SIMILARITIES)}")
         self.identity = f"own {model} {_code_and_weights(model, loaded)} {self._similarity}"
         self._queries, self._passages = (self._method(loaded, role) for role in _METHODS)
+
+    def __str__(self) -> str:
+        """What it is, in a line."""
+        named = (getattr(method, "__name__", "encode") for method in (self._queries, self._passages))
+        similarity = "its own similarity" if self._own else self._similarity
+        return f"an object of your own; {' and '.join(dict.fromkeys(named))}; {similarity}"
 
     def index(self, passages: Passages, folder: Path) -> None:
         """Encode the passages that ``folder`` lacks."""
@@ -96,12 +118,35 @@ class Own:
 
     def _method(self, model: Any, role: str) -> Callable[[Sequence[Any]], Any]:
         named = (getattr(model, name, None) for name in _METHODS[role])
-        method: Callable[[Any], Any] | None = next(filter(callable, named), None)
-        if method is None:
-            raise UserError(f"{self.name}: has no method encode, or {_METHODS[role][0]}")
-        if getattr(method, "__name__", "") == "embed_query":  # of one text
-            return lambda texts: [method(text) for text in texts]
-        return method
+        method: Callable[..., Any] | None = next(filter(callable, named), None)
+        if method is None or isinstance(model, type):
+            raise UserError(f"{self.name}: is no object with a method encode, or {_METHODS[role][0]}")
+        name = getattr(method, "__name__", "encode")
+        called = self._patient(_as_mteb(method, role) if _is_of_mteb(method) else method)
+
+        def encode(texts: Sequence[Any]) -> Any:
+            return [called(text) for text in texts] if name in _OF_ONE else called(texts)
+
+        encode.__name__ = name
+        return encode
+
+    def _patient(self, method: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """The method, called no more often than allowed, and again where it fails as a service does."""
+
+        def call(texts: Any) -> Any:
+            for attempt in range(self._retries + 1):
+                time.sleep(max(0.0, self._next_call - time.monotonic()))
+                self._next_call = time.monotonic() + self._pause
+                try:
+                    return _as_array(method(texts))
+                except Exception as error:
+                    if attempt == self._retries:
+                        raise
+                    warnings.warn(f"{self.name}: {type(error).__name__}; calling again", stacklevel=2)
+                    time.sleep(2**attempt)
+            return None
+
+        return call
 
     def _vectors_of(self, encode: Callable[[Sequence[Any]], Any], texts: Sequence[Any]) -> dense.Vectors:
         vectors = np.concatenate([self._batch(encode, list(batch)) for batch in batched(texts, AT_ONCE)])
@@ -154,8 +199,36 @@ def import_object(model: str) -> Any:
     return loaded
 
 
+def _is_of_mteb(method: Any) -> bool:
+    """Whether a method wants what MTEB's encoders are given."""
+    try:
+        return "task_metadata" in inspect.signature(method).parameters
+    except (TypeError, ValueError):  # it is no Python
+        return False
+
+
+def _as_mteb(method: Callable[..., Any], role: str) -> Callable[[Sequence[str]], Any]:
+    """A method that is called as MTEB calls it, for the task MSMARCO."""
+    import mteb
+    from datasets import Dataset
+    from mteb.types import PromptType
+    from torch.utils.data import DataLoader
+
+    about = {"task_metadata": mteb.get_task("MSMARCO").metadata, "hf_split": "dev", "hf_subset": "default"}
+
+    def encode(texts: Sequence[str]) -> Any:
+        rows: Any = Dataset.from_dict({"text": texts})
+        return method(DataLoader(rows, batch_size=32), **about, prompt_type=PromptType(role))
+
+    return encode
+
+
 def _as_array(rows: Any) -> Any:
-    """Rows of numbers, or torch's tensors of any type, as an array."""
+    """Rows of numbers, torch's tensors of any type, a generator of either, or BGE-M3's dictionary, as an array."""
+    if isinstance(rows, dict) and "dense_vecs" in rows:
+        return _as_array(rows["dense_vecs"])
+    if isinstance(rows, Iterator):
+        return _as_array(list(rows))
     if hasattr(rows, "detach"):
         return (rows.detach().float() if rows.is_floating_point() else rows.detach()).cpu().numpy()
     if isinstance(rows, list | tuple) and rows and hasattr(rows[0], "detach"):
@@ -168,7 +241,7 @@ def _code_and_weights(model: str, loaded: Any) -> str:
     from torch.nn import Module
 
     sha256 = hashlib.sha256()
-    own = sys.modules.get(model.partition(":")[0] if ":" in model else type(loaded).__module__)
+    own = sys.modules.get(model.partition(":")[0] if ":" in model else loaded.__module__)
     for file in sorted(set(_files_beside(own))):
         sha256.update(file.read_bytes())
     held = chain([loaded], getattr(loaded, "__dict__", {}).values(), vars(own).values() if own else ())

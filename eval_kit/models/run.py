@@ -1,14 +1,16 @@
 """From a model to its figures on a release, beside those of its pivots."""
 
 import re
-from collections.abc import Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, islice
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from rich.console import Console
 
+from eval_kit import __version__
 from eval_kit.authors.opening import ReleaseSource, open_release
 from eval_kit.divisions import WORDS, Parts
 from eval_kit.errors import UserError, parameter
@@ -17,8 +19,11 @@ from eval_kit.models.bm25 import Bm25
 from eval_kit.models.card import Card
 from eval_kit.models.cross import Cross
 from eval_kit.models.dense import Dense
+from eval_kit.models.first import FirstRun
 from eval_kit.models.opening import BM25, open_retriever
+from eval_kit.models.precision import checked
 from eval_kit.models.runs import DEPTH, make_runs, only, variation_queries
+from eval_kit.models.shown import Shown, lines_of
 from eval_kit.models.typos import with_typos
 from eval_kit.program import check_outputs
 from eval_kit.protocols.by_part import scores_by_part
@@ -32,8 +37,9 @@ from eval_kit.runs import contamination
 from eval_kit.runs.given import take
 from eval_kit.runs.training import TrainingQueries, queries_of, read
 from eval_kit.search.encoders import weights_digest
-from eval_kit.search.passages import Collection, collection_of, with_titles
+from eval_kit.search.passages import Collection, collection_of, first_of, with_titles
 from eval_kit.search.retriever import Retriever
+from eval_kit.tables import terminal
 
 _OF_ALL = re.compile(r"checkpoint-\d+|final|best|last|model|output|snapshots|[0-9a-f]{40}")
 """Names that trainers and the Hub's cache give every model's folder."""
@@ -53,15 +59,19 @@ def run(
     kind: str | None = None,
     passages: str | None = None,
     depth: int = DEPTH,
+    first: Path | None = None,
+    limit: int | None = None,
+    check: bool = False,
     name: str | None = None,
     replace: bool = False,
     seed: int = 0,
     outputs: Sequence[Path | None] = (),
-) -> Card:
+) -> Card | Shown:
     """Search a release with a model, score the runs, and set them beside the pivots'.
 
     Every call searches again, so that no run is older than its passages, queries or model. What was encoded or indexed
-    is kept in ``out`` and not made again, by this or a later call, for the same passages and model.
+    is kept in ``out`` and not made again, by this or a later call, for the same passages and model. What will run is
+    printed before it does, and is on the card.
 
     Args:
         model: a name, as :func:`eval_kit.models.opening.open_retriever` takes it; or a model in memory: one of
@@ -78,7 +88,10 @@ def run(
         options: of the model's architecture, by name, such as ``query_prompt``.
         kind: ``dense``, ``sparse``, ``late`` or ``cross``, where the model's files do not tell.
         passages: what is searched, as :func:`collection_of` takes it.
-        depth: passages per query.
+        depth: passages per query; with ``first``, those that are re-ranked.
+        first: a run of the queries that a cross-encoder re-ranks, and is compared with, in place of BM25's.
+        limit: search the first passages alone, as a try, whose figures are set beside none.
+        check: only show what would run; nothing is searched or written.
         name: of the run; by default :func:`name_of` the model, or the name of its class.
         replace: whether the run may replace one of that name by another model.
         seed: of the bootstrap.
@@ -89,11 +102,19 @@ def run(
             would replace a pivot or one of the outputs, or a run of another model.
     """
     release, out = with_typos(open_release(release), variations), Path(out)
-    loaded, model = (None, str(model)) if isinstance(model, str | Path) else (model, name or type(model).__name__)
+    loaded, model = (None, str(model)) if isinstance(model, str | Path) else (model, name or _class_of(model).__name__)
     training = read(Path(trained_on)) if isinstance(trained_on, str | PathLike) else trained_on
     train = queries_of(training)
     texts = collection_of(release, passages)
     run_name = name or name_of(model)
+    if limit is not None:
+        if limit < 1 or pivots or first:
+            raise UserError(f"{parameter('limit')}: takes a passage or more, and neither a pivot nor a first run")
+        texts, pivots, run_name = first_of(texts, limit), (), f"{run_name}-first-{limit}"
+    elif first is not None:
+        if variations:
+            raise UserError(f"{parameter('variations')}: {first} has no passages for other wordings; leave it out")
+        pivots = [first] if pivots is None else pivots
     if Path(run_name).name != run_name or run_name.startswith("."):
         raise UserError(f"{parameter('name')}: {run_name!r:.60} is no name of a file in {out}; choose another")
     if run_name == BM25 != model and pivots is None:
@@ -108,20 +129,30 @@ def run(
         names = {f"{system}.{variation}".rstrip("."): wording for variation, wording in queries.items()}
         runs[system] = {out / f"{file}.trec": wording for file, wording in names.items()}
     run_files = list(chain.from_iterable(runs.values()))
-    check_outputs({"pivots": list(pivots or ()), "collection": passages, "out": [*run_files, *outputs]})
+    read_files = [*(pivots or ()), *([first] if first else [])]
+    check_outputs({"pivots": list(dict.fromkeys(read_files)), "collection": passages, "out": [*run_files, *outputs]})
     maker, source = out / f"{run_name}.index" / "model.txt", _source(model, loaded)
-    if not replace and any(file.exists() for file in runs[run_name]) and run_name != BM25:
+    if not replace and not check and any(file.exists() for file in runs[run_name]) and run_name != BM25:
         before = maker.read_text(encoding="utf-8", errors="replace") if maker.exists() else "another model"
         if before != source:
             instead = f"give another {parameter('name')}, or {parameter('replace')}"
             raise UserError(f"{next(iter(runs[run_name]))}: is a run of {before}; {instead}")
-    opened = open_retriever(model, options, kind, loaded)
+    opened, declared = open_retriever(model, options, kind, loaded)
+    examples = [_spread(of_role) for of_role in (queries[""]["text"], (text for _, text in texts.read()))]
+    opened, remark = checked(opened, *examples)
+    lines = lines_of(opened, *(each[len(each) // 2] for each in examples), remark=remark)
+    # a folder is often called "model" or after a step: the one above it says more
+    name_shown = "/".join(Path(model).resolve().parts[-2:]) if Path(model).is_dir() else model
+    shown = Shown(lines, name_shown, {"kit_version": __version__, "release": release.identity})
+    if check:
+        return shown
+    terminal.show_notes(shown.sentences(), Console(stderr=True))
     if run_name != BM25:
         maker.parent.mkdir(parents=True, exist_ok=True)
         atomic.write_text(maker, source)
-    declared = _search(opened, texts, runs[run_name], out / run_name, depth)
+    _search(opened, declared, texts, runs[run_name], out / run_name, depth, first)
     if len(runs) > 1:  # the model first: if it cannot be used, that is said at once
-        _search(open_retriever(BM25), texts, runs[BM25], out / BM25, depth)
+        _search(*open_retriever(BM25), texts, runs[BM25], out / BM25, depth)
     pivot_files = [*(pivots or ()), *(out / f"{system}.trec" for system in [*runs][:-1])]
     untrained, systems, worded = take(pivots=pivot_files, runs=[out / f"{run_name}.trec"], variations=run_files)
     scored_on = named(release.test_sets, test_sets)
@@ -140,21 +171,19 @@ def run(
         far_on = far_test_set(release, next(iter(test_sets), None))
         sides = near_and_far(release, far_on, training=train, seed=seed)
         generalises = contrasts(scores, release, systems, pivots=never_trained, test_set=far_on, sides=sides)
-    # a folder is often called "model" or after a step: the one above it says more
-    shown = "/".join(Path(model).resolve().parts[-2:]) if Path(model).is_dir() else model
     provenance = figures_of.provenance
-    precision = getattr(opened[0], "precision", None)
     return Card(
         figures_of,
         variations=changes,
         trained_on=declared,
         provenance=provenance,
-        model=shown,
+        model=name_shown,
         system=run_name,
         release=release,
         leaks=leaks,
         generalises=generalises,
-        precision=precision,
+        shown=shown,
+        limit=limit,
     )
 
 
@@ -169,20 +198,37 @@ def _source(model: str, loaded: Any) -> str:
     """What a run is known to be of: the folder, or the name; a model in memory by its weights, or its class."""
     if loaded is None:
         return str(Path(model).resolve()) if Path(model).exists() else model
-    return weights_digest(loaded) if checkpoint.kind_of_object(loaded) else type(loaded).__qualname__
+    return weights_digest(loaded) if checkpoint.kind_of_object(loaded) else _class_of(loaded).__qualname__
+
+
+def _class_of(loaded: Any) -> Any:
+    """What a model in memory is called by: its class; a function is called by itself."""
+    return loaded if hasattr(loaded, "__name__") else type(loaded)
+
+
+def _spread(texts: Iterable[str]) -> list[str]:
+    """Sixteen of the first texts, of all lengths."""
+    some = sorted(islice(texts, 16 * 16), key=len) or [""]
+    return some[:: -(-len(some) // 16)]
 
 
 def _search(
-    opened: tuple[Retriever, list[str] | None],
+    retriever: Retriever,
+    trained_on: list[str] | None,
     texts: Collection,
     runs: Mapping[Path, pl.DataFrame],
     index: Path,
     depth: int,
-) -> list[str] | None:
-    """Make the runs of a model; what it was trained on, as declared."""
-    retriever, trained_on = opened
+    first: Path | None = None,
+) -> None:
+    """Make the runs of a model."""
     if isinstance(retriever, Bm25):
         retriever = retriever.over(texts)
+    elif first is not None:
+        if not isinstance(retriever, Cross):
+            raise UserError(f"{parameter('first')}: only a cross-encoder re-ranks a run; leave it out")
+        [[run]] = take(first=first)
+        retriever.first, retriever.candidates = FirstRun(run), min(depth, retriever.candidates)
     elif isinstance(retriever, Cross) and (texts.corpus is not None if retriever.fields is None else retriever.fields):
         retriever.first = Bm25(retriever.k1, retriever.b, fields=True).over(texts)
     elif isinstance(retriever, Dense):
@@ -191,4 +237,3 @@ def _search(
         contamination.declare(file, trained_on)
     folder = index.with_name(f"{index.name}.{'lucene' if isinstance(retriever, Bm25) else 'index'}")
     make_runs(retriever, texts.read(), runs, folder, depth)
-    return trained_on

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from eval_kit.files import checkpoint
 from eval_kit.models.encoder import Encoder
 from eval_kit.search import shards, sparse
 from eval_kit.search.encoders import batches
@@ -18,18 +17,14 @@ from eval_kit.search.encoders import batches
 class Sparse(Encoder):
     """A model that weights the terms of its vocabulary; search is exact."""
 
+    architecture = "sparse"
     library_class = "SparseEncoder"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.loaded is None:
-            checkpoint.check(self.model, "sparse", self.revision)
 
     @cached_property
     def identity(self) -> str:
         """Identifies everything that decides a passage's weights."""
-        is_cosine = self._similarity == "cosine"
-        return json.dumps(["postings", self._digest, self.passage_length, self._precision, is_cosine])
+        is_cosine = self.compared_by == "cosine"
+        return json.dumps(["postings", self._digest, self.passage_length, self.dtype, is_cosine])
 
     def encode_passages(self, texts: list[str]) -> shards.Arrays:
         """The postings of the terms; the texts are numbered in order."""
@@ -37,22 +32,18 @@ class Sparse(Encoder):
 
     def hits(self, queries: Any, encodings: shards.Shards, index: Any, depth: int) -> Iterator[list[tuple[str, float]]]:
         """The most similar passages; by inner product and cosine, among those that share a term with the query."""
-        return sparse.exact(queries, encodings, depth, similarity=self._similarity)
-
-    @property
-    def _similarity(self) -> str:
-        return str(self._model.similarity_fn_name)
+        return sparse.exact(queries, encodings, depth, similarity=self.compared_by)
 
     def _encode_in(self, size: int, texts: Sequence[str], role: str) -> Any:
         """A scipy CSR matrix (n, terms) of float32; a batch is as wide as the vocabulary until it is made sparse."""
         from scipy.sparse import csr_matrix, vstack
 
-        encode = self._model.encode_query if role == "query" else self._model.encode_document
+        encode, how = self._how(role)
         order, parts = [], []
-        for rows, dense in batches(encode, texts, size, self._pool, convert_to_sparse_tensor=False):
+        for rows, dense in batches(encode, texts, size, self._pool, convert_to_sparse_tensor=False, **how):
             order.append(rows)
             nonzero = dense.nonzero(as_tuple=True)
             weights = dense[nonzero].float().cpu().numpy()
             parts.append(csr_matrix((weights, [axis.cpu().numpy() for axis in nonzero]), shape=tuple(dense.shape)))
         matrix = vstack(parts, format="csr", dtype=np.float32)[np.argsort(np.concatenate(order), kind="stable")]
-        return sparse.unit(matrix) if self._similarity == "cosine" else matrix
+        return sparse.unit(matrix) if self.compared_by == "cosine" else matrix

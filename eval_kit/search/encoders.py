@@ -2,7 +2,12 @@
 
 import gc
 import hashlib
+import io
 import logging
+import math
+import re
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +21,8 @@ from eval_kit.errors import UserError
 LOG = logging.getLogger(__name__)
 _PRECISIONS = ("float32", "bfloat16", "float16")
 _STORES = ("float32", "float16")
+_POSITIONS = re.compile(r"(^|\.)(position_embeddings|embed_positions|wpe)$")
+"""Names of modules that hold a vector for each absolute position."""
 
 
 @dataclass
@@ -37,6 +44,8 @@ class Batch:
         while True:
             try:
                 return encode(self.size)
+            except IndexError as error:  # torch's, of a position
+                raise UserError("a text is longer than the model has positions; set its max_seq_length") from error
             except RuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
@@ -64,8 +73,8 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def _precision_of(name: str | None) -> str:
-    """The precision of a model's arithmetic: the one named, else ``float16`` on a GPU and ``float32`` on a CPU.
+def precision_of(name: str | None, stored: str = "float32") -> str:
+    """The precision of a model's arithmetic: the one named, else that stored, but ``float16`` for 32 bits on a GPU.
 
     Raises:
         UserError: an unknown precision.
@@ -74,21 +83,16 @@ def _precision_of(name: str | None) -> str:
 
     if name not in (None, *_PRECISIONS):
         raise UserError(f"there is no precision {name!r}; there are {', '.join(_PRECISIONS)}")
-    return name or ("float16" if torch.cuda.is_available() else "float32")
-
-
-def to_precision(model: Any, precision: str | None) -> Any:
-    """The model with its weights in the precision named; without one as stored, but 32 bits as 16 on a GPU."""
-    import torch
-
-    dtype = _precision_of(precision)
-    return model if precision is None and is_half(model) else model.to(getattr(torch, dtype))
+    return name or ("float16" if stored == "float32" and torch.cuda.is_available() else stored)
 
 
 def dtype_of(model: Any) -> str:
-    """The precision that a model's weights have, such as ``bfloat16``."""
-    dtypes = (weights.dtype for weights in model.parameters() if weights.is_floating_point())
-    return str(next(dtypes, "float32")).removeprefix("torch.")
+    """The precision that most of a model's weights have, such as ``bfloat16``; T5 keeps some in 32 bits."""
+    sizes = Counter[str]()
+    for weights in model.parameters():
+        if weights.is_floating_point():
+            sizes[str(weights.dtype).removeprefix("torch.")] += weights.numel()
+    return max(sizes, key=lambda dtype: sizes[dtype], default="float32")
 
 
 def is_half(model: Any) -> bool:
@@ -121,13 +125,17 @@ def _as_float32(_: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def weights_digest(model: Any) -> str:
-    """The sha256 of a torch module: its structure and all its weights."""
+    """The sha256 of a torch module: its structure and all its weights, packed ones of 8 bits too."""
     import torch
 
     sha256 = hashlib.sha256(repr(model).encode())
     for name, weights in model.state_dict().items():
-        sha256.update(f"{name} {weights.dtype}".encode())
-        sha256.update(weights.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        sha256.update(f"{name} {getattr(weights, 'dtype', '')}".encode())
+        try:
+            sha256.update(weights.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        except (AttributeError, RuntimeError, TypeError):  # a type, a pair, or a tensor of another make
+            torch.save(weights, packed := io.BytesIO())
+            sha256.update(packed.getvalue())
     return sha256.hexdigest()
 
 
@@ -141,7 +149,7 @@ def store_of(name: str | None, precision: str | None) -> str:
 
     if name not in (None, *_STORES):
         raise UserError(f"vectors cannot be stored as {name!r}; there are {', '.join(_STORES)}")
-    is_half_on_gpu = _precision_of(precision) != "float32" and torch.cuda.is_available()
+    is_half_on_gpu = precision_of(precision) != "float32" and torch.cuda.is_available()
     return name or ("float16" if is_half_on_gpu else "float32")
 
 
@@ -175,6 +183,46 @@ def batches(
         yield rows, encode([inputs[row] for row in rows], **options)
 
 
+def transformer_of(model: Any, role: str) -> Any:
+    """The module of a model of sentence-transformers that reads texts: queries, or each ``document``."""
+    routes = getattr(model[0], "sub_modules", {})  # of a Router: each role's own modules
+    return routes[role][0] if role in routes else model[0]
+
+
+def length_of(model: Any, role: str) -> float | None:
+    """The tokens after which a model cuts texts; None where it does not say."""
+    transformer = transformer_of(model, role)
+    expansion = (getattr(transformer, "query_expansion", None) if role == "query" else None) or {}
+    own = expansion.get("length") or getattr(transformer, f"{role}_length", None)
+    length: float | None = own or getattr(transformer, "max_seq_length", None)
+    return length
+
+
+def with_suffix(
+    texts: Sequence[str], suffix: str, tokenizer: Any, length: float | None, before: str = "", pair: Sequence[str] = ()
+) -> list[str]:
+    """Each text with a suffix; a text is cut where prompt, text and suffix together have more tokens than are read.
+
+    Args:
+        texts: without their prompt.
+        suffix: behind each, which the library would cut.
+        tokenizer: of transformers; another one cuts no text.
+        length: tokens that are read.
+        before: the prompt.
+        pair: of each text the one that is read together with it, and before it.
+    """
+    if not hasattr(tokenizer, "all_special_ids") or length is None:
+        return [text + suffix for text in texts]
+    found = []
+    for row, text in enumerate(texts):
+        first = [pair[row]] if pair else []
+        while text and (surplus := len(tokenizer(*first, before + text + suffix)["input_ids"]) - int(length)) > 0:
+            ends = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+            text = text[: ends[-surplus][0]].rstrip() if surplus < len(ends) else ""
+        found.append(text + suffix)
+    return found
+
+
 def set_lengths(model: Any, lengths: Mapping[str, int | None]) -> None:
     """Set the tokens after which texts are cut, by role (``query``, ``document``); None keeps the model's length.
 
@@ -182,10 +230,10 @@ def set_lengths(model: Any, lengths: Mapping[str, int | None]) -> None:
         UserError: a model without such a length, or with fewer positions.
     """
     for role, length in lengths.items():
+        transformer = transformer_of(model, role)
+        keep_to_positions(transformer)
         if length is None:
             continue
-        routes = getattr(model[0], "sub_modules", {})  # of a Router: each role's own modules
-        transformer = routes[role][0] if role in routes else model[0]
         if not hasattr(transformer, f"{role}_length"):
             raise UserError(f"{role.replace('document', 'passage')}_length: this model reads whole texts; leave it out")
         check_length(transformer, length)
@@ -197,11 +245,28 @@ def set_lengths(model: Any, lengths: Mapping[str, int | None]) -> None:
 
 
 def check_length(model: Any, length: int) -> None:
-    """Refuse more tokens than a model has absolute positions for; relative and rotary ones have no such end."""
+    """Refuse more tokens than a model has absolute positions for."""
+    if length > (most := _positions(model)):
+        raise UserError(f"{length:,} tokens are more than the model's {most:,} positions")
+
+
+def keep_to_positions(transformer: Any) -> None:
+    """Cut texts after the last absolute position where the tokenizer would not, as its files name no length.
+
+    Warns:
+        UserWarning: after how many tokens.
+    """
+    most = _positions(transformer)
+    if (getattr(transformer, "max_seq_length", None) or 0) > most:
+        transformer.max_seq_length = most
+        warnings.warn(f"texts are cut after {most:,} tokens: the model has no more positions", stacklevel=2)
+
+
+def _positions(model: Any) -> float:
+    """The tokens for which a model has absolute positions; relative and rotary ones have no end."""
     for name, module in model.named_modules():
-        if name.endswith("position_embeddings") and hasattr(module, "num_embeddings"):
-            first = 0 if module.padding_idx is None else module.padding_idx + 1  # RoBERTa's positions begin there
-            if length > module.num_embeddings - first:
-                raise UserError(
-                    f"{length:,} tokens are more than the model's {module.num_embeddings - first:,} positions"
-                )
+        if _POSITIONS.search(name) and hasattr(module, "num_embeddings"):
+            unused = 0 if module.padding_idx is None else module.padding_idx + 1  # RoBERTa's begin there
+            most: int = module.num_embeddings - getattr(module, "offset", unused)  # BART and OPT say where
+            return most
+    return math.inf

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from eval_kit.errors import UserError
@@ -119,6 +120,15 @@ def with_titles(collection: Collection, separator: str) -> Collection:
     return replace(
         collection, read=partial(_counted, read, collection.corpus), key=f"{collection.key}, titles by {separator!r}"
     )
+
+
+def first_of(collection: Collection, count: int) -> Collection:
+    """The first passages of a collection alone."""
+
+    def read() -> Passages:
+        return CountedPassages(lambda: islice(collection.read(), count), count)
+
+    return Collection(read, f"{collection.key}, the first {count}", None)
 
 
 def collection_of(release: Release, name: str | None = None) -> Collection:

@@ -1,6 +1,6 @@
 """What a model may be: the one that is searched is the one that was given, by every door, beside a few lines of numpy.
 
-First twenty-five kinds of model, each by `eval_kit run`, ShiftEvaluator, MTEB's task and numpy: one figure. Then
+First twenty-seven kinds of model, each by `eval_kit run`, ShiftEvaluator, MTEB's task and numpy: one figure. Then
 objects of one's own, what changes between two runs, and what is refused.
 """
 
@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 import sys
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import eval_kit
 from builder import mini
@@ -26,6 +28,7 @@ from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
 from eval_kit.models import checkpoints
 from eval_kit.models.opening import open_retriever, retriever
+from eval_kit.models.precision import checked
 from eval_kit.release import Release, open_release
 from eval_kit.release.pool import Pool, pool
 from tests import tiny_checkpoints
@@ -67,9 +70,14 @@ def transformer(tokenizer: Path, architecture: str = "BertModel", dtype: Any = t
         transformers.set_seed(13)
         words = len((tokenizer / "vocab.txt").read_text(encoding="utf-8").splitlines())
         sizes: dict[str, Any] = {"hidden_size": WIDTH, "num_hidden_layers": 2, **SIZES, "vocab_size": words}
-        kind: Any = transformers.Qwen3Config if "Qwen3" in architecture else transformers.BertConfig
+        kind: Any = transformers.BertConfig
         if "Qwen3" in architecture:
-            sizes |= {"num_key_value_heads": 1, "head_dim": 16}
+            kind, sizes = transformers.Qwen3Config, sizes | {"num_key_value_heads": 1, "head_dim": 16}
+        elif "T5" in architecture:
+            of_t5 = {"d_model": WIDTH, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2}
+            kind, sizes = transformers.T5Config, of_t5 | {"vocab_size": words}
+        elif "Roberta" in architecture:
+            kind, sizes = transformers.RobertaConfig, sizes | {"pad_token_id": 0, "max_position_embeddings": 40}
         made = getattr(transformers, architecture)(kind(**sizes, initializer_range=0.1, **config))
         made.get_input_embeddings().weight.data.mul_(20)  # so that texts of like words are alike
         made.to(dtype).save_pretrained(folder)
@@ -135,6 +143,14 @@ def decoder(tokenizer: Path) -> Any:
     return model
 
 
+def of_architecture(tokenizer: Path, architecture: str) -> Any:
+    """With mean pooling; RoBERTa's first position is that after its padding, so a tokenizer without a length errs."""
+    model = dense(tokenizer, base=transformer(tokenizer, architecture))
+    if architecture == "RobertaModel":
+        model.max_seq_length = 39
+    return model
+
+
 def splade(tokenizer: Path, **how: Any) -> Any:
     from sentence_transformers import SparseEncoder
 
@@ -194,6 +210,8 @@ KINDS: dict[str, Callable[[Path], Any]] = {
     "dense, CLS and a linear head": with_head,
     "dense, two encoders of two lengths (Router)": of_two,
     "dense, decoder, last token, padded on the left": decoder,
+    "dense, T5": partial(of_architecture, architecture="T5EncoderModel"),
+    "dense, RoBERTa-like, of as many tokens as positions": partial(of_architecture, architecture="RobertaModel"),
     "word vectors (StaticEmbedding)": words,
     "SPLADE": splade,
     "SPLADE, cosine": partial(splade, similarity_fn_name="cosine"),
@@ -311,8 +329,103 @@ def test_every_door_gives_one_figure(
     assert f"| {kind} | {np.mean(list(figures.values())):.4f} |\n" in PAGE.read_text(encoding="utf-8")
 
 
+def with_adapter(
+    small: Pool, tokenizer: Path, candidates: Ranking, folder: Path
+) -> tuple[Any, dict[str, Any], Ranking]:
+    """An adapter alone, as PEFT saves it, against PEFT's own model, text by text."""
+    peft, transformers = pytest.importorskip("peft"), pytest.importorskip("transformers")
+    base = transformers.AutoModel.from_pretrained(transformer(tokenizer))
+    torch.manual_seed(9)
+    config = peft.LoraConfig(target_modules=["query", "value"], task_type="FEATURE_EXTRACTION", init_lora_weights=False)
+    adapted = peft.get_peft_model(base, config).eval()
+    adapted.save_pretrained(folder / "model")
+    reads = transformers.AutoTokenizer.from_pretrained(tokenizer)
+    reads.save_pretrained(folder / "model")
+
+    def first_tokens(texts: list[str]) -> Any:
+        with torch.no_grad():
+            inputs = (reads(text, return_tensors="pt", truncation=True, max_length=128) for text in texts)
+            return torch.cat([adapted(**each).last_hidden_state[:, 0] for each in inputs])
+
+    return str(folder / "model"), {"pivots": [], "options": {"pooling": "cls"}}, by_vectors(small, first_tokens)
+
+
+def int8(small: Pool, tokenizer: Path, candidates: Ranking, folder: Path) -> tuple[Any, dict[str, Any], Ranking]:
+    """torch's, in memory; its scale is that of a batch, so texts come one by one."""
+    model = torch.ao.quantization.quantize_dynamic(dense(tokenizer), {torch.nn.Linear}, dtype=torch.qint8)
+    encode = partial(model.encode, batch_size=1, normalize_embeddings=True)
+    return model, {"pivots": [], "options": {"encode_batch": 1}}, by_vectors(small, encode)
+
+
+def with_end_token(
+    small: Pool, tokenizer: Path, candidates: Ranking, folder: Path
+) -> tuple[Any, dict[str, Any], Ranking]:
+    """A decoder whose tokenizer adds none: the tokens by hand, the last one the end's, whatever the texts' length."""
+    transformers = pytest.importorskip("transformers")
+    shutil.copytree(transformer(tokenizer, "Qwen3Model"), folder / "model")
+    words = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tokenizer / "tokenizer.json"), pad_token="[PAD]")
+    words.backend_tokenizer.post_processor = None
+    words.add_special_tokens({"eos_token": "[SEP]", "unk_token": "[UNK]"})
+    words.save_pretrained(folder / "model")
+    model = transformers.AutoModel.from_pretrained(folder / "model").eval()
+
+    def last_tokens(texts: list[str]) -> Any:
+        with torch.no_grad():
+            ids = ([*words(text)["input_ids"][:19], words.eos_token_id] for text in texts)
+            return torch.cat([model(input_ids=torch.tensor([each])).last_hidden_state[:, -1] for each in ids])
+
+    options = {"pooling": "lasttoken", "query_length": 20, "passage_length": 20}
+    ends = {"query_suffix": "[SEP]", "passage_suffix": "[SEP]"}
+    return str(folder / "model"), {"pivots": [], "options": options | ends}, by_vectors(small, last_tokens)
+
+
+def of_a_run(small: Pool, tokenizer: Path, candidates: Ranking, folder: Path) -> tuple[Any, dict[str, Any], Ranking]:
+    """A cross-encoder over the twenty best of a dense model's run."""
+    eval_kit.run(dense(tokenizer), small.release, folder, pivots=[], name="first")
+    found = of_file(folder / "first.trec")
+    best = {
+        query: dict(sorted(scores.items(), key=lambda hit: (hit[1], hit[0]))[-20:]) for query, scores in found.items()
+    }
+    cross(tokenizer).save_pretrained(str(folder / "model"))
+    wanted = by_numpy(cross(tokenizer), small, best)
+    return str(folder / "model"), {"first": folder / "first.trec", "depth": 20}, wanted
+
+
+def by_vectors(small: Pool, encode: Callable[[list[str]], Any]) -> Ranking:
+    queries, passages = dict(small.queries.iter_rows()), dict(small.passages.iter_rows())
+    rows = (encode([*queries.values()]) @ encode([*passages.values()]).T).tolist()
+    return {query: dict(zip(passages, row, strict=True)) for query, row in zip(queries, rows, strict=True)}
+
+
+OPENED: dict[str, Callable[..., tuple[Any, dict[str, Any], Ranking]]] = {
+    "dense, adapter alone (PEFT)": with_adapter,
+    "dense, 8 bits (torch)": int8,
+    "dense, decoder, end token as a suffix": with_end_token,
+    "cross-encoder, re-ranking a run": of_a_run,
+}
+
+
+@pytest.mark.parametrize("kind", OPENED)
+def test_what_no_other_door_opens_has_the_figure_of_a_few_lines_of_torch(
+    kind: str, small: Pool, tokenizer: Path, candidates: Ranking, tmp_path: Path
+) -> None:
+    model, how, wanted = OPENED[kind](small, tokenizer, candidates, tmp_path)
+    card = eval_kit.run(model, small.release, tmp_path, name="mine", **how)
+    found, figures = of_file(tmp_path / "mine.trec"), reciprocal_ranks(wanted, small)
+    assert any(figures.values())
+    assert reciprocal_ranks(found, small) == pytest.approx(figures, abs=1e-5)
+    for query, scores in found.items():
+        for passage, score in scores.items():
+            assert score == pytest.approx(wanted[query][passage], rel=1e-4, abs=1e-4)
+    if "first" in how:
+        assert set(card.to_polars()["system"]) == {"first", "mine"}
+        assert all(len(scores) == how["depth"] for scores in found.values())
+    assert f"| {kind} | {np.mean(list(figures.values())):.4f} |\n" in PAGE.read_text(encoding="utf-8")
+
+
 def test_the_page_has_no_other_kind() -> None:
-    assert set(re.findall(r"^\| ([^|]+) \| \d\.", PAGE.read_text(encoding="utf-8"), re.M)) == set(KINDS)
+    rows = re.findall(r"^\| ([^|]+) \| \d\.", PAGE.read_text(encoding="utf-8"), re.M)
+    assert set(rows) == {*KINDS, *OPENED}
 
 
 PASSAGES = tiny_checkpoints.passages(60)
@@ -366,12 +479,12 @@ class Counts:
         return np.array([[text.count(letter) for letter in "abcdefghiklmnoprstuvwxyz"] for text in batch]) * self.scale
 
 
-OBJECT = Counts()
-
-
 class Plain(Counts):
     def encode(self, batch: Any) -> Any:
         return self.vectors(batch)
+
+
+OBJECT = Plain()
 
 
 class Cosine(Plain):
@@ -408,16 +521,59 @@ class Packed(Counts):
         return np.packbits(self.vectors(batch) > 1, axis=1)
 
 
+class Fastembed(Counts):
+    def query_embed(self, batch: Any) -> Any:
+        yield from self.vectors(batch)
+
+    passage_embed = query_embed
+
+
+class LlamaIndex(Counts):
+    def get_query_embedding(self, text: str) -> Any:
+        return self.vectors([text])[0].tolist()
+
+    def get_text_embedding_batch(self, batch: Any) -> Any:
+        return self.vectors(batch).tolist()
+
+
+class BgeM3(Plain):
+    def encode(self, batch: Any) -> Any:
+        return {"dense_vecs": self.vectors(batch), "lexical_weights": None}
+
+
+class OfMteb(Counts):
+    def encode(self, inputs: Any, *, task_metadata: Any, prompt_type: Any, **how: Any) -> Any:
+        assert task_metadata.type == "Retrieval" and prompt_type.value in ("query", "document")
+        return self.vectors([text for batch in inputs for text in batch["text"]])
+
+
+class Service(Counts):
+    """It fails every other time."""
+
+    calls = 0
+
+    def encode(self, batch: Any) -> Any:
+        self.calls += 1
+        if self.calls % 2:
+            raise OSError("503")
+        return self.vectors(batch)
+
+
 class Measured(Plain):
     def similarity(self, queries: Any, passages: Any) -> Any:
         return -torch.cdist(queries, passages, p=1)
 
 
-Counts.encode = Counts.vectors  # type: ignore[attr-defined]
+OBJECTS = [
+    *(Plain, Cosine, Near, Measured, Tensors, Beir, LangChain, Packed, Fastembed, LlamaIndex, BgeM3, OfMteb, Service),
+    lambda: Counts().vectors,
+]
 
 
-@pytest.mark.parametrize("kind", [Plain, Cosine, Near, Measured, Tensors, Beir, LangChain, Packed])
-def test_objects_of_any_make_are_searched_by_the_similarity_that_they_declare(kind: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_objects_of_any_make_are_searched_by_the_similarity_that_they_declare(
+    kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     counts = Counts()
     queries, documents = counts.vectors(QUERIES), counts.vectors([text for _, text in PASSAGES])
     scores = queries @ documents.T
@@ -429,7 +585,14 @@ def test_objects_of_any_make_are_searched_by_the_similarity_that_they_declare(ki
         scores = -np.abs(queries[:, None] - documents[None]).sum(2)
     elif kind is Packed:
         scores = 24.0 - 2 * ((queries > 1)[:, None] != (documents > 1)[None]).sum(2)
-    agree(hits("mine", tmp_path / "index", loaded=kind()), scores)
+    waits: list[float] = []
+    monkeypatch.setattr(time, "sleep", waits.append)
+    options = {"retries": 1, "per_minute": 6} if kind is Service else {}
+    agree(hits("mine", tmp_path / "index", options, loaded=kind()), scores)
+    if kind is Service:
+        assert 1 in waits and max(waits) == pytest.approx(10, abs=1)
+        with pytest.raises(UserError, match="OSError: 503"):
+            hits("mine", tmp_path / "again", loaded=kind())
 
 
 @pytest.mark.parametrize("stored", [torch.bfloat16, torch.float16])
@@ -442,6 +605,167 @@ def test_arithmetic_has_the_precision_that_was_asked(stored: torch.dtype, tmp_pa
     agree(found, own_scores(model), 1e-5)
     with pytest.warns(UserWarning, match=str(stored).removeprefix("torch.")):
         hits(str(tmp_path / "model"), tmp_path / "other")
+
+
+def overflowing(folder: Path) -> str:
+    """A transformer whose activations pass what 16 bits hold, stored in 16 bits."""
+    from transformers import AutoModel
+
+    shutil.copytree(tiny("bert"), folder)
+    model = AutoModel.from_pretrained(folder)
+    for layer in model.encoder.layer:
+        for one in (layer.intermediate.dense, layer.output.dense):
+            one.weight.data.mul_(3_000)
+    model.half().save_pretrained(folder)
+    return str(folder)
+
+
+def test_float32_is_taken_where_16_bits_change_what_is_found(tmp_path: Path) -> None:
+    texts = [text for _, text in PASSAGES[:16]]
+    model = overflowing(tmp_path / "model")
+    for options, precision in (({}, "float32"), ({"encode_precision": "float16"}, "float16")):
+        opened, _ = open_retriever(model, {"pooling": "mean"} | options)
+        with pytest.warns(UserWarning, match="float16 is"):
+            taken: Any = checked(opened, QUERIES, texts)[0]
+        assert taken.dtype == precision
+    for name in ("dense", "sparse", "multivector", "cross"):
+        healthy = retriever(name, tiny(name), {"encode_precision": "float16"})
+        assert checked(healthy, QUERIES, texts)[0] is healthy
+
+
+def test_16_bits_that_only_move_what_is_found_are_said(tokenizer: Path) -> None:
+    """T5 in memory, whose weights were all cast: transformers then clamps what passes 16 bits."""
+    model = dense(tokenizer, base=transformer(tokenizer, "T5EncoderModel"))
+    for block in model[0].model.encoder.block:
+        block.layer[1].DenseReluDense.wi.weight.data.mul_(3_000)
+        block.layer[1].DenseReluDense.wo.weight.data.mul_(3_000)
+    given = retriever("dense", "mine", {}, model.half())
+    with pytest.warns(UserWarning, match="swap"):
+        assert checked(given, QUERIES, [text for _, text in PASSAGES[:16]])[0] is given
+
+
+def test_weights_that_transformers_keeps_in_32_bits_stay_so(tokenizer: Path) -> None:
+    made = retriever(
+        "dense", transformer(tokenizer, "T5EncoderModel"), {"pooling": "mean", "encode_precision": "float16"}
+    )
+    weights = dict(made._model.named_parameters())  # type: ignore[attr-defined]
+    assert {str(one.dtype) for name, one in weights.items() if ".wo." in name} == {"torch.float32"}
+    assert made.dtype == "float16"  # type: ignore[attr-defined]
+
+
+def test_pooling_changes_the_pooling_of_a_saved_model_alone(tokenizer: Path, tmp_path: Path) -> None:
+    from sentence_transformers.base.modules import Dense, Normalize
+
+    heads = [Dense(WIDTH, 12), Normalize()]
+    how: dict[str, Any] = {"prompts": {"query": "alpha "}, "similarity_fn_name": "cosine"}
+    dense(tokenizer, *heads, **how).save_pretrained(str(tmp_path / "mean"))
+    wanted = own_scores(dense(tokenizer, *heads, pooling="cls", **how))
+    with pytest.warns(UserWarning, match="mean"):
+        agree(hits(str(tmp_path / "mean"), tmp_path / "index", {"pooling": "cls"}), wanted)
+    words(tokenizer).save_pretrained(str(tmp_path / "words"))
+    with pytest.raises(UserError, match="pooling"):
+        hits(str(tmp_path / "words"), tmp_path / "other", {"pooling": "cls"})
+
+
+def test_a_second_encoder_is_read_beside_a_model_in_memory_and_by_sparse_models(tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer, SparseEncoder
+
+    texts = [text for _, text in PASSAGES]
+    for made, name in ((SentenceTransformer, "dense"), (SparseEncoder, "sparse")):
+        other = made(str(tiny(name)))
+        for weights in other.parameters():
+            weights.data = weights.data.flip(0)
+        other.save_pretrained(str(tmp_path / name))
+        passages = made(str(tiny(name)))
+        wanted = passages.similarity(other.encode_query(QUERIES), passages.encode_document(texts)).to_dense()
+        for given in ({}, {"loaded": passages}):
+            found = hits(
+                str(tiny(name)), tmp_path / f"{name}{len(given)}", {"query_model": str(tmp_path / name)}, **given
+            )
+            agree(found, wanted)
+
+
+@pytest.mark.parametrize("name", ["dense", "sparse", "multivector", "cross"])
+def test_texts_of_every_kind_may_have_something_before_and_after_them(name: str, tmp_path: Path) -> None:
+    given = {"query_prompt": "psi ", "query_suffix": " chi", "passage_prompt": "rho ", "passage_suffix": " tau"}
+    made, plain = retriever(name, tiny(name), given), retriever(name, tiny(name), {})
+    long = " ".join(["sigma"] * 200)
+    kept = " ".join(["sigma"] * (128 - (8 if name == "cross" else 4)))  # special tokens, and those put before and after
+    query, passages = ["alpha"], ["beta gamma", long]
+    by_hand = ["rho beta gamma tau", f"rho {kept} tau"]
+    if name == "cross":
+        found = [made.scores([(query[0], text) for text in passages])]  # type: ignore[attr-defined]
+        wanted = [plain.scores([("psi alpha chi", text) for text in by_hand])]  # type: ignore[attr-defined]
+    else:
+        found = [made.encode_queries(query), made.encode_passages(passages)]  # type: ignore[attr-defined]
+        wanted = [plain.encode_queries(["psi alpha chi"]), plain.encode_passages(by_hand)]  # type: ignore[attr-defined]
+    for one, other in zip(map(numbers_of, found), map(numbers_of, wanted), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def numbers_of(encoded: Any) -> Any:
+    if isinstance(encoded, dict):
+        return np.concatenate([np.ravel(part) for part in encoded.values()])
+    return np.ravel(encoded.toarray() if hasattr(encoded, "toarray") else np.asarray(encoded))
+
+
+def test_truncated_token_vectors_are_units_again(tmp_path: Path) -> None:
+    made: Any = retriever("multivector", tiny("multivector"), {"truncate_dim": 8})
+    whole: Any = retriever("multivector", tiny("multivector"), {})
+    kept = whole.encode_passages(["alpha beta"])["tokens"][:, :8]
+    wanted = kept / np.linalg.norm(kept, axis=1, keepdims=True)
+    np.testing.assert_allclose(made.encode_passages(["alpha beta"])["tokens"], wanted, atol=1e-6)
+
+
+def test_word_vectors_of_model2vec_need_no_modules_file(tokenizer: Path, tmp_path: Path) -> None:
+    model = words(tokenizer)
+    model.save_pretrained(str(tmp_path))
+    weights = {"embeddings": model[0].embedding.weight.data}
+    for file in tmp_path.rglob("*"):
+        if file.is_file() and file.name != "tokenizer.json":
+            file.unlink()
+    save_file(weights, tmp_path / "model.safetensors")
+    for config in ({"architectures": ["StaticModel"]}, {"normalize": False}):
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        agree(hits(str(tmp_path), tmp_path / f"index{len(str(config))}"), own_scores(model))
+
+
+def test_a_text_longer_than_the_positions_is_cut_there_or_said(tokenizer: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    folder = transformer(tokenizer, "RobertaModel")
+    long = [" ".join(["alpha"] * 100)]
+    found = []
+    for options in ({}, {"passage_length": 39}):
+        with pytest.warns(UserWarning, match="39 tokens"):
+            found.append(retriever("dense", folder, {"pooling": "mean"} | options).encode_passages(long))  # type: ignore[attr-defined]
+    assert (found[0]["vectors"] == found[1]["vectors"]).all()
+    with pytest.raises(UserError, match="positions"):
+        retriever("dense", "mine", {}, SentenceTransformer(folder)).encode_passages(long)  # type: ignore[attr-defined]
+
+
+def test_what_will_run_is_shown_and_nothing_is_written(
+    trainable_release: Release, tokenizer: Path, tmp_path: Path
+) -> None:
+    search = partial(eval_kit.run, release=trainable_release, out=tmp_path / "runs", test_sets=["dl19"])
+    options = {"pooling": "lasttoken", "query_prompt": r"Instruct:\nQuery: "}
+    with pytest.warns(UserWarning) as warned:
+        lines = search(transformer(tokenizer, "Qwen3Model"), options=options, check=True).lines
+    assert any("query_prompt" in str(each.message) for each in warned)
+    assert list(lines) == ["model", "texts", "precision", "query", "passage"]
+    assert "Qwen3Model" in lines["model"] and "lasttoken" in lines["model"]
+    assert r"Instruct:\\nQuery: " in lines["texts"] and "float32" in lines["precision"]
+    assert not (tmp_path / "runs").exists()
+    card = search(str(tiny("dense")), limit=50, name="mine")
+    assert card.as_json()["shown"]["model"].startswith("dense: BertModel")
+    assert "system" not in card.to_polars().columns  # beside no other
+    assert [file.name for file in (tmp_path / "runs").glob("*.trec")] == ["mine-first-50.trec"]
+    assert (
+        len({passage for scores in of_file(tmp_path / "runs/mine-first-50.trec").values() for passage in scores}) <= 50
+    )
+    for refused in ({"first": tmp_path / "runs/mine-first-50.trec"}, {"limit": 5, "pivots": [tmp_path]}):
+        with pytest.raises(UserError, match=r"first|limit"):
+            search(str(tiny("dense")), name="other", **refused)
 
 
 def test_lengths_and_dimensions_are_options(tokenizer: Path, tmp_path: Path) -> None:
@@ -485,7 +809,7 @@ def of_json(name: str, **values: Any) -> Callable[[Path], None]:
 
 
 def of_weights(name: str, dtype: Any = None) -> Callable[[Path], None]:
-    from safetensors.torch import load_file, save_file
+    from safetensors.torch import load_file
 
     def change(folder: Path) -> None:
         [file] = folder.glob(name)

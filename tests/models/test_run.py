@@ -175,7 +175,7 @@ def test_damaged_models_are_one_sentence_and_nothing_of_theirs_runs(
     layers = settings["num_hidden_layers"]
     (deeper / "config.json").write_text(json.dumps(settings | {"num_hidden_layers": layers + 1}))
     for model, sentence in (
-        (not_numbers, "the model gives NaN or infinity (vectors) for a passage between"),
+        (not_numbers, "nan: gives NaN or infinity for a query"),
         (shell, "shell: cannot be loaded: Weights only load failed."),
         (prompt, "prompt: cannot be loaded: Default prompt name 'search' not found in the configured prompts"),
         (wordless, "wordless: cannot be loaded: the files of its tokenizer are missing"),

@@ -24,9 +24,8 @@ def test_prompts_lengths_pooling_and_a_second_encoder_change_the_vectors(tmp_pat
     assert np.allclose(vectors(similarity="dot", query_length=4), model.encode("alpha beta"))
     assert not np.allclose(plain, model.encode("alpha beta"), atol=0.01)
     cls = np.asarray(Dense(str(tiny("bert")), pooling="cls").encode_queries(["alpha beta"]))
-    other = np.asarray(
-        Dense(str(tiny("dense")), query_model=str(tiny("bert")), pooling="cls").encode_queries(["alpha beta"])
-    )
+    two = {"query_model": str(tiny("bert")), "pooling": "cls", "similarity": "dot"}
+    other = np.asarray(Dense(str(tiny("dense")), **two).encode_queries(["alpha beta"]))
     assert np.allclose(cls, other) and not np.allclose(cls, model.encode(["alpha beta"]), atol=0.01)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sentence_transformers.multi_vector_encoder.scoring import colbert_scores
 from torch.nn.functional import cross_entropy, normalize
 
-from baselines.training.losses import in_batch_pairwise, negative_squared_l2, own_passages_only
+from baselines.training.losses import flops_apart, in_batch_pairwise, negative_squared_l2, own_passages_only
 
 
 def softmax_loss(own: float, rest: list[float]) -> float:
@@ -34,6 +34,15 @@ def test_splades_loss_is_over_the_shares_positives_and_the_querys_own_negatives(
         expected.append(softmax_loss(float(query[row] @ positive[row]), scores))
     loss = in_batch_pairwise(share).compute_loss_from_embeddings(list(torch.from_numpy(columns)))
     assert loss.item() == pytest.approx(np.mean(expected))
+
+
+@pytest.mark.parametrize("negatives", [0, 1, 3])
+def test_splades_flops_are_those_of_positives_and_of_negatives_halved(negatives: int) -> None:
+    weights = np.random.default_rng(negatives).random((1 + negatives, 4, 7))
+    parts = [weights[0], *([weights[1:].reshape(-1, 7)] if negatives else [])]
+    expected = np.mean([np.sum(part.mean(axis=0) ** 2) for part in parts])
+    found = flops_apart(None, negatives).compute_loss_from_embeddings(torch.from_numpy(weights.reshape(-1, 7)))
+    assert found.item() == pytest.approx(expected)
 
 
 def units(*shape: int) -> torch.Tensor:

@@ -1,0 +1,86 @@
+"""Whether a model of 16 bits finds what it finds in 32, seen on a few texts before all are encoded."""
+
+import copy
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from eval_kit.errors import UserError
+from eval_kit.models.cross import Cross
+from eval_kit.models.encoder import PretrainedModel
+from eval_kit.search import shards
+from eval_kit.search.retriever import Retriever
+
+_MOST_WEIGHTS = 2_000_000_000
+"""Of a model that is checked: its copy in float32 takes four bytes for each."""
+_SWAPPED, _MOVED = 0.05, 0.01
+"""Shares of what may differ: of pairs of passages in another order, and of the greatest similarity."""
+
+type _Similarities = NDArray[np.float64]
+
+
+def checked(retriever: Retriever, queries: Sequence[str], passages: Sequence[str]) -> tuple[Retriever, str]:
+    """The model, or the same in float32 where 16 bits change what it finds and nobody asked for them.
+
+    Args:
+        retriever: as it would search.
+        queries: a few.
+        passages: a few, which each query is compared with.
+
+    Returns:
+        The retriever to take, and what was seen; empty where there was nothing to check.
+
+    Warns:
+        UserWarning: how much 16 bits change.
+    """
+    if not isinstance(retriever, PretrainedModel) or "16" not in retriever.dtype:
+        return retriever, ""
+    if sum(weights.numel() for weights in retriever.of_role("document").parameters()) > _MOST_WEIGHTS:
+        return retriever, "not compared with float32, as it has more than two billion weights"
+    if retriever.loaded is None:
+        wide = replace(retriever, encode_precision="float32")
+    else:
+        wide = replace(retriever, loaded=copy.deepcopy(retriever.loaded).float())
+    narrow, why = _of(retriever, queries, passages)
+    wanted, failed = _of(wide, queries, passages)
+    if wanted is None:
+        if narrow is None:
+            raise UserError(failed)
+        return retriever, f"not compared with float32: {failed}"
+    if narrow is not None:
+        pairs = (each[:, :, None] - each[:, None] for each in (narrow, wanted))
+        swapped = float(np.mean(np.prod([*pairs], axis=0) < 0))
+        moved = float(np.abs(narrow - wanted).max() / np.abs(wanted).max().clip(1e-12))
+        why = f"of pairs of passages {swapped:.1%} swap, and a similarity moves by {moved:.1%}, beside float32"
+        if swapped <= _SWAPPED and moved <= _MOVED:
+            return retriever, why
+    is_chosen = retriever.encode_precision is not None or retriever.loaded is not None
+    taken = "used, as it was asked for" if is_chosen else "not used: float32 is taken"
+    warnings.warn(f"{retriever.model}: {retriever.dtype} is {taken}: {why}", stacklevel=2)
+    return (retriever if is_chosen else wide), why
+
+
+def _of(model: Any, queries: Sequence[str], passages: Sequence[str]) -> tuple[_Similarities | None, str]:
+    """The similarity of each query and passage (q, n); None, and why, where the model has none."""
+    found = np.zeros((len(queries), len(passages)))
+    try:
+        if isinstance(model, Cross):
+            scores = model.scores([(query, passage) for query in queries for passage in passages])
+            return scores.astype(np.float64).reshape(found.shape), ""
+        with TemporaryDirectory() as folder:
+            numbered = [(str(row), text) for row, text in enumerate(passages)]  # not by index(), which takes every GPU
+            model.build(shards.write(numbered, Path(folder), model.encode_passages, ""), Path(folder))
+            frame = pl.DataFrame({"query_id": list(map(str, range(len(queries)))), "text": queries})
+            for row, (_, hits) in enumerate(model.search(frame, Path(folder), len(passages))):
+                for passage, score in hits:
+                    found[row, int(passage)] = score
+        return found, ""
+    except UserError as error:
+        return None, str(error)
