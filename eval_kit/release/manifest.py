@@ -19,7 +19,8 @@ from eval_kit.documents import MS_MARCO, NAME, Column, ColumnType, Manifest, Tab
 from eval_kit.errors import UserError, first_line
 from eval_kit.files import strict_json
 from eval_kit.files.digests import file_sha256, release_digest, table_digest
-from eval_kit.files.opening import MOST_GROWTH, SMALL_BYTES, is_file, is_folder
+from eval_kit.files.opening import is_file, is_folder
+from eval_kit.files.packed import MOST_GROWTH, SMALL_BYTES
 from eval_kit.measures import definitions
 
 MANIFEST = "manifest.json"

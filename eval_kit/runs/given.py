@@ -21,9 +21,10 @@ from typing import Any
 import polars as pl
 
 from eval_kit.errors import UserError, parameter
+from eval_kit.files.packed import Feed
 from eval_kit.runs import folders, rows
 from eval_kit.runs.names import RunName, cell_of, run_name
-from eval_kit.runs.reader import Feed, first_tag, read_pieces
+from eval_kit.runs.reader import first_tag, read_pieces
 from eval_kit.runs.writer import ranking, write_lines
 
 type Scored = Mapping[str, Mapping[str, float]]
