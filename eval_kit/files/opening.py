@@ -11,7 +11,8 @@ from typing import Any
 
 from eval_kit.errors import UserError
 
-_OWN_PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
+DESCRIPTORS = ("/dev/fd/", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/proc/self/fd/")
+"""How names of what this process has open begin."""
 
 
 def open_file(path: Path) -> BufferedReader:
@@ -53,7 +54,7 @@ def _source(path: Path) -> Path:
 
 def _is_own_pipe(path: Path) -> bool:
     source = str(_source(path))
-    return source.startswith(_OWN_PIPES) and os.path.exists(source) and not stat.S_ISCHR(os.stat(source).st_mode)  # noqa: PTH110, PTH116
+    return source.startswith(DESCRIPTORS) and os.path.exists(source) and not stat.S_ISCHR(os.stat(source).st_mode)  # noqa: PTH110, PTH116
 
 
 @cache

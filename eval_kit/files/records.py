@@ -24,7 +24,6 @@ from eval_kit.files.text import read_lines
 
 QUERY_IDS = (*QUERY_NAMES[:-2], "id", "_id", *QUERY_NAMES[-2:])
 """What files call the id of a query; of several names that are there, the first counts."""
-_BLANKS = re.compile("[ \t]+")
 _OBJECT = re.compile(r'\s*\{\s*["}]')
 _PARQUET = b"PAR1"
 
@@ -58,7 +57,10 @@ class Layout:
         """The columns of a line."""
         if not self.by_blanks:
             return line.split("\t")
-        return by_tabs(line, lambda fields: len(fields) in self.places) or by_blanks(line)
+        return by_tabs(line, self._is_whole) or by_blanks(line)
+
+    def _is_whole(self, fields: Sequence[str]) -> bool:
+        return len(fields) in self.places
 
     def _is_row(self, fields: Sequence[str]) -> bool:
         return len(fields) in self.places and self.is_row(fields)
@@ -69,13 +71,15 @@ class Layout:
 
 def by_tabs(line: str, is_whole: Callable[[list[str]], bool]) -> list[str]:
     """The columns that tabs alone make, so that ids may hold blanks; empty where these are not all of a row."""
+    if "\t" not in line:
+        return []
     fields = [field.strip(" ") for field in line.strip(" \t").split("\t")]
     return fields if all(fields) and is_whole(fields) else []
 
 
 def by_blanks(line: str) -> list[str]:
     """The columns that ASCII blanks and tabs make; no other blank divides any, as in trec_eval."""
-    return list(filter(None, _BLANKS.split(line)))
+    return [field for field in line.replace("\t", " ").split(" ") if field]
 
 
 def rows(path: Path, layout: Layout, faults: Faults) -> Iterator[tuple[int, list[str]]]:
@@ -102,12 +106,12 @@ def rows(path: Path, layout: Layout, faults: Faults) -> Iterator[tuple[int, list
         if where is None:
             faults.add(number, f"expected {layout.expected}, found {len(record)} column{'s' * (len(record) != 1)}")
             continue
-        values = [_text(record[at], place == layout.number) for place, at in enumerate(where)]
-        texts = [value for value in values if value is not None]
-        if len(texts) == len(values):
-            yield number, texts
-        else:
+        values = [record[at] for at in where]
+        texts = values if isinstance(record, list) else _texts(values, layout.number)
+        if "" in texts and "" not in values:
             faults.add(number, f"expected {layout.expected}: texts, and numbers without a point")
+        else:
+            yield number, texts
 
 
 def records(path: Path, layout: Layout, faults: Faults) -> Iterator[tuple[int, Record]]:
@@ -115,8 +119,7 @@ def records(path: Path, layout: Layout, faults: Faults) -> Iterator[tuple[int, R
     if is_parquet(path):
         frame = read_parquet(path)
         by_name = _columns(layout, frame.columns) is not None or frame.width not in layout.places
-        of_parquet: Iterator[Any] = frame.iter_rows(named=True) if by_name else map(list, frame.iter_rows())
-        yield from enumerate(of_parquet, 1)
+        yield from enumerate(frame.iter_rows(named=True) if by_name else map(_texts, frame.iter_rows()), 1)
         return
     lines = _after_comments(path, layout)
     start = next(lines, None)
@@ -241,9 +244,10 @@ def _columns(layout: Layout, present: Iterable[str]) -> list[str] | None:
     return found
 
 
-def _text(value: Any, may_be_float: bool) -> str | None:
-    """The text of an id, a text or a number; None for anything else."""
-    if isinstance(value, str):
-        return value
-    is_number = isinstance(value, int | float if may_be_float else int) and not isinstance(value, bool)
-    return str(value) if is_number else None
+def _texts(values: Iterable[Any], number: int | None = None) -> list[str]:
+    """The texts of ids, of texts and of numbers, of which the one at ``number`` may have a point; "" for all else."""
+    texts = []
+    for place, value in enumerate(values):
+        is_number = isinstance(value, int | float if place == number else int) and not isinstance(value, bool)
+        texts.append(str(value) if isinstance(value, str) or is_number else "")
+    return texts

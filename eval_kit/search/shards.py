@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock
 from numpy.typing import NDArray
 
 from eval_kit.console import counting
@@ -125,7 +124,7 @@ def write(
 
     with disk_errors(folder, _NOT_KEPT):
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / ".lock"), counting(doing, unit, total) as advance:
+        with atomic.file_lock(folder / ".lock"), counting(doing, unit, total) as advance:
             done += _shards_done(folder)
             start = time.monotonic()
             for arrays in spread(encode, texts_to_encode()):
@@ -316,7 +315,7 @@ def building(folder: Path, name: str, state: str, files: Sequence[str]) -> Itera
     marker = folder / f"{name}.json"
     with disk_errors(folder, "the index cannot be kept"):
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / ".lock"):
+        with atomic.file_lock(folder / ".lock"):
             if _document(marker) == {"state": state, "files": _sizes(folder, files)}:
                 yield False
                 return

@@ -192,7 +192,7 @@ BAD = [
     (b"q1,d1,1\nq2,d2,1_0\n", 2),
     (b'{"query-id": "q1", "corpus-id": "d", "score": 1}\n{"query-id": "q1", "corpus-id": "a\\ud800", "score": 1}\n', 2),
     (b'{"query-id": "q1", "corpus-id": 1.0, "score": 1}\n', 1),
-    (gzip.compress(b"q1 0 d1 1\n" * 9)[:-9], 10),
+    (gzip.compress(b"q1 0 d1 1\n" * 9, mtime=0)[:-9], 10),
     (b"q1\xff 0 d1 1\n", 1),
 ]
 
