@@ -51,8 +51,13 @@ def write_json(document: Any, path: Path | None) -> bool:
     if path == Path("-"):
         sys.stdout.write(json.dumps(document, indent=1, allow_nan=False) + "\n")
         return True
-    atomic.write_text(path, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    atomic.write_text(path, as_text(document))
     return False
+
+
+def as_text(document: Any) -> str:
+    """JSON as files of it are written."""
+    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 _statuses: list["Status"] = []

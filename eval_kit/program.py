@@ -70,7 +70,7 @@ def commands(help: str) -> typer.Typer:
 def check_outputs(parameters: Mapping[str, Any]) -> None:
     """Refuse an output that is an input, or in an input folder; that is named twice, or ``-``.
 
-    In a folder that is read, only pages may be replaced, as no command reads them.
+    In a folder that is read, only pages may be replaced, as no command reads them. Nothing is written into a release.
 
     Args:
         parameters: of a command, by name; its release may be the default one.
@@ -97,6 +97,8 @@ def check_outputs(parameters: Mapping[str, Any]) -> None:
         replaces = is_file(output) and output.suffix != ".html"
         if real in in_use or (replaces and any(map(Path(real).is_relative_to, folders))):
             raise UserError(f"{output}: this command already reads or writes this file; name another one to write")
+        if releases := [each for each in Path(real).parents if is_file(each / RELEASE)]:
+            raise UserError(f"{output}: is in the release {releases[0]}, which holds what its manifest lists alone")
         if not is_folder(output):
             in_use.add(real)
 

@@ -33,6 +33,19 @@ def write_text(path: Path, text: str) -> None:
         part.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
 
 
+def write_inside(folder: Path, name: str, text: str) -> None:
+    """Write ``text`` to a file of a folder that somebody else may have made: never through a link that is in it.
+
+    Raises:
+        UserError: ``name`` leads out of the folder; as :func:`write_text`.
+    """
+    path = folder / name
+    if not path.parent.resolve().is_relative_to(folder.resolve()):
+        raise UserError(f"{path.parent}: leads out of {folder}; remove the link")
+    with disk_errors(path), whole(path, through=False) as part:
+        part.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
+
+
 def write_lines(path: Path, lines: Iterable[str]) -> None:
     """Write lines as UTF-8 to ``path``, each with a newline, one by one; whole or not at all.
 
@@ -68,12 +81,13 @@ _A_FILE, _A_DAY = 60.0, 86_400.0
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[Path]:
+def whole(path: Path, through: bool = True) -> Iterator[Path]:
     """The name of a temporary file beside ``path``, for the block to write; it replaces ``path`` when the block ends.
 
     A block that fails leaves ``path`` as it was, and nothing beside it. If two processes write one file, the last to
-    begin wins. Where ``path`` is a link, the file that it leads to is replaced. What this process has open, such as
-    ``/dev/stdout`` or ``/dev/fd/63``, which may be a pipe, is written to when the block ends.
+    begin wins. Where ``path`` is a link, the file that it leads to is replaced; if not ``through`` links, the link.
+    What this process has open, such as ``/dev/stdout`` or ``/dev/fd/63``, which may be a pipe, is written to when the
+    block ends.
 
     Raises:
         UserError: ``path`` is a folder, another pipe or a device, or in no folder.
@@ -82,7 +96,7 @@ def whole(path: Path) -> Iterator[Path]:
         with _through(path) as part:
             yield part
         return
-    path = path.resolve()
+    path = path.resolve() if through else path.parent.resolve() / path.name
     if not path.parent.is_dir() or (path.exists() and not path.is_file()):  # a lock would make the folder
         what = "it is no file" if path.exists() else "there is no such folder"
         raise UserError(f"{path}: cannot be written: {what}")

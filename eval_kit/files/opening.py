@@ -14,6 +14,8 @@ from eval_kit.errors import UserError
 DESCRIPTORS = ("/dev/fd/", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/proc/self/fd/")
 """How names of what this process has open begin."""
 
+_POINTER = b"version https://git-lfs"
+
 
 def open_file(path: Path) -> BufferedReader:
     """The file, open to read bytes; it can be read twice, also what comes through a pipe (``-``, ``/dev/fd/63``).
@@ -55,6 +57,16 @@ def _source(path: Path) -> Path:
 def _is_own_pipe(path: Path) -> bool:
     source = str(_source(path))
     return source.startswith(DESCRIPTORS) and os.path.exists(source) and not stat.S_ISCHR(os.stat(source).st_mode)  # noqa: PTH110, PTH116
+
+
+def check_no_pointer(path: Path, start: bytes) -> None:
+    """Refuse a file that begins as Git LFS writes what stands for one, in a clone made without it.
+
+    Raises:
+        UserError: it does.
+    """
+    if start.startswith(_POINTER):
+        raise UserError(f"{path}: is a Git LFS pointer, not the file; get the file with: git lfs pull")
 
 
 @cache

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_kit.errors import UserError
-from eval_kit.files.opening import open_file
+from eval_kit.files.opening import check_no_pointer, open_file
 
 MOST_GROWTH = 100
 """Unpacked bytes for each packed byte: text of runs packs 5 to 10 times, zeros a thousand times."""
@@ -59,8 +59,9 @@ def blocks(path: Path, size: int, feed: Feed | None = None) -> Iterator[bytes]:
         EOFError: a packed file that is truncated or damaged, or was packed with more memory than is allowed here.
     """
     with open_file(path) as file:
-        magic = file.read(10)
+        magic = file.read(32)
         file.seek(0)
+        check_no_pointer(path, magic)
         raw = _Raw(file, feed)
         packing = next((each[1:] for each in _PACKED if each[0].match(magic)), None)
         if packing is None:
