@@ -277,8 +277,18 @@ def open_model(
     with loading(model):
         pin = {**pinned_commit(model, revision), **options}
         opened = made(model, **pin) if pooling is None else _pooled(made, model, pooling, pin)
+        _try(opened)
     check_tokenizer(model, getattr(opened, "tokenizer", None))
     return opened
+
+
+def _try(model: Any) -> None:
+    """Encode a text: lengths, prompts and templates of a checkpoint's settings are not used before."""
+    roles = [getattr(model, name) for name in ("encode_query", "encode_document") if hasattr(model, name)]
+    for encode in roles:
+        encode(["a"], show_progress_bar=False)
+    if not roles:
+        model.predict([("a", "a")], show_progress_bar=False)
 
 
 def _pooled(made: Any, model: str, pooling: str, how: dict[str, Any]) -> Any:

@@ -15,7 +15,16 @@ import polars as pl
 from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
 from eval_kit.search import shards
-from eval_kit.search.encoders import Batch, dtype_of, free_memory, is_half, set_lengths, to_precision, weights_digest
+from eval_kit.search.encoders import (
+    Batch,
+    check_length,
+    dtype_of,
+    free_memory,
+    is_half,
+    set_lengths,
+    to_precision,
+    weights_digest,
+)
 from eval_kit.search.retriever import Hits, Passages
 
 _OF_CHECKPOINTS = ("encode_precision", "query_length", "passage_length", "pair_length", "truncate_dim", "pooling")
@@ -69,7 +78,9 @@ class PretrainedModel(ABC):
         if self.loaded is not None:
             return self.loaded
         options |= {"trust_remote_code": self.trust_remote_code}
-        return checkpoint.open_model(model, library_class, self._revision_of(model), **options)
+        opened = checkpoint.open_model(model, library_class, self._revision_of(model), **options)
+        check_length(opened, getattr(opened, "max_seq_length", None) or 0)
+        return opened
 
     def _revision_of(self, model: str) -> str | None:
         """``revision`` names a commit of ``model``; a second encoder has commits of its own."""
