@@ -212,3 +212,11 @@ def test_half_a_surrogate_is_one_sentence_with_its_line(tmp_path: Path) -> None:
     for read in (read_queries, training.read):
         with pytest.raises(UserError, match=r"q\.jsonl:2: "):
             read(tmp_path / "q.jsonl")
+
+
+@pytest.mark.parametrize("blank", ["\u3000", "\u00a0", "\x85", "\u2028", "\x0b", "\x1c"])
+def test_judgements_and_runs_are_divided_at_the_same_blanks(tmp_path: Path, blank: str) -> None:
+    (tmp_path / "q").write_bytes(f"q1 0 d1{blank} 1\nq2\t0\tFoo Bar\t1\n".encode())
+    (tmp_path / "r").write_bytes(f"q1 Q0 d1{blank} 1 2 t\nq2\tQ0\tFoo Bar\t1\t1\tt\n".encode())
+    judged = open_judgements(tmp_path / "q").qrels("test")["passage_id"].to_list()
+    assert judged == pl.concat(read_pieces(tmp_path / "r"))["passage_id"].to_list() == [f"d1{blank}", "Foo Bar"]
