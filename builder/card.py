@@ -122,7 +122,7 @@ def write(folder: Path) -> None:
     """
     manifest = read_manifest(folder)
     for name, text in texts(folder, manifest).items():
-        atomic.write_text(folder / name, text)
+        atomic.write_inside(folder, name, text)
 
 
 def _grouped[Item](items: Iterable[Item], key: Callable[[Item], Any]) -> dict[Any, list[Item]]:
@@ -239,15 +239,12 @@ def _described(data: Mapping[str, Any]) -> list[Any]:
 
 
 def _dataset_info(folder: Path, config: str, splits: Sequence[TableEntry]) -> dict[str, Any]:
-    sizes = {table.split: (folder / table.path).stat().st_size for table in splits}
     return {
         "config_name": config,
         "features": features(splits[0].columns)._to_yaml_list(),
-        "splits": [
-            {"name": table.split, "num_bytes": sizes[table.split], "num_examples": table.rows} for table in splits
-        ],
-        "download_size": sum(sizes.values()),
-        "dataset_size": sum(sizes.values()),
+        # without num_bytes, which are of Arrow's tables in memory as datasets itself makes them
+        "splits": [{"name": table.split, "num_examples": table.rows} for table in splits],
+        "download_size": sum((folder / table.path).stat().st_size for table in splits),
     }
 
 

@@ -297,7 +297,8 @@ def audit(
     """Count the test queries that leak into training: equal or normalised text, near-duplicate or shared passage."""
     from builder import audit as auditing
     from builder.reports import AUDIT
-    from eval_kit.console import screen, write_json
+    from eval_kit.console import as_text, screen, write_json
+    from eval_kit.files import atomic
     from eval_kit.release import Release, verified_manifest
     from eval_kit.tables import terminal
 
@@ -307,7 +308,8 @@ def audit(
     if json_file is None:
         with disk_errors(path):
             path.parent.mkdir(exist_ok=True)
-    if not write_json(report, path):
+        atomic.write_inside(folder, AUDIT, as_text(report))
+    if not write_json(report, json_file):
         terminal.show(auditing.table(report), screen())
         if shared := auditing.shared_table(report):
             terminal.show(shared, screen())

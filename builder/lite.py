@@ -27,7 +27,7 @@ from eval_kit.documents import Input, Manifest, Rule, TableEntry, TestSetEntry
 from eval_kit.errors import UserError
 from eval_kit.files import beir
 from eval_kit.files.cache import cache_folder
-from eval_kit.files.formats import QRELS_SCHEMA
+from eval_kit.files.formats import QRELS_SCHEMA, read_judgements, read_queries
 from eval_kit.release import Release
 from eval_kit.search import bm25
 from eval_kit.search.passages import collection_key, of_file, passages
@@ -238,9 +238,9 @@ def _judgements(source: Path, ids: pl.Series) -> pl.DataFrame:
     """``query-id``, ``corpus-id`` and ``score`` of all splits of a BEIR folder, of its passages."""
     frames = [pl.DataFrame(schema=QRELS_SCHEMA)]
     if source.is_dir():
-        queries = set(beir.read_queries(source / "queries.jsonl")["query_id"])
+        queries = set(read_queries(source / "queries.jsonl")["query_id"])
         for path in sorted((source / "qrels").glob("[!.]*.tsv")):
-            frames.append(beir.read_qrels(path, queries))
+            frames.append(read_judgements(path, queries))
     return pl.concat(frames).filter(pl.col("corpus-id").is_in(ids.implode()))
 
 

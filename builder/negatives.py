@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from filelock import FileLock
 from msgspec.structs import replace
 
 from builder.features import features
@@ -182,7 +181,7 @@ class _Job:
         empty = Table(CONFIG, SPLIT, pl.DataFrame(schema=SCHEMA), self.rule)
         shards, file, digest = self.folder / "shards", self.folder / "negatives.parquet", self.folder / "digest"
         shards.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.folder / ".lock"):
+        with atomic.file_lock(self.folder / ".lock"):
             if not digest.exists():  # it is written last, so the table is whole
                 self._fill(shards, queries, threads)
                 parts = (

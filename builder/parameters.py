@@ -20,6 +20,7 @@ from builder.shifts.topic import TopicParameters
 from builder.shifts.wh import WhLanguage, WhParameters
 from builder.sources.mini.planted import TOPIC_SHARES
 from eval_kit.errors import UserError
+from eval_kit.files.numbers import whole_number
 
 SEED = "seed"
 _MOST_USED = 0.8  # our choice, for small collections; the paper's topics need 0.31 of MS MARCO's
@@ -196,4 +197,11 @@ def _structure(text: str, like: Any) -> Any:
         if len(sizes := dict(pairs)) < len(pairs):
             raise ValueError(text)
         return sizes
-    return sorted(set(map(int, text.split(",")))) if isinstance(like, tuple) else text
+    return sorted(set(map(_whole, text.split(",")))) if isinstance(like, tuple) else text
+
+
+def _whole(text: str) -> int:
+    number = whole_number(text)
+    if number is None:
+        raise ValueError(text)
+    return number

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _OF_THE_HUB = {".gitattributes"}
 """Files that every dataset has from the start, and keeps: ``upload_folder`` never deletes them."""
 
+_UNTAGGED = "nothing is tagged; run the same command again to finish"
+
 
 @dataclass(frozen=True)
 class Publication:
@@ -114,11 +116,13 @@ def _publish(folder: Path, manifest: Manifest, repo_id: str, tag: str, dry_run: 
     api, paths, state = HfApi(library_name=NAME), files(folder, manifest), "nothing was changed"
     try:
         if not dry_run:
-            repo_id = api.create_repo(repo_id, repo_type="dataset", private=private, exist_ok=True).repo_id
+            made = api.create_repo(repo_id, repo_type="dataset", private=private, exist_ok=True).repo_id
+            if made != repo_id:
+                raise UserError(f"{repo_id}: the Hub answers with another name, {made}; name the dataset so")
+            state = _UNTAGGED
         plan = _plan(api, manifest, paths, repo_id, tag, private)
         if dry_run or plan.done:
             return plan
-        state = "nothing is tagged; run the same command again to finish"
         commit = api.upload_folder(
             repo_id=repo_id,
             folder_path=folder,
@@ -130,12 +134,14 @@ def _publish(folder: Path, manifest: Manifest, repo_id: str, tag: str, dry_run: 
             parent_commit=plan.commit,
         ).oid
         api.create_tag(repo_id, tag=tag, revision=commit, repo_type="dataset")
+        if _tags(api, repo_id).get(tag) != commit:
+            raise UserError(f"{repo_id}: the Hub did not keep the tag; {state}")
         return replace(plan, commit=commit)
     except UserError:
         raise
-    except Exception as error:  # the client raises errors of every kind
+    except Exception as error:  # the client raises errors of every kind, where an answer is not the Hub's too
         if (why := hub.reason(error)) is None:
-            raise
+            why, state = hub.UNREADABLE, _UNTAGGED
         raise UserError(f"{repo_id}: {why}; {state}") from error
 
 
@@ -146,7 +152,7 @@ def _plan(api: "HfApi", manifest: Manifest, paths: list[str], repo_id: str, tag:
     info = api.dataset_info(repo_id)
     if private and not info.private:
         raise UserError(f"{repo_id}: is public already; make it private in its settings, or leave out --private")
-    tags = {ref.name: ref.target_commit for ref in api.list_repo_refs(repo_id, repo_type="dataset").tags}
+    tags = _tags(api, repo_id)
     if tag in tags:
         if _published(api, repo_id, tags[tag])[1] != manifest.digest:
             raise UserError(
@@ -169,6 +175,11 @@ def _plan(api: "HfApi", manifest: Manifest, paths: list[str], repo_id: str, tag:
         )
     added, kept = sorted(set(paths) - there), sorted(there.intersection(paths))
     return Publication(repo_id, tag, info.sha, added, kept, sorted(there.difference(paths)))
+
+
+def _tags(api: "HfApi", repo_id: str) -> dict[str, str]:
+    """The commit of each tag."""
+    return {ref.name: ref.target_commit for ref in api.list_repo_refs(repo_id, repo_type="dataset").tags}
 
 
 def _published(api: "HfApi", repo_id: str, commit: str) -> tuple[str, str]:

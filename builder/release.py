@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from builder import card
 from builder.features import features
+from builder.reports import AUDIT
 from eval_kit.authors.draft import Draft, Table, describe, with_digest
 from eval_kit.documents import Manifest, TableEntry, Variation
 from eval_kit.errors import UserError
@@ -21,6 +22,7 @@ from eval_kit.release import MANIFEST, NAME, verified_manifest
 
 VARIATIONS = "variations"
 _CONFIGS = list(card.HOLDS)
+_REPORTS = (AUDIT, "reports/given.tsv")
 
 
 def in_order(tables: Iterable[Table]) -> list[Table]:
@@ -84,18 +86,17 @@ def extend(folder: Path, add: Callable[[Path], list[TableEntry]], variations: Se
 
 def copy(folder: Path, out: Path, manifest: Manifest, with_reports: bool) -> None:
     """Copy the release in ``folder`` as far as ``manifest`` describes it; its reports, if they are of that content."""
-    reports = (folder / "reports").glob("*") if with_reports else ()
-    for path in (*(folder / table.path for table in manifest.tables), *reports):
-        (out / path.relative_to(folder)).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, out / path.relative_to(folder))
+    for name in files(folder, manifest):
+        if name.startswith("data/") or (with_reports and name in _REPORTS):
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(folder / name, out / name)
     _describe_itself(out, manifest)
 
 
 def files(folder: Path, manifest: Manifest) -> list[str]:
-    """The sorted names of the files that make up a release: manifest, card, licences, tables and ``reports/``."""
-    reports = [path for path in (folder / "reports").glob("[!.]*") if path.is_file()]
-    tables = [table.path for table in manifest.tables]
-    return sorted([card.CARD, card.LICENCES, MANIFEST, *tables, *(f"reports/{path.name}" for path in reports)])
+    """The sorted names of the files that make up a release: manifest, card, licences, tables and reports."""
+    reports = [name for name in _REPORTS if (folder / name).is_file()]
+    return sorted([card.CARD, card.LICENCES, MANIFEST, *(table.path for table in manifest.tables), *reports])
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Recompute everything that a release claims: digests, counts, and the rules its tables follow."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, pairwise
@@ -10,7 +10,8 @@ import polars as pl
 from msgspec.structs import replace
 
 from builder import negatives
-from builder.card import check_card
+from builder.card import CARD, LICENCES, check_card
+from builder.release import files
 from builder.shifts import length, wh
 from eval_kit.authors.test_sets import OBSTINACY, levels_in, models_in
 from eval_kit.documents import TableEntry
@@ -47,6 +48,7 @@ def verify(folder: Path) -> list[Check]:
     fault = "" if release_digest(manifest) == manifest.digest else "is not that of the tables listed"
     checks = [Check("release digest", fault)]
     checks.append(Check("the card is of this release", _fault(partial(check_card, folder, manifest))))
+    checks.append(Check("the folder holds what the manifest lists", _strangers(folder, files(folder, manifest))))
     contents = []
     for table in manifest.tables:
         what = f"content of {table.config}/{table.split} ({table.rows:,} rows)"
@@ -160,7 +162,10 @@ def _miswordings(release: Release, variation: Variation) -> str:
         return f"{extra.height:,} queries are not in {variation.base}, first {extra['query_id'][0]}"
     if empty.height:
         return f"{empty.height:,} queries have no text, first {empty['query_id'][0]}"
-    return f"{len(strangers)} invalid queries have no wording, first {min(strangers)}" if strangers else ""
+    if strangers:
+        return f"{len(strangers)} invalid queries have no wording, first {min(strangers)}"
+    is_so_many = wordings.height == variation.queries
+    return "" if is_so_many else f"it has {wordings.height:,} wordings, the manifest says {variation.queries:,}"
 
 
 def _validation_inside(release: Release) -> str:
@@ -190,9 +195,19 @@ def _count(frame: pl.DataFrame, wrong: pl.Series) -> str:
     return f"{count} rows do not, first query {frame.filter(wrong)['query_id'][0]}" if count else ""
 
 
+def _strangers(folder: Path, listed: Collection[str]) -> str:
+    """Files that a release does not have, but for hidden ones, which are never published; and those it must have."""
+    if lacking := [name for name in (CARD, LICENCES) if not (folder / name).is_file()]:
+        return f"{lacking[0]} is missing"
+    there = {path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir()}
+    hidden = {path for path in there if any(part.startswith(".") for part in path.parts)}
+    strangers = sorted(path.as_posix() for path in there - hidden - set(map(Path, listed)))
+    return f"{strangers[0]} is not part of it ({len(strangers)} files are not)" if strangers else ""
+
+
 def _fault(check: Callable[[], object]) -> str:
     try:
         check()
-    except UserError as error:
+    except (UserError, OSError) as error:
         return str(error)
     return ""

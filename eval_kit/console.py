@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
-from eval_kit.errors import printable
+from eval_kit.errors import end_of_pipe, printable
 from eval_kit.files import atomic
 
 if TYPE_CHECKING:
@@ -27,11 +27,17 @@ SECONDS_TO_THE_FIRST, SECONDS_A_LINE = 4.0, 30.0
 """Before and between progress lines in a log or a pipe, where no moving line can be drawn."""
 
 
+class _Screen(Console):
+    def on_broken_pipe(self) -> None:
+        """End as other programs do; rich's own status, 1, is an answer of some commands."""
+        end_of_pipe()
+
+
 def screen() -> Console:
     """The console for results; as wide as tables need where the output is a file or a pipe."""
     if sys.stdout.isatty() or "COLUMNS" in os.environ:
-        return Console()
-    return Console(width=_WIDTH_OF_A_FILE)
+        return _Screen()
+    return _Screen(width=_WIDTH_OF_A_FILE)
 
 
 def write_json(document: Any, path: Path | None) -> bool:
@@ -45,8 +51,13 @@ def write_json(document: Any, path: Path | None) -> bool:
     if path == Path("-"):
         sys.stdout.write(json.dumps(document, indent=1, allow_nan=False) + "\n")
         return True
-    atomic.write_text(path, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    atomic.write_text(path, as_text(document))
     return False
+
+
+def as_text(document: Any) -> str:
+    """JSON as files of it are written."""
+    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 _statuses: list["Status"] = []
@@ -59,12 +70,16 @@ def status(what: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    with Console(stderr=True).status(what) as line:
-        _statuses.append(line)
-        try:
-            yield
-        finally:
-            _statuses.remove(line)
+    line = Console(stderr=True).status(what)
+    with suppress(RuntimeError):
+        line.start()
+    _statuses.append(line)
+    try:
+        yield
+    finally:
+        _statuses.remove(line)
+        with suppress(RuntimeError):
+            line.stop()
 
 
 def reading(run: str) -> None:
@@ -111,14 +126,20 @@ def counting(what: str, unit: str, total: int | None = None) -> Iterator[Callabl
     if not terminal.is_terminal:
         first_line = threading.Timer(SECONDS_TO_THE_FIRST, say)
         first_line.daemon = True
-        first_line.start()
+        with suppress(RuntimeError):  # no thread under a limit of memory: the work goes on without a line
+            first_line.start()
         try:
             yield advance
         finally:
             first_line.cancel()
         return
-    with line:
+    with suppress(RuntimeError):
+        line.start()
+    try:
         yield advance
+    finally:
+        with suppress(RuntimeError):
+            line.stop()
 
 
 def with_count[Item](items: Iterable[Item], what: str, unit: str) -> Iterator[Item]:

@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 
 from eval_kit.errors import UserError, did_you_mean, parameter
+from eval_kit.files.opening import is_input
 from eval_kit.files.parts import SCHEMA, field_of_queries, read_parts, scalar_fields
 from eval_kit.question_words import ENGLISH, TERMS
 from eval_kit.release import Release
@@ -138,7 +139,7 @@ def _coarser(division: Division, queries: pl.Series) -> Division:
 
 
 def _named(by: str, release: Release, queries: pl.DataFrame, training: pl.DataFrame | None) -> Division:
-    if Path(by).is_file():
+    if is_input(Path(by)):
         parts = read_parts(Path(by))
         known = frozenset().union(*(test_set.query_ids for test_set in release.test_sets.values()))
         strange = [query for query in parts["query_id"].unique(maintain_order=True) if query not in known]

@@ -6,13 +6,17 @@ import os
 import signal
 import sys
 import threading
+import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
+from typing import NoReturn
 
-_EXIT_USER_ERROR = 2
+_EXIT_USER_ERROR, _EXIT_SOFTWARE = 2, 70
+_SIGPIPE = 13
+"""The number, which Windows does not name."""
 EXTRAS = {
     "release": ("datasets", "huggingface_hub", "ir_datasets", "pyarrow"),
     "builder": ("scipy", "sklearn", "threadpoolctl"),
@@ -81,6 +85,8 @@ def disk_errors(path: Path, what: str = "cannot be written") -> Iterator[None]:
     """Turn the system's errors on an output into a :class:`UserError` that names ``path``."""
     try:
         yield
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise UserError(f"{path}: {what}: {error.strerror or error}") from error
 
@@ -93,6 +99,8 @@ def environment(program: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         _say(program, f"no package {error.name!r} in this Python; activate the one with it: . .venv/bin/activate")
         sys.exit(_EXIT_USER_ERROR)
+    except Exception:
+        _crash()
 
 
 @contextmanager
@@ -102,7 +110,12 @@ def reporting(program: str) -> Iterator[None]:
     So do errors of the system: a full disk, a file without read permission. Warnings have the same plain form, and end
     the command too where Python treats them as errors. Characters that the output's encoding lacks are escaped. A
     closed pipe (``| head``) ends quietly; Ctrl-C with one line; SIGTERM runs every ``finally``, which ends workers.
+    Standard output or error that is closed from the start, as daemons and cron have it, is a screen that nobody sees.
+
+    Anything else that is raised is a fault of the program: its traceback is shown, and the status is 70
+    (``EX_SOFTWARE`` of sysexits.h), which no command answers a question with.
     """
+    _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -131,17 +144,41 @@ def reporting(program: str) -> Iterator[None]:
         _say(program, "interrupted")
         sys.exit(128 + signal.SIGINT)
     except BrokenPipeError:
-        _discard_output()
-        sys.exit(141)
+        end_of_pipe()
     except OSError as error:
         _discard_output()
         where = f"{error.filename!s}: " if error.filename is not None else ""
         _say(program, f"{where}{error.strerror or error}")
         sys.exit(_EXIT_USER_ERROR)
+    except Exception:
+        _crash()
 
 
 def _say(program: str, what: str) -> None:
     print(f"{program}: {printable(what)}", file=sys.stderr, flush=True)
+
+
+def end_of_pipe() -> NoReturn:
+    """End as a shell expects it where the output's reader has gone."""
+    _discard_output()
+    sys.exit(128 + _SIGPIPE)
+
+
+def _crash() -> NoReturn:
+    """End with the traceback of a fault of the program, and a status that is no answer of any command."""
+    traceback.print_exc()
+    _discard_output()
+    sys.exit(_EXIT_SOFTWARE)
+
+
+def _open_what_is_closed() -> None:
+    """Open nothing as those of the three standard streams that are closed, or the next file would be one of them."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            if descriptor != number:
+                os.dup2(descriptor, number)
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115
 
 
 def _discard_output() -> None:

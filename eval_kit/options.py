@@ -75,7 +75,10 @@ Datasets = Annotated[
 ]
 Runs = Annotated[
     list[Path] | None,
-    argument("Run files in TREC or MS MARCO format, packed or not, - for a pipe, or folders of them.", "RUN"),
+    argument(
+        "Run files (TREC, MS MARCO, CSV, JSON lines or Parquet; packed or not; - for a pipe), or folders of them.",
+        "RUN",
+    ),
 ]
 Example = Annotated[
     bool, option("Take two synthetic runs and their queries, which come with the kit.", None, "--example")
@@ -99,24 +102,24 @@ Paper = Annotated[
 Train = Annotated[
     Path,
     option(
-        "The queries that the model was trained on: lines of id, tab, text; triplets (three columns, or JSON lines); "
-        "queries.jsonl; or a release or BEIR folder with a train split.",
+        "The queries that the model was trained on: ids and texts, or triplets; or a release or BEIR folder with a "
+        "train split.",
         "FILE",
     ),
 ]
 By = Annotated[
     list[str] | None,
     option(
-        "Also show each part of this division of the queries: a FILE of ids and parts (TSV or CSV), a field such as "
+        "Also show each part of this division of the queries: a FILE of ids and parts, a field such as "
         "metadata.article, a label of the release (topic, length, bucket, chameleons50, intent …), words, "
         "question-word, distance or leaked (both with --trained-on), or two of them: A×B. Repeatable.",
         "DIVISION",
     ),
 ]
-Qrels = Annotated[Path | None, option("Score on these judgements (TREC or BEIR format) instead of a release.", "FILE")]
-Queries = Annotated[
-    Path | None, option("With --qrels: the queries' texts, for --by (queries.jsonl, or TSV of id and text).", "FILE")
+Qrels = Annotated[
+    Path | None, option("Score on these judgements, in TREC's or BEIR's columns, instead of a release.", "FILE")
 ]
+Queries = Annotated[Path | None, option("With --qrels: the queries' ids and texts, for --by.", "FILE")]
 TrainedOn = Annotated[
     Path | None,
     option("Training queries for --by distance and --by leaked, in any form that clean --train takes.", "FILE"),

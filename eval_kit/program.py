@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, end_of_pipe
 from eval_kit.files.endings import run_name
+from eval_kit.files.numbers import finite_number
 from eval_kit.files.opening import is_file, is_folder
 
 _OUTPUTS = ("json_file", "per_query", "out", "page", "report")
@@ -23,6 +25,16 @@ BESIDE = (".training.json", ".ids.txt", ".npy")
 class Program(TyperGroup):
     """A group of commands that write over nothing that they read."""
 
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """The context of the arguments; what help is printed to may be closed."""
+        with _statuses_of_our_own():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        with _statuses_of_our_own():
+            return super().invoke(ctx)
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of that name, which checks its paths first."""
         command = super().get_command(ctx, cmd_name)
@@ -30,6 +42,17 @@ class Program(TyperGroup):
             command.invoke = partial(_invoke, command)  # type: ignore[method-assign]
             command.parse_args = partial(_parse, command)  # type: ignore[method-assign]
         return command
+
+
+@contextmanager
+def _statuses_of_our_own() -> Iterator[None]:
+    """Typer would end with 1, which is an answer of some commands, where a pipe is closed or a file ends too early."""
+    try:
+        yield
+    except BrokenPipeError:
+        end_of_pipe()
+    except EOFError as error:
+        raise RuntimeError(str(error)) from error
 
 
 def commands(help: str) -> typer.Typer:
@@ -47,7 +70,7 @@ def commands(help: str) -> typer.Typer:
 def check_outputs(parameters: Mapping[str, Any]) -> None:
     """Refuse an output that is an input, or in an input folder; that is named twice, or ``-``.
 
-    In a folder that is read, only pages may be replaced, as no command reads them.
+    In a folder that is read, only pages may be replaced, as no command reads them. Nothing is written into a release.
 
     Args:
         parameters: of a command, by name; its release may be the default one.
@@ -74,18 +97,36 @@ def check_outputs(parameters: Mapping[str, Any]) -> None:
         replaces = is_file(output) and output.suffix != ".html"
         if real in in_use or (replaces and any(map(Path(real).is_relative_to, folders))):
             raise UserError(f"{output}: this command already reads or writes this file; name another one to write")
+        if releases := [each for each in Path(real).parents if is_file(each / RELEASE)]:
+            raise UserError(f"{output}: is in the release {releases[0]}, which holds what its manifest lists alone")
         if not is_folder(output):
             in_use.add(real)
 
 
 def _parse(command: TyperCommand, context: Any, arguments: list[str]) -> list[str]:
     """As the command does; what is wrong with a value, without the name of the error's class."""
+    texts = list(arguments)
     try:
-        return type(command).parse_args(command, context, arguments)
+        rest = type(command).parse_args(command, context, arguments)
+        _check_numbers(command, context, texts)
+        return rest
     except typer.BadParameter as error:
         json = "For JSON: --json FILE." if error.param and error.param.name == "format" else ""
         error.message = f"{error.message.removeprefix('Value error, ')} {json}".strip()
         raise
+
+
+def _check_numbers(command: TyperCommand, context: Any, texts: list[str]) -> None:
+    """Refuse options that are numbers to Python alone: ``1_0``, other scripts' digits, infinity."""
+    parameters: Iterable[Any] = command.params
+    for each in parameters:
+        value = context.params.get(each.name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            for at, text in enumerate(texts):
+                name, equals, number = text.partition("=")
+                number = number if equals else "".join(texts[at + 1 : at + 2])
+                if name in each.opts and finite_number(number) is None:
+                    raise typer.BadParameter(f"{number!r} is not a finite decimal number.", ctx=context, param=each)
 
 
 def _invoke(command: TyperCommand, context: Any) -> Any:

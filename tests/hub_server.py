@@ -66,6 +66,7 @@ class Hub:
     def __init__(self, port: int = 0) -> None:
         self.repositories: dict[str, Repository] = {}
         self.refused: dict[str, int] = {}
+        self.instead: dict[str, tuple[int, bytes]] = {}  # what a proxy answers to a step, with nothing done
         self.before: dict[str, Callable[[], object]] = {}  # called once, just before that step
         self.steps: list[str] = []
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", port), type("Handler", (_Handler,), {"hub": self}))
@@ -227,6 +228,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             raise RefusalError(401, message="Invalid credentials in Authorization header")
         if step in self.hub.refused:
             raise RefusalError(self.hub.refused[step])
+        if step in self.hub.instead:
+            return *self.hub.instead[step], {"Content-Type": "text/html"}
         repository = self.hub.repositories.get(groups["id"]) if "id" in groups else Repository()
         if repository is None or (repository.private and not is_writer):
             raise RefusalError(404 if is_writer else 401, "RepoNotFound")

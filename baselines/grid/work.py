@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from baselines import systems
 from baselines.cell import Cell
 from baselines.grid.documents import conclusion, describe, write_card
@@ -87,7 +85,7 @@ def attempt(cell: Cell, work: Callable[[Cell], Any] = whole, wait: bool = True) 
     """
     describe(cell)
     error_file = cell.folder / "error.txt"
-    with FileLock(cell.folder / ".lock", blocking=wait):
+    with atomic.file_lock(cell.folder / ".lock", wait=wait):
         error_file.unlink(missing_ok=True)
         try:
             if not cell.is_finished:

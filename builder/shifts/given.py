@@ -17,6 +17,7 @@ from builder.assembly import Build, ShiftResult, lacks_train
 from builder.shifts.kmeans import kmeans
 from builder.validation import check_share, draw_ids, split_by
 from eval_kit.errors import UserError
+from eval_kit.files.opening import is_input
 from eval_kit.files.parts import field_of_queries, read_parts
 from eval_kit.release.beir_folder import QUERIES_FILE
 from eval_kit.stats.vectors import Vectors
@@ -67,7 +68,7 @@ def read_given(parts: str, collection: Path) -> pl.DataFrame:
         UserError: neither is there, or a query has two parts.
     """
     queries = collection / QUERIES_FILE
-    if Path(parts).is_file():
+    if is_input(Path(parts)):
         frame = read_parts(Path(parts))
     elif queries.is_file():
         frame = field_of_queries(queries, parts)

@@ -14,7 +14,8 @@ from builder.collection import NONE_IN_FOLDER, Collection, split_name
 from eval_kit.authors.draft import input_record
 from eval_kit.console import with_count
 from eval_kit.errors import UserError
-from eval_kit.files.beir import read_corpus, read_qrels, read_queries
+from eval_kit.files.beir import read_corpus
+from eval_kit.files.formats import read_judgements, read_queries
 
 
 def collection(folder: Path) -> Collection:
@@ -39,7 +40,7 @@ def collection(folder: Path) -> Collection:
     query_ids = set(queries["query_id"])
     judged_queries, qrels = {}, {}
     for split, path in judgements.items():
-        qrels[split] = read_qrels(path, query_ids)
+        qrels[split] = read_judgements(path, query_ids)
         judged_queries[split] = queries.filter(pl.col("query_id").is_in(qrels[split]["query-id"].implode()))
     rows = with_count(read_corpus(paths[0]), "reading corpus.jsonl", "passages")
     passages = pl.DataFrame(rows, {"passage_id": pl.String(), "text": pl.String()}, orient="row")

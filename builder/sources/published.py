@@ -21,7 +21,7 @@ from eval_kit.authors.sources import declared_files
 from eval_kit.authors.test_sets import BUCKETS, test_sets
 from eval_kit.documents import Rule
 from eval_kit.errors import UserError
-from eval_kit.files.formats import QUERIES_SCHEMA, read_trec_qrels
+from eval_kit.files.formats import QUERIES_SCHEMA, read_qrels
 
 TRAIN = "msmarco-passage/train"
 
@@ -123,7 +123,7 @@ class _Gathering(TestLists):
             file = f"{RESTRAIN}/{size}/{regime}.train-qrel.txt"
             if self._lack(f"restrain/{split}", [file]):
                 continue
-            pairs = self._unique_pairs(f"restrain/{split}", read_trec_qrels(self.paths[file]))
+            pairs = self._unique_pairs(f"restrain/{split}", read_qrels(self.paths[file]))
             ids = pairs.select(pl.col("query-id").alias("query_id")).unique()
             frame = self._with_text(f"restrain/{split}", ids)
             yield Table("restrain", split, frame, Rule(REGIMES[regime], "CIKM 2022 §4.1.2", [file]))

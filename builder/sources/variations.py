@@ -16,7 +16,7 @@ from builder.collection import NONE_STATED
 from builder.release import VARIATIONS
 from eval_kit.authors.draft import Table
 from eval_kit.documents import Rule
-from eval_kit.files.formats import read_queries, read_trec_qrels
+from eval_kit.files.formats import read_qrels, read_queries
 from eval_kit.release import Variation
 
 _CHARACTERBERT = "ielab/CharacterBERT-DR"
@@ -181,7 +181,7 @@ def _dl_typo(paths: Paths) -> Iterator[Table]:
     rule = Rule("real queries of a log that were mistyped, corrected", OF_TYPOS, [DL_TYPO_QUERIES])
     yield Table("dl_typo", "test", read_queries(paths[DL_TYPO_QUERIES]), rule)
     rule = Rule("the authors' judgements of DL-Typo", OF_TYPOS, [DL_TYPO_QRELS])
-    yield Table("qrels", "dl_typo", read_trec_qrels(paths[DL_TYPO_QRELS]), rule)
+    yield Table("qrels", "dl_typo", read_qrels(paths[DL_TYPO_QRELS]), rule)
 
 
 def _dl_hard(paths: Paths) -> Iterator[Table]:
@@ -201,7 +201,7 @@ def _dl_hard(paths: Paths) -> Iterator[Table]:
     )
     yield Table("dlhard", "test", frame, rule)
     rule = Rule("NIST's judgements, and the authors' own where there were none", OF_DL_HARD, [_DL_HARD_QRELS])
-    yield Table("qrels", "dlhard", read_trec_qrels(paths[_DL_HARD_QRELS]), rule)
+    yield Table("qrels", "dlhard", read_qrels(paths[_DL_HARD_QRELS]), rule)
 
 
 def _labels(column: pl.Series) -> pl.Series:

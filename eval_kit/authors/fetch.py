@@ -6,6 +6,7 @@ safe with several processes at once.
 """
 
 import hashlib
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
@@ -15,15 +16,17 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, getproxies, proxy_bypass, urlopen
 
-from filelock import FileLock
-
 from eval_kit.authors.sources import SourceFile
 from eval_kit.console import counting
-from eval_kit.errors import UserError, disk_errors
+from eval_kit.errors import UserError, disk_errors, printable
+from eval_kit.files import atomic
 from eval_kit.files.cache import cache_folder
+from eval_kit.files.numbers import whole_number
 
 _CHUNK_BYTES = 1 << 16
 _TIMEOUT_SECONDS = 60
+_MOST_BYTES, _MOST_SECONDS = 64 << 30, 6 * 3600.0
+"""Of one file, and for it in one command: the next one goes on where it ended."""
 _WORKERS = 4
 _GIT_BLOB = "git blob"
 
@@ -94,7 +97,7 @@ def download_verified(url: str, target: Path, kind: str, digest: str, advance: A
         if is_whole(target):  # without the lock: a finished cache may be read-only
             return target
         target.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{target}.lock"):
+        with atomic.file_lock(target.with_name(f"{target.name}.lock")):
             if not is_whole(target):
                 part = target.with_name(target.name + ".part")
                 resumes = part.exists()
@@ -126,18 +129,24 @@ def _download_part(url: str, part: Path, advance: Advance) -> None:
     try:
         with urlopen(Request(url, headers=headers), timeout=_TIMEOUT_SECONDS) as response:
             resumes = response.status == HTTPStatus.PARTIAL_CONTENT
-            rest = int(response.headers.get("Content-Length") or 0)
+            rest, room = whole_number(response.headers.get("Content-Length") or "0"), _MOST_BYTES
+            if rest is None or not 0 <= rest <= room:
+                raise UnavailableError(f"{url}: the server says an impossible size")
+            end = time.monotonic() + _MOST_SECONDS
             with part.open("ab" if resumes else "wb") as out:
                 while chunk := response.read1(_CHUNK_BYTES):
                     out.write(chunk)
                     advance(len(chunk))
-                    rest -= len(chunk)
+                    rest, room = rest - len(chunk), room - len(chunk)
+                    if room < 0 or time.monotonic() > end:
+                        what = f"{_MOST_BYTES:,} bytes" if room < 0 else f"{_MOST_SECONDS / 3600:g} hours"
+                        raise UnavailableError(f"{url}: cannot be downloaded (not done after {what})")
             if rest > 0:  # what came is kept, for the next download to go on from
                 raise UnavailableError(f"{url}: cannot be downloaded (the connection broke off)")
     except HTTPError as error:
         if error.code != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-            raise UnavailableError(f"{url}: HTTP {error.code} {error.reason}") from error
-    except (URLError, HTTPException, TimeoutError, ConnectionError) as error:
+            raise UnavailableError(f"{url}: HTTP {error.code} {printable(str(error.reason))}") from error
+    except (URLError, HTTPException, TimeoutError, ConnectionError, ValueError) as error:  # of an address, the last
         why, address = getattr(error, "reason", None) or type(error).__name__, urlsplit(url)
         is_by_proxy = address.scheme in getproxies() and not proxy_bypass(address.netloc)
         by = f", by the proxy in ${address.scheme}_proxy" if is_by_proxy else ""

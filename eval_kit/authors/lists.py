@@ -12,7 +12,7 @@ from eval_kit.authors.fetch import obtain
 from eval_kit.authors.sources import ANSERINI, RESTTEST, SHIFT_TEST, SourceFile
 from eval_kit.authors.test_sets import BUCKETS, CHAMELEON_SETS, LEVELS, OBSTINACY, TOPICS, test_sets
 from eval_kit.documents import Lack, Rule, Variation
-from eval_kit.files.formats import by_id, read_json_qrels, read_queries, read_trec_qrels
+from eval_kit.files.formats import by_id, read_json_qrels, read_qrels, read_queries
 from eval_kit.release import MS_MARCO
 from eval_kit.shifts import WH_TERMS
 
@@ -133,7 +133,7 @@ class TestLists:
         """``query_id`` and ``bucket`` from a file of judgements for each bucket."""
         parts = []
         for bucket, file in zip(BUCKETS, files, strict=True):
-            ids = read_trec_qrels(self.paths[file]).select(pl.col("query-id").alias("query_id")).unique()
+            ids = read_qrels(self.paths[file]).select(pl.col("query-id").alias("query_id")).unique()
             parts.append(ids.with_columns(bucket=pl.lit(bucket, pl.Enum(BUCKETS))))
         return pl.concat(parts)
 
@@ -163,7 +163,7 @@ class TestLists:
         for split, file in DL_TOPICS.items():
             if self._lack(f"trec_dl/{split}", [file, _DL_QRELS[split]]):
                 continue
-            judged_ids = read_trec_qrels(self.paths[_DL_QRELS[split]])["query-id"].unique()
+            judged_ids = read_qrels(self.paths[_DL_QRELS[split]])["query-id"].unique()
             label = pl.when(pl.col("query_id").is_in(judged_ids.implode())).then(pl.lit("yes")).otherwise(pl.lit("no"))
             frame = read_queries(self.paths[file]).with_columns(judged=label.cast(pl.Enum(["no", "yes"])))
             rule = Rule("all topics of the track, and whether NIST judged them", file, [file, _DL_QRELS[split]])
@@ -172,7 +172,7 @@ class TestLists:
     def _evaluation_qrels(self) -> Iterator[Table]:
         for split, file in {"dev": _DEV_QRELS, **_DL_QRELS}.items():
             if not self._lack(f"qrels/{split}", [file]):
-                pairs = self._unique_pairs(f"qrels/{split}", read_trec_qrels(self.paths[file]))
+                pairs = self._unique_pairs(f"qrels/{split}", read_qrels(self.paths[file]))
                 yield Table("qrels", split, pairs, Rule("the official judgements", file, [file]))
 
     def _unique_pairs(self, what: str, pairs: pl.DataFrame) -> pl.DataFrame:

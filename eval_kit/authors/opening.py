@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from eval_kit.errors import UserError, parameter
-from eval_kit.files.opening import is_file
+from eval_kit.files.opening import is_input
 from eval_kit.release import NoReleaseError, Release, ReleaseError, beir_folder, has_default
 from eval_kit.release import open_release as open_given
 
@@ -56,7 +56,7 @@ def open_release(source: ReleaseSource = None, revision: str | None = None, upst
         except ReleaseError as error:  # the cache is the kit's own
             warnings.warn(f"{error}; taking the published test sets again", stacklevel=2)
             return replace(open_given(published_test_sets(upstream, again=True)), given_as=PUBLISHED)
-    if isinstance(source, str | os.PathLike) and is_file(Path(source)):
+    if isinstance(source, str | os.PathLike) and is_input(Path(source)):
         return open_judgements(Path(source))
     try:
         return open_given(source, revision)

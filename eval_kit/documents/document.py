@@ -9,12 +9,15 @@ from msgspec import Meta
 NAME: Literal["ms-marco-shift"] = "ms-marco-shift"
 MS_MARCO = "msmarco-passage"
 
-type Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
-type Name = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9_]{0,99}$")]
-type DottedName = Annotated[str, Meta(pattern=r"^[a-z0-9_]+(\.[a-z0-9_]+)*$")]
+END = r"$(?!\n)"
+"""The end of a pattern, for Python too, whose ``$`` also stands before a last line break."""
+
+type Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}" + END)]
+type Name = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9_]{0,99}" + END)]
+type DottedName = Annotated[str, Meta(pattern=r"^[a-z0-9_]+(\.[a-z0-9_]+)*" + END)]
 type Text = Annotated[str, Meta(min_length=1)]
-type GitBlob = Annotated[str, Meta(pattern="^[0-9a-f]{40}$")]
-type Labels = Annotated[list[str], Meta(min_length=1)]
+type GitBlob = Annotated[str, Meta(pattern="^[0-9a-f]{40}" + END)]
+type Labels = Annotated[list[str], Meta(min_length=1, extra_json_schema={"uniqueItems": True})]
 type Count = Annotated[int, Meta(ge=0)]
 type Positive = Annotated[int, Meta(ge=1)]
 type Amount = Annotated[float, Meta(ge=0)]

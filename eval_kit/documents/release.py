@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from eval_kit.documents.document import (
+    END,
     Count,
     Document,
     DottedName,
@@ -17,14 +18,14 @@ from eval_kit.documents.document import (
     together,
 )
 
-VERSION = r"^[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}$"
+VERSION = r"^[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}" + END
 """The form of a release's version."""
 
 type ColumnType = Literal["string", "int64", "list<string>", "label"]
 type Kind = Annotated[
     str,
     Meta(
-        pattern="^(published|rebuilt|mini|lite)$",
+        pattern="^(published|rebuilt|mini|lite)" + END,
         description="published: the authors' lists; rebuilt: the papers' algorithms run again; mini: the embedded "
         "synthetic collection; lite: one of these with a part of its collection.",
     ),
@@ -38,7 +39,7 @@ _LABELLED = Meta(
 class ReleaseName(Document, frozen=True):
     """A release, of which something else is said."""
 
-    version: Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")]
+    version: Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+" + END)]
     digest: Sha256
 
 
@@ -66,7 +67,7 @@ class TableEntry(Document, frozen=True):
 
     config: Name
     split: Name
-    path: Annotated[str, Meta(pattern=r"^data/[a-z0-9_]+/[a-z0-9_]+-[0-9]{5}-of-[0-9]{5}\.parquet$")]
+    path: Annotated[str, Meta(pattern=r"^data/[a-z0-9_]+/[a-z0-9_]+-[0-9]{5}-of-[0-9]{5}\.parquet" + END)]
     rows: Count
     columns: Annotated[list[Annotated[Column, _LABELLED]], Meta(min_length=1)]
     digest: Annotated[

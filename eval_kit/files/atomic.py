@@ -6,12 +6,15 @@
 import io
 import os
 import shutil
+import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eval_kit.errors import UserError, disk_errors
+from eval_kit.files.opening import DESCRIPTORS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,6 +30,19 @@ def write_text(path: Path, text: str) -> None:
         UserError: the folder does not exist, cannot be written, or the disk is full.
     """
     with disk_errors(path), whole(path) as part:
+        part.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
+
+
+def write_inside(folder: Path, name: str, text: str) -> None:
+    """Write ``text`` to a file of a folder that somebody else may have made: never through a link that is in it.
+
+    Raises:
+        UserError: ``name`` leads out of the folder; as :func:`write_text`.
+    """
+    path = folder / name
+    if not path.parent.resolve().is_relative_to(folder.resolve()):
+        raise UserError(f"{path.parent}: leads out of {folder}; remove the link")
+    with disk_errors(path), whole(path, through=False) as part:
         part.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
 
 
@@ -60,22 +76,32 @@ def link_or_copy(source: str | Path, target: str | Path) -> None:
         shutil.copyfile(source, target)
 
 
+_A_FILE, _A_DAY = 60.0, 86_400.0
+"""Seconds to wait for who writes the same file, and for who does the same work."""
+
+
 @contextmanager
-def whole(path: Path) -> Iterator[Path]:
+def whole(path: Path, through: bool = True) -> Iterator[Path]:
     """The name of a temporary file beside ``path``, for the block to write; it replaces ``path`` when the block ends.
 
     A block that fails leaves ``path`` as it was, and nothing beside it. If two processes write one file, the last to
-    begin wins. Where ``path`` is a link, the file that it leads to is replaced.
+    begin wins. Where ``path`` is a link, the file that it leads to is replaced; if not ``through`` links, the link.
+    What this process has open, such as ``/dev/stdout`` or ``/dev/fd/63``, which may be a pipe, is written to when the
+    block ends.
 
     Raises:
-        UserError: ``path`` is a folder, a pipe or a device, or in no folder.
+        UserError: ``path`` is a folder, another pipe or a device, or in no folder.
     """
-    path = path.resolve()
+    if str(path).startswith(DESCRIPTORS):
+        with _through(path) as part:
+            yield part
+        return
+    path = path.resolve() if through else path.parent.resolve() / path.name
     if not path.parent.is_dir() or (path.exists() and not path.is_file()):  # a lock would make the folder
         what = "it is no file" if path.exists() else "there is no such folder"
         raise UserError(f"{path}: cannot be written: {what}")
     part = path.with_name(f".{path.name}.part")
-    with _lock_of(part) as lock:
+    with file_lock(part.with_name(f"{part.name}.lock"), _A_FILE) as lock:
         try:
             part.unlink(missing_ok=True)  # it may be another name of a file: link_or_copy
             yield part
@@ -126,13 +152,36 @@ def lock(path: Path) -> "BaseFileLock":
     if path.name in ("", ".."):
         raise UserError(f"{path}: this folder is replaced as a whole; go to its parent and name it from there")
     path.parent.mkdir(parents=True, exist_ok=True)
-    return _lock_of(path.with_name(f".{path.name}"))
+    return file_lock(path.with_name(f".{path.name}.lock"))
 
 
-def _lock_of(path: Path) -> "BaseFileLock":
+def file_lock(path: Path, seconds: float = _A_DAY, wait: bool = True) -> "BaseFileLock":
+    """The lock that is this file.
+
+    Args:
+        path: the file, which is made.
+        seconds: how long to wait for who holds it.
+        wait: else who does not get it at once gets a ``Timeout`` of filelock, as after these seconds.
+
+    Raises:
+        OSError: the file cannot be made, for which filelock itself would wait.
+    """
     from filelock import FileLock
 
-    return FileLock(path.with_name(f"{path.name}.lock"))
+    path.touch()
+    return FileLock(path, timeout=seconds, blocking=wait)
+
+
+@contextmanager
+def _through(path: Path) -> Iterator[Path]:
+    """A temporary file, for the block to write, whose bytes then go to what this process has open as ``path``."""
+    descriptor = {"stdout": 1, "stderr": 2}.get(path.name) or int(path.name if path.name.isdecimal() else -1)
+    with tempfile.TemporaryDirectory() as elsewhere:
+        part = Path(elsewhere, "part")
+        yield part
+        sys.stdout.flush()
+        with part.open("rb") as file, os.fdopen(os.dup(descriptor), "wb") as out:
+            shutil.copyfileobj(file, out)
 
 
 def _sync(path: Path) -> None:

@@ -323,8 +323,21 @@ def open_model(
             opened = made(model, model_kwargs=of_weights, **pin)
             if pooling:
                 _pool_by(pooling, opened)
+        _try(opened)
     check_tokenizer(model, getattr(opened, "tokenizer", None))
     return opened
+
+
+def _try(model: Any) -> None:
+    """Encode a text: lengths, prompts and templates of a checkpoint's settings are not used before."""
+    length = getattr(model, "max_seq_length", None)
+    if length is not None and length < 1:
+        raise ValueError(f"its max_seq_length is {length}")
+    roles = [getattr(model, name) for name in ("encode_query", "encode_document") if hasattr(model, name)]
+    for encode in roles:
+        encode(["a"], show_progress_bar=False)
+    if not roles:
+        model.predict([("a", "a")], show_progress_bar=False)
 
 
 def _unsaved_modules(

@@ -1,15 +1,17 @@
 """The file formats that queries and judgements come in. Every fault names its file and line."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.files import strict_json
-from eval_kit.files.ids import QUERY_NAMES
-from eval_kit.files.text import read_lines, whole_number
+from eval_kit.files.faults import Faults
+from eval_kit.files.ids import PASSAGE_NAMES, why_no_id
+from eval_kit.files.numbers import whole_number
+from eval_kit.files.records import QUERY_IDS, Layout, rows
 
 _BREAKS = "[\\t\\n\\r\\x0b\\x0c\\x1c-\\x1e\\x{85}\\x{2028}\\x{2029}]"
 """What Python's ``splitlines`` and other readers of lines take for the end of one, and tabs."""
@@ -20,50 +22,101 @@ SCORED_AS = {"query-id": "query_id", "corpus-id": "passage_id", "score": "releva
 QUERIES_SCHEMA = {"query_id": pl.String(), "text": pl.String()}
 
 
+_GRADE_NAMES = ("score", "relevance", "rel", "grade", "label")
+_TEXT_NAMES = ("text", "query", "question")
+
+
+def _is_header(fields: Sequence[str]) -> bool:
+    """Whether columns have names: the first is a known one, or there are three as in BEIR, whatever they are called."""
+    is_known = fields[0].lower() in QUERY_IDS and whole_number(fields[-1]) is None
+    return is_known or (len(fields) == 3 and not fields[-1][-1:].isdecimal())
+
+
+_JUDGEMENTS = Layout(
+    names=(QUERY_IDS, PASSAGE_NAMES, _GRADE_NAMES),
+    places={4: (0, 2, 3), 3: (0, 1, 2)},
+    expected="query, 0, passage and grade, or query, passage and grade",
+    is_row=lambda fields: whole_number(fields[-1]) is not None,
+    is_header=_is_header,
+    by_blanks=True,
+    number=2,
+)
+_QUERIES = Layout(
+    names=(QUERY_IDS, _TEXT_NAMES),
+    places={2: (0, 1)},
+    expected="a query's id and a text",
+    is_header=lambda fields: False,
+)
+
+
 def read_queries(path: Path) -> pl.DataFrame:
-    """Read ``id<TAB>text`` lines; texts are kept as they are, only the line end (``\\n``, ``\\r\\n``) goes.
+    """Read queries in any form of :mod:`eval_kit.files.records`; texts are kept as they are, and may be empty.
 
     Returns:
         ``query_id`` and ``text`` in file order.
 
     Raises:
-        UserError: a line without exactly one tab, an empty id or text, or an id that appears twice.
+        UserError: what is wrong with the file, with the lines; an id that is none or appears twice.
     """
-    rows: dict[str, str] = {}
-    for number, line in read_lines(path):
-        fields = line.split("\t")
-        if len(fields) != 2 or not fields[0].strip() or not fields[1].strip():
-            raise UserError(f"{path}:{number}: expected a query id, a tab and a text")
-        query_id, text = fields
-        if query_id in rows:
-            raise UserError(f"{path}:{number}: query id {query_id} appears twice")
-        rows[query_id] = text
-    return pl.DataFrame({"query_id": list(rows), "text": list(rows.values())}, QUERIES_SCHEMA)
+    faults = Faults(path)
+    texts: dict[str, str] = {}
+    for number, (query, text) in rows(path, _QUERIES, faults):
+        if no_id := why_no_id(query):
+            faults.add(number, f"query id {query[:40]!r} {no_id}")
+        elif query in texts:
+            faults.add(number, f"query {query} appears twice")
+        else:
+            texts[query] = text
+    if not texts and not faults.count:
+        faults.add(1, "the file is empty")
+    faults.raise_any()
+    return pl.DataFrame({"query_id": list(texts), "text": list(texts.values())}, QUERIES_SCHEMA)
 
 
-def read_trec_qrels(path: Path) -> pl.DataFrame:
-    """Read TREC judgements: query, an unused field, passage and grade, separated by blanks or tabs.
-
-    Comments (``#``) and a line of columns' names before them are left out.
+def read_qrels(path: Path) -> pl.DataFrame:
+    """Read judgements in any form of :mod:`eval_kit.files.records`, such as TREC's four columns and BEIR's three.
 
     Returns:
         ``query-id``, ``corpus-id``, ``score``, one row per line (a pair may appear twice).
 
     Raises:
-        UserError: a line without four fields, or a grade that is not a whole number.
+        UserError: what is wrong with the file, with the lines; an id that is none, a grade that is no whole number.
     """
-    rows = list[tuple[str, str, int]]()
-    for number, line in read_lines(path):
-        fields = line.split()
-        grade = whole_number(fields[3]) if len(fields) == 4 else None
-        if grade is None and not rows and (line.startswith("#") or "".join(fields[:1]).lower() in QUERY_NAMES):
-            continue
-        if len(fields) != 4:
-            raise UserError(f"{path}:{number}: expected 4 columns (query, 0, passage, grade), found {len(fields)}")
+    faults = Faults(path)
+    found = list(_judged(path, faults))
+    faults.raise_any()
+    return pl.DataFrame([row for _, *row in found], QRELS_SCHEMA, orient="row")
+
+
+def read_judgements(path: Path, queries: Collection[str] | None = None) -> pl.DataFrame:
+    """As :func:`read_qrels`, each pair once, of these queries if any are given.
+
+    Raises:
+        UserError: as there; a pair with two grades, a query that is not among ``queries``, a file without judgements.
+    """
+    faults = Faults(path)
+    grades: dict[tuple[str, str], int] = {}
+    for number, query, passage, grade in _judged(path, faults):
+        if queries is not None and query not in queries:
+            faults.add(number, f"query {query} is not among the queries")
+        elif grades.setdefault((query, passage), grade) != grade:
+            faults.add(number, f"passage {passage} has two grades for query {query}")
+    if not grades and not faults.count:
+        faults.add(1, "the file holds no judgements")
+    faults.raise_any()
+    return pl.DataFrame([(*pair, grade) for pair, grade in grades.items()], QRELS_SCHEMA, orient="row")
+
+
+def _judged(path: Path, faults: Faults) -> Iterator[tuple[int, str, str, int]]:
+    """Line, query, passage and grade of each judgement that is one."""
+    for number, (query, passage, score) in rows(path, _JUDGEMENTS, faults):
+        grade = whole_number(score)
         if grade is None:
-            raise UserError(f"{path}:{number}: the grade {fields[3][:40]!r} is not a whole number")
-        rows.append((fields[0], fields[2], grade))
-    return pl.DataFrame(rows, QRELS_SCHEMA, orient="row")
+            faults.add(number, f"the grade {score[:40]!r} is not a whole number")
+        elif no_id := why_no_id(query) or why_no_id(passage):
+            faults.add(number, f"an id, {query[:40]!r} or {passage[:40]!r}, {no_id}")
+        else:
+            yield number, query, passage, grade
 
 
 def read_json_qrels(path: Path) -> pl.DataFrame:

@@ -3,6 +3,8 @@
 _HIDDEN = "the Hub shows no such repository; check the name, and log in with 'hf auth login' if it is private"
 UNREADABLE = "the Hub's answer is not readable; try again later"
 _BROKEN = "the connection to the Hub broke; check the network and try again"
+_TIMEOUTS = {"TimeoutException", "Timeout", "TimeoutError"}
+_UNREACHED = {"HTTPError", "RequestException", "ConnectionError", *_TIMEOUTS}
 _REFUSALS = {
     401: "the Hub does not accept the token; log in with 'hf auth login', or set HF_TOKEN to a valid one",
     403: "the token may not do that; get access from the repository's owner, or name one of your own",
@@ -29,6 +31,21 @@ def reason(error: BaseException) -> str | None:
     return _reason(error) or why
 
 
+def is_away(error: BaseException) -> bool:
+    """Whether the Hub did not answer, or only that it failed: what it said before may still hold."""
+    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+
+    status = error.response.status_code if isinstance(error, HfHubHTTPError) else 0
+    if status or isinstance(error, OfflineModeIsEnabled):
+        return not 400 <= status < 500
+    return bool(_kinds(error) & _UNREACHED) or (error.__cause__ is not None and is_away(error.__cause__))
+
+
+def _kinds(error: BaseException) -> set[str]:
+    """Names of the error's classes: versions of the client differ in the package that they ask by."""
+    return {kind.__name__ for kind in type(error).__mro__}
+
+
 def _reason(error: BaseException) -> str | None:
     from huggingface_hub.constants import ENDPOINT
     from huggingface_hub.errors import (
@@ -51,12 +68,11 @@ def _reason(error: BaseException) -> str | None:
         return "HF_HUB_OFFLINE is set; unset it and try again"
     if isinstance(error, HFValidationError):
         return "that is not the name of a repository; it is written NAMESPACE/NAME"
-    # by name: versions of the client differ in the package that they ask by
-    kinds = {kind.__name__ for kind in type(error).__mro__}
-    if kinds & {"TimeoutException", "Timeout", "TimeoutError"}:
+    kinds = _kinds(error)
+    if kinds & _TIMEOUTS:
         return "the Hub did not answer in time; check the network and try again"
     if "ConnectError" in kinds:
         return f"the Hub cannot be reached at {ENDPOINT}; check the network (and HF_ENDPOINT) and try again"
-    if kinds & {"HTTPError", "RequestException", "ConnectionError"}:
+    if kinds & _UNREACHED:
         return _BROKEN
     return f"{error.filename or 'a file'}: {error.strerror or error}" if isinstance(error, OSError) else None

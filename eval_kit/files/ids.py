@@ -11,7 +11,8 @@ import polars as pl
 LONGEST_ID = 8 << 10
 """Bytes; the longest ids, web addresses, have two thousand."""
 QUERY_NAMES = ("query_id", "qid", "q_id", "query-id", "topic", "query")
-"""What tools call a query's id, in headers, columns, keys and attributes."""
+PASSAGE_NAMES = ("passage_id", "doc_id", "docno", "corpus-id", "corpus_id", "pid", "docid", "passage")
+"""What tools call the two ids, in headers, columns, keys and attributes; the first that is there counts."""
 NO_ID = "[\t\n\r\0\ufeff]|^ | $|^$"
 """A regular expression, for Python and polars, that is found in what is no id."""
 _NO_ID = re.compile(NO_ID)

@@ -1,43 +1,44 @@
 """The part of each query, from a file of ids and parts or from a field of BEIR's queries."""
 
-import csv
 import json
 from collections.abc import Iterator
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from eval_kit.errors import UserError
+from eval_kit.files.faults import Faults
+from eval_kit.files.records import QUERY_IDS, Layout, rows
 from eval_kit.files.text import read_lines
 
 SCHEMA = {"query_id": pl.String(), "part": pl.String()}
-_IDS = ("query_id", "query-id", "qid", "q_id", "id", "_id", "query")
+_PARTS = Layout(
+    names=(QUERY_IDS, ("part", "cluster", "label", "group")),
+    places={2: (0, 1)},
+    expected="a query id and a part, with a tab or comma between",
+    number=1,
+)
 
 
 def read_parts(path: Path) -> pl.DataFrame:
     """``query_id`` and ``part``, in Unicode's composed form, of a file; a query may be in several parts.
 
     Args:
-        path: TSV, or CSV by its name, of query id and part; a first line that names the id's column is a header.
+        path: a file of query ids and parts, in any form of :mod:`eval_kit.files.records`.
 
     Raises:
-        UserError: a line is not as expected, or the file is empty.
+        UserError: a row is not as expected, or the file is empty.
     """
-    separator = "," if path.suffix.lower() == ".csv" else "\t"
-    rows = []
-    for number, line in read_lines(path):
-        fields = next(csv.reader(StringIO(line))) if separator == "," and line else line.split(separator)
-        if not line.strip() or (number == 1 and fields[0].strip().lower() in _IDS):
-            continue
-        if len(fields) != 2 or not all(map(str.strip, fields)):
-            name = "comma" if separator == "," else "tab"
-            raise UserError(f"{path}:{number}: expected a query id and a part, separated by a {name}")
-        rows.append((fields[0].strip(), fields[1].strip()))
-    if not rows:
-        raise UserError(f"{path}: is empty")
-    return _frame(rows)
+    faults = Faults(path)
+    found = []
+    for number, (query, part) in rows(path, _PARTS, faults):
+        found.append((query.strip(" "), part.strip()))
+        if not all(found[-1]):
+            faults.add(number, f"expected {_PARTS.expected}")
+    if not found and not faults.count:
+        faults.add(1, "the file is empty")
+    faults.raise_any()
+    return _frame(found)
 
 
 def field_of_queries(queries: Path, field: str) -> pl.DataFrame:
@@ -46,7 +47,7 @@ def field_of_queries(queries: Path, field: str) -> pl.DataFrame:
     A list puts a query in several parts.
 
     Args:
-        queries: a file that :func:`eval_kit.files.beir.read_queries` reads.
+        queries: a BEIR folder's ``queries.jsonl``, which was read already.
         field: with dots between the names of nested ones, as in ``metadata.article``.
     """
     return _frame(list(_values(queries, field.split("."))))

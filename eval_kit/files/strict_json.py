@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -12,6 +13,8 @@ from eval_kit.errors import UserError
 from eval_kit.files.text import LARGEST_DOCUMENT, read_utf8
 
 _LARGEST_NUMBER = 2**63
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+"""How texts that were cut in units of UTF-16, as in Java, hold what no UTF-8 can."""
 
 
 def read(path: Path, most: int = LARGEST_DOCUMENT) -> Any:
@@ -47,9 +50,14 @@ def decode(text: str) -> Any:
         ValueError: in one clause, why it is not JSON, or not accepted here.
     """
     try:
-        return _DECODER.decode(text)
+        value = _DECODER.decode(text)
+        if _SURROGATE.search(text):
+            json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("it is nested too deep") from None
+    except UnicodeEncodeError:
+        raise ValueError("it holds one half of a surrogate pair") from None
+    return value
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

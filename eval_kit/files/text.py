@@ -1,72 +1,53 @@
 """Text from outside: UTF-8, in lines of bounded length, with its faults named by file and line."""
 
-import os
-import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 
 from eval_kit.errors import UserError
-from eval_kit.files.opening import open_file
+from eval_kit.files.packed import blocks
 
 LONGEST_LINE = 16 << 20
 """Bytes: the longest documents of BEIR's datasets have some hundred thousand."""
 LARGEST_DOCUMENT = 64 << 20
 """Bytes of a file that is read whole, such as a config or a manifest."""
-_WHOLE_NUMBER = re.compile(r"(-?[0-9]{1,18})(?:\.0*)?")
-_PACKED = {
-    b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh91AY&SY": "bzip2", b"\xfd7zXZ": "xz",
-    b"\x04\x22\x4d\x18": "lz4", b"PK\x03\x04": "zip",
-}  # fmt: skip
+_BLOCK_BYTES = 1 << 20
+"""Read at once."""
 
 
 def read_utf8(path: Path, most: int = LARGEST_DOCUMENT) -> str:
     """The text of a document, line ends as they are.
 
     Raises:
-        UserError: it cannot be read, is larger or packed, or (with the line) is not UTF-8.
+        UserError: it cannot be read, is larger, or (with the line) is not UTF-8.
     """
-    with open_file(path) as file:
-        if os.fstat(file.fileno()).st_size > most:
-            raise UserError(f"{path}: is larger than {most:,} bytes")
-        content = file.read()
-    _refuse_packed(path, content)
+    content = b""
     try:
+        for block in blocks(path, _BLOCK_BYTES):
+            content += block
+            if len(content) > most:
+                raise UserError(f"{path}: is larger than {most:,} bytes")
         return content.removeprefix(BOM_UTF8).decode("utf-8")
+    except EOFError as error:
+        raise UserError(f"{path}: {error}") from None
     except UnicodeDecodeError as error:
         number = content[: error.start].count(b"\n") + 1
         raise UserError(f"{path}:{number}: is not UTF-8 text") from None
 
 
-def packed_by(start: bytes) -> str:
-    """The program that packed a file, by how it starts; empty for plain text."""
-    return next((name for magic, name in _PACKED.items() if start.startswith(magic)), "")
-
-
-def _refuse_packed(path: Path, start: bytes) -> None:
-    if program := packed_by(start):
-        raise UserError(f"{path}: is packed by {program}; unpack it")
-
-
-def read_lines(path: Path, hint: str = "") -> Iterator[tuple[int, str]]:
-    """Each line with its number, from 1, without its end (``\\n`` or ``\\r\\n``); only one is in memory.
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Each line with its number, from 1, without its end (``\\n`` or ``\\r\\n``), of a plain or packed file.
 
     A byte-order mark before the first line, and empty lines after the last, are left out.
 
-    Args:
-        path: the file.
-        hint: added to the sentence about a file that cannot be read.
-
     Raises:
-        UserError: the file cannot be read, or (with the line) it is packed, or a line is not UTF-8 or longer than any
-            passage is.
+        UserError: the file cannot be read, or (with the line) a line is not UTF-8 or longer than any passage is.
     """
     number = empty = 0
-    with open_file(path, hint) as file:
-        while line := file.readline(LONGEST_LINE + 1):
+    try:
+        for line in _lines(path):
             number += 1
             if number == 1:
-                _refuse_packed(path, line)
                 line = line.removeprefix(BOM_UTF8)
             if not line.strip():
                 empty += 1
@@ -75,16 +56,20 @@ def read_lines(path: Path, hint: str = "") -> Iterator[tuple[int, str]]:
             empty = 0
             if len(line) > LONGEST_LINE:
                 raise UserError(f"{path}:{number}: the line is longer than {LONGEST_LINE:,} bytes")
-            try:
-                yield number, line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-            except UnicodeDecodeError:
-                raise UserError(f"{path}:{number}: is not UTF-8 text") from None
+            yield number, line.removesuffix(b"\r").decode("utf-8")
+    except UnicodeDecodeError:
+        raise UserError(f"{path}:{number}: is not UTF-8 text") from None
+    except EOFError as error:
+        raise UserError(f"{path}:{number + 1}: {error}") from None
 
 
-def whole_number(text: str) -> int | None:
-    """The whole number in ASCII digits, with or without a minus sign, as grades are written; None for anything else.
-
-    ``1.0`` is one, as dataframes write it.
-    """
-    match = _WHOLE_NUMBER.fullmatch(text)
-    return int(match[1]) if match else None
+def _lines(path: Path) -> Iterator[bytes]:
+    """Lines without their newlines; of one that is too long only its start."""
+    rest = b""
+    for block in blocks(path, _BLOCK_BYTES):
+        *lines, rest = (rest + block).split(b"\n")
+        yield from lines
+        if len(rest) > LONGEST_LINE:
+            break
+    if rest:
+        yield rest

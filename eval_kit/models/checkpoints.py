@@ -2,10 +2,16 @@
 
 import importlib.util
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from eval_kit.files.opening import open_file
+
+_CARD_BYTES = 8 << 20
+_HEADER = re.compile(r"\ufeff?---[ \t]*\n(.*?\n)---[ \t]*(\n|$)", re.DOTALL)
+_DATASETS = re.compile(r"^datasets:.{0,20000}?(?=^[^\s#-]|\Z)", re.DOTALL | re.MULTILINE)
 FILE = Path(__file__).with_name("checkpoints.json")
 
 
@@ -62,15 +68,25 @@ def registered_prompts(model: str) -> dict[str, str]:
 
 
 def _datasets_of_card(card: Path) -> list[str] | None:
-    """The ``datasets:`` of a card; None where it has none, or its header is no YAML."""
-    import yaml
-    from huggingface_hub import ModelCard
+    """The ``datasets:`` of a card; None where it has none, or what a stranger wrote there is no list of names.
 
-    try:
-        datasets = ModelCard.load(card, ignore_metadata_errors=True).data.get("datasets")
-    except (yaml.YAMLError, ValueError, OSError):
+    No more than that entry is parsed: headers with all of MTEB's figures are long, and aliases may grow without end.
+    """
+    import yaml
+
+    with open_file(card) as file:
+        header = _HEADER.match(file.read(_CARD_BYTES).decode("utf-8", "replace").replace("\r\n", "\n"))
+    entry = _DATASETS.search(header[1]) if header else None
+    if entry is None or entry[0].count("[") > 1 or "{" in entry[0]:
         return None
-    return [datasets] if isinstance(datasets, str) else list(map(str, datasets or [])) or None
+    try:
+        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(entry[0])):
+            return None
+        datasets = yaml.safe_load(entry[0])["datasets"]
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return None
+    names = datasets if isinstance(datasets, list) else [datasets]
+    return [name for name in names if isinstance(name, str)] or None
 
 
 def _datasets_of_registry(model: str) -> list[str] | None:

@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from filelock import FileLock
 from numpy.typing import NDArray
 
 from eval_kit.console import with_count
 from eval_kit.errors import UserError
-from eval_kit.files import checkpoint
+from eval_kit.files import atomic, checkpoint
 from eval_kit.models.encoder import PretrainedModel
 from eval_kit.search import bm25, candidates
 from eval_kit.search.candidates import Settings
@@ -70,7 +69,7 @@ class Cross(PretrainedModel):
         Texts that a grid stores are linked.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / ".lock"):
+        with atomic.file_lock(folder / ".lock"):
             texts = _keep(passages, folder / "texts")
         if self.first:
             self.first.index(texts, folder / FIRST)

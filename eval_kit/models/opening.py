@@ -2,7 +2,6 @@
 
 import importlib.util
 import inspect
-import json
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -11,6 +10,7 @@ from typing import Any, get_args
 
 from eval_kit.errors import UserError, did_you_mean
 from eval_kit.files import checkpoint
+from eval_kit.files.strict_json import decode
 from eval_kit.models import checkpoints, own
 from eval_kit.models.bm25 import Bm25
 from eval_kit.search.retriever import Retriever
@@ -118,7 +118,7 @@ def parse_options(options: Sequence[str]) -> dict[str, Any]:
         if not key or not equals:
             raise UserError(f"--option {option}: expected KEY=VALUE")
         try:
-            pairs[key] = json.loads(value)
+            pairs[key] = decode(value)
         except ValueError:
             pairs[key] = value
     return pairs

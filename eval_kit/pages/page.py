@@ -19,6 +19,7 @@ from markupsafe import Markup
 
 from eval_kit import __version__
 from eval_kit.files import atomic
+from eval_kit.markup import visible
 from eval_kit.measures.definitions import parse
 from eval_kit.results import SIGNS, Result, Section, is_synthetic, origin
 from eval_kit.svg import loss_bar, swatch
@@ -87,7 +88,7 @@ def render(template: str | Template, scripts: Sequence[str], **values: Any) -> s
         code.append(script)
         hashes.append(f"'sha256-{digest}'")
     mark = "synthetic data" if is_synthetic(getattr(values.get("result"), "provenance", {})) else ""
-    return TEMPLATES.get_template(template).render(
+    page = TEMPLATES.get_template(template).render(
         to_html=partial(to_html, mark=mark),
         style=(assets / "page.css").read_text(encoding="utf-8"),
         scripts=code,
@@ -95,6 +96,7 @@ def render(template: str | Template, scripts: Sequence[str], **values: Any) -> s
         version=__version__,
         **values,
     )
+    return visible(page)
 
 
 def about(result: Result) -> dict[str, Any]:

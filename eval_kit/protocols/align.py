@@ -6,8 +6,6 @@ with each dataset separately: the paper has 24 of each. A system that was not tr
 ReSTTest, has two rows that differ in ``training`` and ``score`` alone.
 """
 
-import csv
-import math
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -20,7 +18,9 @@ from numpy.typing import ArrayLike
 from eval_kit import __version__, plots
 from eval_kit.errors import UserError
 from eval_kit.files.digests import file_sha256
-from eval_kit.files.text import read_utf8
+from eval_kit.files.faults import Faults
+from eval_kit.files.numbers import finite_number
+from eval_kit.files.records import Layout, records
 from eval_kit.results import Picture, Result
 from eval_kit.stats.figure import Figure
 from eval_kit.stats.losses import FEWEST_PAIRS, RESAMPLES, spearman
@@ -29,6 +29,11 @@ from eval_kit.tables.table import Column, Fields, Table, Value, laid_out, of, or
 
 TRAININGS = ("interpolation", "extrapolation")
 COLUMNS = ("system", "training", "score")
+_LAYOUT = Layout(
+    names=[[name] for name in COLUMNS],
+    places={},
+    expected="columns named system, training and score, and one for each dataset",
+)
 
 _TEXT, _FLOAT = pl.String(), pl.Float64()
 _MODELS = {"system": _TEXT, "training": _TEXT, "score": _FLOAT, "dataset": _TEXT, "value": _FLOAT}
@@ -134,37 +139,36 @@ def _kendall(x: ArrayLike, y: ArrayLike) -> float:
 
 
 def read(path: Path) -> pl.DataFrame:
-    """Read models' scores: the header ``system,training,score`` and then one column for each dataset.
+    """Read models' scores: columns ``system``, ``training`` and ``score``, and one for each dataset.
 
     Returns:
         As :func:`correlations` takes it.
 
     Raises:
-        UserError: ``file:line`` of the first fault.
+        UserError: what is wrong with the file, with the lines.
     """
-    reader = csv.reader(read_utf8(path).splitlines(), strict=True)
+    faults = Faults(path)
     rows: list[tuple[str, str, float, str, float]] = []
     models: set[tuple[str, str]] = set()
-    try:
-        header = next(reader, [])
-        if tuple(header[:3]) != COLUMNS or len(header) < 4 or len(set(header)) < len(header):
-            raise ValueError("expected the header system,training,score and one column for each dataset")
-        for line in reader:
-            if len(line) != len(header):
-                raise ValueError(f"{len(line)} columns, the header has {len(header)}")
-            system, training, *numbers = line
-            if training not in TRAININGS:
-                raise ValueError(f"the training {training[:40]!r} is neither {' nor '.join(TRAININGS)}")
-            if (system, training) in models:
-                raise ValueError(f"{system} appears twice for {training}")
-            models.add((system, training))
-            score, *values = map(float, numbers)
-            if not all(map(math.isfinite, (score, *values))):
-                raise ValueError("a score is not finite")
-            for dataset, value in zip(header[3:], values, strict=True):
-                rows.append((system, training, score, dataset, value))
-    except (ValueError, csv.Error) as error:
-        raise UserError(f"{path}:{reader.line_num}: {error}") from None
+    for number, record in records(path, _LAYOUT, faults):
+        if not isinstance(record, dict) or len(record) < 4 or not all(name in record for name in COLUMNS):
+            faults.add(number, f"expected {_LAYOUT.expected}")
+            continue
+        system, training = (str(record.pop(name)) for name in COLUMNS[:2])
+        numbers = {name: finite_number(str(value)) for name, value in record.items()}
+        finite = {name: value for name, value in numbers.items() if value is not None}
+        if training not in TRAININGS:
+            faults.add(number, f"the training {training[:40]!r} is neither {' nor '.join(TRAININGS)}")
+        elif (system, training) in models:
+            faults.add(number, f"{system} appears twice for {training}")
+        elif len(finite) < len(numbers):
+            name = next(name for name in numbers if name not in finite)
+            faults.add(number, f"the {name} {str(record[name])[:40]!r} is not a finite number")
+        else:
+            score = finite.pop("score")
+            rows += [(system, training, score, dataset, value) for dataset, value in finite.items()]
+        models.add((system, training))
+    faults.raise_any()
     if not rows:
         raise UserError(f"{path}: holds no model")
     return pl.DataFrame(rows, _MODELS, orient="row")

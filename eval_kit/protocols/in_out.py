@@ -71,8 +71,10 @@ def losses(values: pl.DataFrame, shift: Shift, release: Release, seed: int = 0) 
         ``differ``, ``seeds``. Clusters add ``models_in``; the others ``delta`` = Extra. / Inter. − 1.
 
     Raises:
-        UserError: a run that does not cover the test queries, or other test sets than another run.
+        UserError: a run that does not cover the test queries, or other test sets than another run; a shift of one part.
     """
+    if shift.has_clusters and len(shift.parts(release)) < 2:
+        raise UserError(f"{release.name}: {shift.name} has one part alone; a loss is of one part beside others")
     comparison = shift.roles(values, release)
     if shift.measures:
         comparison = comparison.filter(pl.col("measure").is_in(shift.measures))

@@ -11,11 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from eval_kit.documents import NAME, Manifest, Rule, TableEntry, TestSetEntry
-from eval_kit.errors import UserError
-from eval_kit.files.beir import is_header, read_qrels, read_queries
-from eval_kit.files.formats import QUERIES_SCHEMA, SCORED_AS, read_trec_qrels
-from eval_kit.files.formats import read_queries as read_tsv
-from eval_kit.files.text import read_lines
+from eval_kit.files.formats import QUERIES_SCHEMA, SCORED_AS, read_judgements, read_queries
 
 KIND = "beir"
 _JUDGEMENTS = "judgements"
@@ -38,7 +34,7 @@ def read(folder: Path) -> tuple[Manifest, Tables]:
     queries = read_queries(folder / QUERIES_FILE)
     splits = sorted(path.stem for path in (folder / "qrels").glob("[!.]*.tsv")) or ["test"]
     ids = set(queries["query_id"])
-    qrels = {split: read_qrels(folder / "qrels" / f"{split}.tsv", ids) for split in splits}
+    qrels = {split: read_judgements(folder / "qrels" / f"{split}.tsv", ids) for split in splits}
     return _release(KIND, folder.resolve().name, queries, qrels)
 
 
@@ -46,25 +42,15 @@ def of_judgements(qrels: Path, queries: Path | None = None) -> tuple[Manifest, T
     """What stands in for a manifest and its tables, of judgements alone: one test set, ``test``.
 
     Args:
-        qrels: in TREC's format, or BEIR's with its header.
-        queries: their texts, as ``queries.jsonl`` or a TSV of id and text: without it, divisions by text are empty.
+        qrels: as :func:`eval_kit.files.formats.read_judgements` takes them.
+        queries: their texts, as :func:`eval_kit.files.formats.read_queries` does: without it, divisions by text are
+            empty.
 
     Raises:
         UserError: what is wrong with the files, with the lines.
     """
-    texts = None
-    if queries is not None:
-        texts = read_queries(queries) if queries.suffix == ".jsonl" else read_tsv(queries)
-    if is_header(next(read_lines(qrels), (1, ""))[1]):
-        judgements = read_qrels(qrels, None if texts is None else set(texts["query_id"]))
-    else:
-        judgements = read_trec_qrels(qrels).unique(maintain_order=True)
-        twice = judgements.filter(pl.struct("query-id", "corpus-id").is_duplicated())
-        if twice.height:
-            query, passage, _ = twice.row(0)
-            raise UserError(f"{qrels}: passage {passage} has two grades for query {query}")
-    if judgements.is_empty():
-        raise UserError(f"{qrels}: holds no judgements")
+    texts = None if queries is None else read_queries(queries)
+    judgements = read_judgements(qrels, None if texts is None else set(texts["query_id"]))
     if texts is None:
         ids = judgements["query-id"].unique(maintain_order=True)
         texts = pl.DataFrame({"query_id": ids, "text": [None] * len(ids)}, QUERIES_SCHEMA)

@@ -7,6 +7,7 @@ edited to fit. The sizes of a table are compared with the manifest's before it i
 name; those of earlier versions, which hold their numbers, are read too.
 """
 
+import os
 import re
 import unicodedata
 from collections.abc import Mapping
@@ -19,7 +20,8 @@ from eval_kit.documents import MS_MARCO, NAME, Column, ColumnType, Manifest, Tab
 from eval_kit.errors import UserError, first_line
 from eval_kit.files import strict_json
 from eval_kit.files.digests import file_sha256, release_digest, table_digest
-from eval_kit.files.opening import MOST_GROWTH, SMALL_BYTES, is_file, is_folder
+from eval_kit.files.opening import check_no_pointer, is_file, is_folder
+from eval_kit.files.packed import MOST_GROWTH, SMALL_BYTES
 from eval_kit.measures import definitions
 
 MANIFEST = "manifest.json"
@@ -45,8 +47,12 @@ class NoReleaseError(ReleaseError):
     """There is no release of that name."""
 
 
-def verified_manifest(folder: Path) -> Manifest:
+def verified_manifest(folder: Path, partly: bool = False) -> Manifest:
     """Read ``manifest.json``, and check it and every file that it names.
+
+    Args:
+        folder: of the release.
+        partly: whether files may be absent, as in a download of a part: reading these is refused.
 
     Raises:
         ReleaseError: naming the first table, in the manifest's order, that is not what the manifest says.
@@ -54,9 +60,15 @@ def verified_manifest(folder: Path) -> Manifest:
     manifest = read_manifest(folder)
     if release_digest(manifest) != manifest.digest:
         raise ReleaseError(f"{folder / MANIFEST}: its digest is not that of the tables it lists; it was edited")
+    here = [table for table in manifest.tables if not partly or has_file(folder, table)]
     with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda table: _check_file(folder, table), manifest.tables))
+        list(pool.map(lambda table: _check_file(folder, table), here))
     return manifest
+
+
+def has_file(folder: Path, table: TableEntry) -> bool:
+    """Whether there is anything by the name of a table's file; a broken link is something."""
+    return os.path.lexists(folder / table.path)
 
 
 def check_folder_name(folder: str) -> None:
@@ -134,15 +146,22 @@ def read_table(folder: Path, table: TableEntry) -> pl.DataFrame:
 def _check_file(folder: Path, table: TableEntry) -> None:
     path = folder / table.path
     if not is_file(path):
-        raise ReleaseError(f"{path}: missing, though the manifest lists it; the release is damaged")
+        raise ReleaseError(_absent(path))
     if file_sha256(path) != table.sha256:
         read_table(folder, table)
+
+
+def _absent(path: Path) -> str:
+    what = "is no file; the release is damaged" if os.path.lexists(path) else "was not downloaded, or is lost"
+    return f"{path}: the manifest lists it, and it {what}"
 
 
 def _read(path: Path, table: TableEntry, name: str) -> pl.DataFrame:
     kinds: dict[str, str] = {column.name: column.type for column in table.columns}
     if not is_file(path):
-        raise ReleaseError(f"{path}: is missing, or no file; the release is damaged")
+        raise ReleaseError(_absent(path))
+    with path.open("rb") as file:
+        check_no_pointer(path, file.read(32))
     try:
         lazy = pl.scan_parquet(path, hive_partitioning=False, glob=False)
         rows = lazy.select(pl.len()).collect().item()
@@ -188,14 +207,16 @@ def _check_names(manifest: Manifest) -> None:
     """Refuse a manifest that names what it does not list, or lists something twice.
 
     Raises:
-        UserError: a table or test set that is listed twice; a test set or variation of a table that is not listed, or
+        UserError: a table, label, test set or variation that is listed twice; passages of its own in a release of the
+            authors' lists; a test set or variation of a table that is not listed, or
             lacks the columns that scoring reads; a measure that the kit does not know.
     """
     columns: dict[tuple[str, str], dict[str, str]] = {}
     for table in manifest.tables:
         kinds: dict[str, str] = {column.name: column.type for column in table.columns}
-        if table.key in columns or len(kinds) < len(table.columns):
-            raise ReleaseError(f"{'/'.join(table.key)}: the table, or a column of it, is listed twice")
+        labels = [column.labels or () for column in table.columns]
+        if table.key in columns or len(kinds) < len(table.columns) or any(len(set(one)) < len(one) for one in labels):
+            raise ReleaseError(f"{'/'.join(table.key)}: the table, a column or a label of it, is listed twice")
         columns[table.key] = kinds
 
     def require(what: str, config: str, split: str, columns_needed: Mapping[str, tuple[str, ...]]) -> None:
@@ -221,7 +242,14 @@ def _check_names(manifest: Manifest) -> None:
             measures.add(measure)
     if len(measures) > MOST_MEASURES:
         raise ReleaseError(f"its test sets have {len(measures):,} different measures, more than {MOST_MEASURES}")
+    if manifest.kind == "published" and (manifest.collection != MS_MARCO or ("passages", "passages") in columns):
+        raise ReleaseError("it is called published, and its passages are its own; the authors' are MS MARCO's")
+    splits, full_names = set[str](), set[str]()
     for variation in manifest.variations:
+        if variation.split in splits or variation.full_name in full_names:
+            raise ReleaseError(f"variation {variation.full_name}, or its table {variation.split}, is listed twice")
+        splits.add(variation.split)
+        full_names.add(variation.full_name)
         require(f"a variation of {variation.base}", "variations", variation.split, _QUERIES)
         if variation.base not in names:
             raise ReleaseError(

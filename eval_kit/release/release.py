@@ -25,6 +25,7 @@ from eval_kit.release.manifest import (
     SYNTHETIC,
     ReleaseError,
     check_folder_name,
+    has_file,
     is_synthetic,
     read_manifest,
     read_table,
@@ -36,7 +37,12 @@ ENVIRONMENT_VARIABLE = "MS_MARCO_SHIFT_RELEASE"
 """Names the release to open where a caller names none."""
 _SPLITS_LISTED = 6
 """Splits of a config that a notebook lists."""
-_FIXED_REVISION = re.compile(r"v\d+\.\d+\.\d+|[0-9a-f]{40}")
+_FIXED_REVISION = re.compile(r"v[0-9]+\.[0-9]+\.[0-9]+|[0-9a-f]{40}")
+_ON_THE_HUB = re.compile(
+    r"(?P<surely>(https?://(www\.)?(huggingface\.co|hf\.co)/|hf://)?datasets/)?(?P<id>[^/@~][^/@]*/[^/@]+)"
+    r"((@|/(tree|resolve|blob)/)(?P<revision>[^/]+))?/?"
+)
+"""How people write the id of a dataset on the Hub, and a revision behind it."""
 
 
 class PartialRelease(UserWarning):
@@ -67,12 +73,13 @@ class TestSet:
 
 @dataclass(frozen=True, repr=False)
 class Release:
-    """A verified release folder; tables are read on demand."""
+    """A verified release folder; tables are read on demand. ``obtained`` says how, where that is worth a caution."""
 
     folder: Path
     manifest: Manifest
     _read: dict[tuple[str, str], pl.DataFrame] = field(default_factory=dict, repr=False, compare=False)
     given_as: str = ""
+    obtained: str = ""
 
     def __repr__(self) -> str:
         """One line: what the release is and how much it holds."""
@@ -136,9 +143,9 @@ class Release:
     @property
     def cautions(self) -> list[str]:
         """Why figures on this release are not to be trusted; every table of them repeats it."""
-        synthetic = [SYNTHETIC] if is_synthetic(self.manifest) else []
+        cautions = ([SYNTHETIC] if is_synthetic(self.manifest) else []) + ([self.obtained] if self.obtained else [])
         # the remarks of builder.pool.cautions
-        return synthetic + [remark for remark in self.manifest.remarks if remark.startswith("pool of ")]
+        return cautions + [remark for remark in self.manifest.remarks if remark.startswith("pool of ")]
 
     @property
     def configs(self) -> dict[str, list[str]]:
@@ -173,9 +180,11 @@ class Release:
 
     @cached_property
     def test_sets(self) -> dict[str, TestSet]:
-        """All test sets by name, each with its own list of query ids."""
+        """All test sets by name, each with its own list of query ids; without those that were not downloaded."""
         sets: dict[str, TestSet] = {}
         for entry in self.manifest.test_sets:
+            if not {entry.table, ("qrels", entry.qrels)}.isdisjoint(self._absent):
+                continue
             rows = self.table(*entry.table)
             if entry.column is not None:
                 rows = rows.filter(pl.col(entry.column).is_in(entry.values or []))
@@ -189,6 +198,12 @@ class Release:
                 name=entry.name, shift=entry.shift, measures=tuple(entry.measures), queries=queries, qrels=entry.qrels
             )
         return sets
+
+    @cached_property
+    def _absent(self) -> set[tuple[str, str]]:
+        """Config and split of the tables that were not downloaded."""
+        tables = (table for table in self.manifest.tables if table.key not in self._read)
+        return {table.key for table in tables if not has_file(self.folder, table)}
 
     def test_sets_of(self, shift: str) -> list[TestSet]:
         """The test sets of a shift or benchmark.
@@ -252,21 +267,29 @@ def open_release(source: Release | str | os.PathLike[str] | None = None, revisio
         raise ReleaseError(f"release: expected a folder or a Hub id, not {what}")
     where = str(source if source is not None else os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT)
     check_folder_name(where)
-    folder = Path(where)
-    if not (is_folder(folder) or is_file(folder)) and where.count("/") == 1 and not where.startswith((".", "/", "~")):
-        folder = _download(where, revision)
+    folder, obtained = Path(where), ""
+    on_the_hub = None if is_folder(folder) or is_file(folder) else _ON_THE_HUB.fullmatch(where)
+    if on_the_hub and (on_the_hub["surely"] or not where.startswith(".")):
+        if revision is not None and on_the_hub["revision"] not in (None, revision):
+            raise ReleaseError(f"{where}: names another revision than {revision}; leave one out")
+        folder, obtained = _download(on_the_hub["id"], revision or on_the_hub["revision"])
     elif revision is not None:
         raise ReleaseError(f"{folder}: a folder has no revision {revision!r}; leave it out")
     if not is_file(folder / MANIFEST) and is_file(folder / beir_folder.QUERIES_FILE):
         return Release(folder, *beir_folder.read(folder))
-    return Release(folder, verified_manifest(folder))
+    manifest = verified_manifest(folder, partly=True)
+    lacking = [table for table in manifest.tables if not has_file(folder, table)]
+    if lacking:
+        what = f"{len(lacking)} of {len(manifest.tables)} tables were not downloaded, first {lacking[0].path}"
+        warnings.warn(f"{where}: {what}; what needs them is left out", PartialRelease, stacklevel=2)
+    return Release(folder, manifest, obtained=obtained)
 
 
-def _download(repository: str, revision: str | None) -> Path:
-    """The folder of one commit of a dataset on the Hub, from the cache where that is complete.
+def _download(repository: str, revision: str | None) -> tuple[Path, str]:
+    """The folder of one commit of a dataset on the Hub, and how it was obtained, where nobody could ask the Hub.
 
-    Without the Hub, only a revision that cannot have changed (a version's tag or a commit) is taken from the cache:
-    for anything else the cache may hold another state than the one requested.
+    Without the Hub, the commit that was taken last time is taken from the cache; a tag or a commit names what cannot
+    have changed, so that nothing need be said of it.
     """
     try:
         from huggingface_hub import HfApi
@@ -283,36 +306,36 @@ def _download(repository: str, revision: str | None) -> Path:
         commit = str(HfApi().dataset_info(repository, revision=revision).sha)
         if not _FIXED_REVISION.fullmatch(commit):
             raise ValueError(hub.UNREADABLE)
-        folder = _snapshot(repository, pin or commit)
+        folder, obtained = _snapshot(repository, pin or revision or "main"), ""
     except ReleaseError:
         raise
     except Exception as error:  # on an invalid answer, the client library raises errors of every kind
         cached_folder = None
-        if pin is not None and not isinstance(error, RevisionNotFoundError):
+        if hub.is_away(error) or (pin and not isinstance(error, RevisionNotFoundError)):
             with suppress(LocalEntryNotFoundError):
-                cached_folder = _snapshot(repository, pin, local_files_only=True)
+                cached_folder = _snapshot(repository, pin or revision or "main", local_files_only=True)
         if cached_folder is None:
-            raise ReleaseError(f"{source}: cannot be downloaded from the Hub: {_why(error, pin)}") from error
-        folder = cached_folder
+            raise ReleaseError(f"{source}: cannot be downloaded from the Hub: {_why(error)}") from error
+        folder, obtained = cached_folder, "" if pin else f"from the local cache: {source}, commit {cached_folder.name}"
     version = read_manifest(folder).version
     if pin and pin.startswith("v") and pin != f"v{version}":
         raise ReleaseError(f"{source}: the Hub holds version {version} under that tag; name another revision")
-    return folder
+    return folder, obtained
 
 
 def _snapshot(repository: str, revision: str, local_files_only: bool = False) -> Path:
     """The folder of a dataset in the local cache, once all that its manifest names is there."""
     from huggingface_hub import HfApi
 
-    download = partial(HfApi().snapshot_download, repository, repo_type="dataset", revision=revision)
-    folder = Path(download(local_files_only=local_files_only, allow_patterns=MANIFEST))
+    download = partial(HfApi().snapshot_download, repository, repo_type="dataset", local_files_only=local_files_only)
+    folder = Path(download(revision=revision, allow_patterns=MANIFEST))  # which also notes the commit of a branch
     if not (folder / MANIFEST).is_file():
         raise ReleaseError(f"{repository}: not a release, it has no {MANIFEST}")
     tables = map(attrgetter("path"), read_manifest(folder).tables)
-    return Path(download(local_files_only=local_files_only, allow_patterns=[MANIFEST, *tables]))
+    return Path(download(revision=folder.name, allow_patterns=[MANIFEST, *tables]))
 
 
-def _why(error: Exception, commit: str | None) -> str:
+def _why(error: Exception) -> str:
     from huggingface_hub.errors import RepositoryNotFoundError
 
     from eval_kit.files import hub
@@ -320,4 +343,4 @@ def _why(error: Exception, commit: str | None) -> str:
     why = hub.reason(error) or hub.UNREADABLE
     if isinstance(error, RepositoryNotFoundError):
         return f"{why}; there is no release folder of that name here either"
-    return why if commit else f"{why}, or name a version that is in the local cache with --revision"
+    return why

@@ -21,9 +21,10 @@ from typing import Any
 import polars as pl
 
 from eval_kit.errors import UserError, parameter
+from eval_kit.files.packed import Feed
 from eval_kit.runs import folders, rows
 from eval_kit.runs.names import RunName, cell_of, run_name
-from eval_kit.runs.reader import Feed, first_tag, read_pieces
+from eval_kit.runs.reader import first_tag, read_pieces
 from eval_kit.runs.writer import ranking, write_lines
 
 type Scored = Mapping[str, Mapping[str, float]]
@@ -113,7 +114,7 @@ def _taken(given: GivenRuns, group: str, unnamed: str, files: dict[Path, Run]) -
             with _named(group):
                 _check_name(name)
             for path in folders.run_files(Path(str(run))) if name is None else [Path(str(run))]:
-                own_name = name or run_name(path)
+                own_name = name or _text(run_name(path))
                 if name or path not in files:
                     files[path] = Run(path, own_name, own_name, cell_of(own_name))
                 yield files[path]
@@ -132,11 +133,16 @@ def _names(runs: Sequence[Run]) -> dict[Run, Run]:
         times = Counter(names.values())
         for run in runs:
             if times[names[run]] > 1:
-                names[run] = "/".join((*folders_of[run][-depth:], run.own_name)).replace("//", "/")
+                names[run] = _text("/".join((*folders_of[run][-depth:], run.own_name)).replace("//", "/"))
     times = Counter(names.values())
     for run, name in names.items():
-        names[run] = name if times[name] == 1 else str(run)
+        names[run] = name if times[name] == 1 else _text(str(run))
     return {run: run if run.name == name else replace(run, name=name) for run, name in names.items()}
+
+
+def _text(name: str) -> str:
+    """A file's name as text; bytes that are no UTF-8, which polars and pages cannot hold, are written out."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 @contextmanager

@@ -1,39 +1,29 @@
-"""The strict run reader: TREC (6 columns), MS MARCO (3) or ColBERT (4) runs, plain or packed; Parquet too.
+"""The strict run reader: TREC (6 columns), MS MARCO (3) or ColBERT (4) runs, plain or packed; other tables too.
 
 A run is read in pieces of whole lines by a fast columnar parser that accepts only what is beyond doubt. A piece
-that it does not accept goes to a slow line-by-line reader, which also says what is wrong and where.
+that it does not accept goes to a slow line-by-line reader, which also says what is wrong and where. CSV and JSON lines
+are for the latter alone, as lines of a run.
 """
 
-import bz2
-import lzma
-import math
-import os
 import re
-import shutil
-import stat
-import sys
-import tempfile
-import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache, partial
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.files.faults import Faults, RunError
-from eval_kit.files.ids import LONGEST_ID, QUERY_NAMES
-from eval_kit.files.opening import MOST_GROWTH, SMALL_BYTES, open_file
+from eval_kit.files.ids import LONGEST_ID, PASSAGE_NAMES, QUERY_NAMES
+from eval_kit.files.numbers import NUMBER, WHOLE_NUMBER, finite_number
+from eval_kit.files.packed import Feed, blocks
+from eval_kit.files.records import Layout, by_blanks, by_tabs, is_parquet, is_table, read_parquet, records
 
 _PIECE_BYTES = 8 << 20
 """Of text parsed at once: polars' threads have work for milliseconds, and no more than two pieces are in memory."""
-_PACKED_BYTES = 128 << 10
-"""Packed bytes to read at once."""
-_UNPACKED_TOGETHER = 4 << 10
-"""Packed bytes to unpack at once: zstd may make 32,000 bytes out of one."""
 LONGEST_LINE = 64 << 10
 HIGHEST_RANK = 10_000_000
 
@@ -64,22 +54,16 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLANKS = re.compile(rb"[ \t]+")
 _EDGE_BLANKS = re.compile(rb"^[ \t]+|[ \t]+$", re.MULTILINE)
 _NO_TAG = re.compile(rb"\t +$", re.MULTILINE)
-_WHOLE_NUMBER = re.compile(rb"[+-]?[0-9]+")
-_NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_NO_RANK = re.compile(rb"none|null|n/?a|nan|[+-]?inf|-+|\?", re.IGNORECASE)
+_NO_RANK = re.compile(r"none|null|n/?a|nan|[+-]?inf|-+|\?", re.IGNORECASE)
 """What tools write for a rank that they do not have."""
-_PARQUET = b"PAR1"
-_PACKED = (
-    (re.compile(rb"\x1f\x8b"), partial(zlib.decompressobj, wbits=31), b"\0"),
-    # the second is a frame to skip, with which pzstd and seekable zstd begin
-    (re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"), lambda: zstd().ZstdDecompressor(), b""),
-    (re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"), bz2.BZ2Decompressor, b""),
-    (re.compile(rb"\xfd7zXZ"), lzma.LZMADecompressor, b"\0"),
+_TABLE = Layout(
+    names=(QUERY_NAMES, PASSAGE_NAMES),
+    places=_PLACES,
+    expected="a query's id, a passage's, and a score or rank",
+    is_row=lambda fields: bool(NUMBER.fullmatch(fields[_PLACES[len(fields)][-1]])) and not _is_of_qrels(fields),
+    by_blanks=True,
 )
-"""How packed files begin, what unpacks a stream of theirs, and what may fill them up between streams."""
-_OWN_PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
-
-type Feed = Callable[[bytes], object]
+"""Runs by commas or names."""
 
 
 class Form(NamedTuple):
@@ -91,15 +75,6 @@ class Form(NamedTuple):
     columns: int
     crlf: bool
     tabs: bool = False
-
-
-def zstd() -> Any:
-    """The module for zstd, imported for what is packed so."""
-    if sys.version_info >= (3, 14):
-        from compression import zstd
-    else:
-        from backports import zstd
-    return zstd
 
 
 def read_pieces(path: Path, piece_bytes: int = _PIECE_BYTES, feed: Feed | None = None) -> Generator[pl.DataFrame]:
@@ -125,11 +100,13 @@ def read_pieces(path: Path, piece_bytes: int = _PIECE_BYTES, feed: Feed | None =
     form = Form(0, crlf=False)
     line = 1
     try:
-        if _is_parquet(path):
-            yield _of_parquet(path, feed)
+        if _is_table(path):
+            for _ in blocks(path, piece_bytes, feed) if feed else ():  # all of its bytes
+                pass
+            yield _of_parquet(path) if is_parquet(path) else _of_records(path)
             return
-        pieces = _without_end(_pieces(_blocks(path, piece_bytes, feed)))
-        first, line = _after_comments(pieces)
+        pieces = _without_end(_pieces(blocks(path, piece_bytes, feed)))
+        first, line = _after_comments(path, pieces)
         if first:
             form = _form(first, line, faults)
             faults.raise_any()
@@ -139,8 +116,7 @@ def read_pieces(path: Path, piece_bytes: int = _PIECE_BYTES, feed: Feed | None =
                 yield frame
             line += piece.count(b"\n") if parsed is None else parsed.height
     except EOFError as error:
-        too_large = "; or it was packed with --long" if "memory" in str(error) else ""
-        faults.add(line, f"the compressed file is truncated or damaged from about this line on{too_large}")
+        faults.add(line, str(error))
     except OSError as error:
         raise RunError(f"{path}: cannot be read: {error.strerror or error}") from error
     if not form.columns and not faults.count:
@@ -164,47 +140,73 @@ def _ahead[Item, Result](function: Callable[[Item], Result], items: Iterable[Ite
 
 
 def first_tag(path: Path) -> str:
-    """The sixth column of a run's first line; empty for runs of three columns."""
-    if _is_parquet(path):
+    """The sixth column of a run's first line; empty for runs of three columns, and for tables."""
+    if _is_table(path):
         return ""
-    first, _ = _after_comments(_pieces(_blocks(path, LONGEST_LINE, None)))
-    return b" ".join(_fields(first.split(b"\n", 1)[0].removesuffix(b"\r"))[5:]).decode("utf-8", "replace")
+    return " ".join(_fields(_first_line(path))[5:])
 
 
 def is_run(path: Path) -> bool:
     """Whether a file can be read, and its first line is one of a run."""
     try:
-        if _is_parquet(path):
+        if is_parquet(path):
             return True
-        first, _ = _after_comments(_pieces(_blocks(path, LONGEST_LINE, None)))
-        form = _form(first, 1, Faults(path))
-        return isinstance(_row(first.splitlines()[0], form.columns or None), tuple) if first else False
+        if _is_table(path):
+            return not _of_records(path).is_empty()
+        first = _first_line(path)
+        form = _form(first.encode(), 1, Faults(path))
+        return isinstance(_row(first.encode(), form.columns or None), tuple)
     except (EOFError, OSError, UserError):
         return False
 
 
-def _is_parquet(path: Path) -> bool:
-    with _open(path) as file:
-        return file.read(len(_PARQUET)) == _PARQUET
+def _first_line(path: Path) -> str:
+    """The first line that is no comment; empty if there is none."""
+    first, _ = _after_comments(path, _pieces(blocks(path, LONGEST_LINE)))
+    return first.split(b"\n", 1)[0].removesuffix(b"\r").decode("utf-8", "replace")
 
 
-def _of_parquet(path: Path, feed: Feed | None) -> pl.DataFrame:
+def _is_table(path: Path) -> bool:
+    return is_parquet(path) or is_table(path, _first_line(path), _TABLE)
+
+
+def _of_parquet(path: Path) -> pl.DataFrame:
     """The rows of a Parquet file with the columns of a dataframe, as ranx writes them."""
-    with _open(path) as file:
-        while feed and (block := file.read(_PIECE_BYTES)):
-            feed(block)
-        file.seek(0)
-        try:
-            frame = pl.read_parquet(file)
-        except (pl.exceptions.PolarsError, OSError) as error:
-            raise RunError(f"{path}: is Parquet that cannot be read: {str(error).splitlines()[0]}") from None
     from eval_kit.runs import rows  # numpy, which text does without
 
-    lines = rows.lines(str(path), frame).rename({"rank": "stated_rank"}, strict=False)
+    lines = rows.lines(str(path), read_parquet(path)).rename({"rank": "stated_rank"}, strict=False)
     return lines if "stated_rank" in lines.columns else lines.with_columns(stated_rank=pl.lit(None, pl.Int64))
 
 
-def _after_comments(pieces: Iterator[bytes]) -> tuple[bytes, int]:
+def _of_records(path: Path) -> pl.DataFrame:
+    """The rows of CSV or of JSON lines.
+
+    Raises:
+        RunError: what is wrong with them, as in the lines of a run.
+    """
+    faults, found, columns = Faults(path), list[tuple[Any, ...]](), 0
+    for number, record in records(path, _TABLE, faults):
+        fields = _as_columns(record) if isinstance(record, dict) else record
+        columns = columns or (len(fields) if len(fields) in _LAYOUTS else 6)
+        row = _row("\t".join(fields).encode(), columns)
+        if isinstance(row, str):
+            faults.add(number, row)
+        else:
+            found.append(row)
+    faults.raise_any()
+    return pl.DataFrame(found, _ROWS[columns or 6], orient="row")
+
+
+def _as_columns(record: dict[str, Any]) -> list[str]:
+    """The columns of a run; empty texts for values that are missing, or none of ids and numbers."""
+    record = {name.strip().lower(): value for name, value in record.items()}
+    ids = [next((record[name] for name in names if name in record), None) for names in _TABLE.names]
+    query, passage = (str(each) if isinstance(each, str | int) else "" for each in ids)
+    rank = str(record.get("rank") or "-")
+    return [query, "Q0", passage, rank, str(record["score"]), "t"] if "score" in record else [query, passage, rank]
+
+
+def _after_comments(path: Path, pieces: Iterator[bytes]) -> tuple[bytes, int]:
     """The first piece from the first line of the run on, and that line's number; no piece if there is none."""
     line, start = 1, 0
     for piece in pieces:
@@ -212,21 +214,22 @@ def _after_comments(pieces: Iterator[bytes]) -> tuple[bytes, int]:
         start = 0
         while start < len(piece):
             end = piece.find(b"\n", start) + 1 or len(piece)
-            text = piece[start:end].strip()
-            if not (_is_comment(text) or _is_header(text)) and (text or line == 1):
+            text = piece[start:end].decode("utf-8", "replace").strip(" \t\r\n")
+            if not (_is_comment(path, text) or _is_header(text)) and (text or line == 1):
                 return piece[start:], line
             start, line = end, line + 1
     return b"", line
 
 
-def _is_comment(line: bytes) -> bool:
-    return line.startswith(b"#") and not isinstance(_row(line, 6), tuple)
+def _is_comment(path: Path, line: str) -> bool:
+    is_row = isinstance(_row(line.encode(), 6), tuple) or by_tabs(line, _is_whole) or is_table(path, line, _TABLE)
+    return line.startswith("#") and not is_row
 
 
-def _is_header(line: bytes) -> bool:
+def _is_header(line: str) -> bool:
     """Whether a line names a run's columns, and is none of a run; judgements have no rank."""
-    names = line.decode("utf-8", "replace").lower().split()
-    is_row = any(isinstance(_row(line, columns), tuple) for columns in _LAYOUTS)
+    names = by_blanks(line.lower())
+    is_row = any(isinstance(_row(line.encode(), columns), tuple) for columns in _LAYOUTS)
     return names[:1] != [] and names[0] in QUERY_NAMES and "rank" in names and not is_row
 
 
@@ -286,10 +289,11 @@ def _form(piece: bytes, line: int, faults: Faults) -> Form:
     first, newline, _ = piece[: LONGEST_LINE + 1].partition(b"\n")
     crlf = bool(newline) and first.endswith(b"\r")
     first = first.removesuffix(b"\r") if crlf else first
-    columns = 0 if _is_of_qrels(_fields(first)) else min(len(_fields(first)), 6)
+    text = first.decode("utf-8", "replace")
+    columns = 0 if _is_of_qrels(_fields(text)) else min(len(_fields(text)), 6)
     if columns not in _LAYOUTS:
         faults.add(line, str(_row(first, None)))
-    return Form(columns, crlf, bool(_by_tabs(first)))
+    return Form(columns, crlf, bool(by_tabs(text, _is_whole)))
 
 
 def _line_by_line(piece: bytes, form: Form, first_line: int, faults: Faults) -> pl.DataFrame:
@@ -323,48 +327,46 @@ def _row(line: bytes, columns: int | None) -> tuple[Any, ...] | str:
     if _BYTE_ORDER_MARK in line:
         return "holds a byte-order mark; save the file as plain UTF-8"
     try:
-        line.decode("utf-8")
+        fields = _fields(line.decode("utf-8"))
     except UnicodeDecodeError:
         return "is not UTF-8 text"
-    fields = _fields(line)
     if not fields:
         return "the line is empty"
     if columns is None or (len(fields) != columns and not len(fields) > columns == 6):
         return _wrong_columns(fields, columns)
     query, passage, rank, score = map(fields.__getitem__, _PLACES[columns])
-    if max(len(query), len(passage)) > LONGEST_ID:
+    ids = query, passage
+    if max(len(each.encode()) for each in ids) > LONGEST_ID:
         return f"has a field longer than {LONGEST_ID:,} bytes"
-    ids = query.decode(), passage.decode()
-    whole = int(rank) if len(rank) <= 18 and _WHOLE_NUMBER.fullmatch(rank) else None
+    whole = int(rank) if len(rank) <= 18 and WHOLE_NUMBER.fullmatch(rank) else None
     if columns == 3:
-        if not _WHOLE_NUMBER.fullmatch(rank):
+        if not WHOLE_NUMBER.fullmatch(rank):
             return f"the rank {_quote(rank)} is not a whole number"
         if not 0 <= float(rank) <= HIGHEST_RANK:
             return f"the rank {_quote(rank)} is not between 0 and {HIGHEST_RANK:,}"
         return *ids, int(float(rank)), -float(rank)
-    if not (_NUMBER.fullmatch(score) and math.isfinite(float(score))):
+    value = finite_number(score)
+    if value is None:
         return f"the score {_quote(score)} is not a finite number"
     if columns == 4:
-        return (*ids, float(score), whole) if whole is not None else f"the rank {_quote(rank)} is not a whole number"
-    no_rank = not (_NUMBER.fullmatch(rank) or _NO_RANK.fullmatch(rank))
-    if no_rank + (len(fields) > columns) + bool(_NUMBER.fullmatch(fields[5])) > 1:
+        return (*ids, value, whole) if whole is not None else f"the rank {_quote(rank)} is not a whole number"
+    no_rank = not (NUMBER.fullmatch(rank) or _NO_RANK.fullmatch(rank))
+    if no_rank + (len(fields) > columns) + bool(NUMBER.fullmatch(fields[5])) > 1:
         return f"{_wrong_columns(fields, columns)}; ids with blanks need tabs between the columns"
-    return *ids, float(score), whole
+    return *ids, value, whole
 
 
-def _fields(line: bytes) -> list[bytes]:
+def _fields(line: str) -> list[str]:
     """The columns of a line, divided by tabs alone or by blanks too; a tag with blanks makes more than 6."""
-    return _by_tabs(line) or list(filter(None, _BLANKS.split(line)))
+    return by_tabs(line, _is_whole) or by_blanks(line)
 
 
-def _by_tabs(line: bytes) -> list[bytes]:
-    """The 6 or 3 columns that tabs alone make, so that ids may hold blanks; empty where they make none."""
-    fields = [field.strip(b" ") for field in line.strip(b" \t").split(b"\t")]
-    is_whole = len(fields) == 6 or (len(fields) == 3 and _WHOLE_NUMBER.fullmatch(fields[2]))
-    return fields if is_whole and all(fields) else []
+def _is_whole(fields: Sequence[str]) -> bool:
+    """Whether columns by tabs alone are the 6 or 3 of a run."""
+    return len(fields) == 6 or (len(fields) == 3 and bool(WHOLE_NUMBER.fullmatch(fields[2])))
 
 
-def _wrong_columns(fields: list[bytes], columns: int | None) -> str:
+def _wrong_columns(fields: Sequence[str], columns: int | None) -> str:
     layout = f"{columns} ({_LAYOUTS[columns]})" if columns else f"6 ({TREC}) or 3 ({MS_MARCO})"
     what = f"{len(fields)} column{'s' * (len(fields) != 1)}, expected {layout}"
     if _is_of_qrels(fields):  # numbers alone would pass for four columns, at the wrong passages
@@ -372,103 +374,12 @@ def _wrong_columns(fields: list[bytes], columns: int | None) -> str:
     return what
 
 
-def _is_of_qrels(fields: list[bytes]) -> bool:
-    return len(fields) == 4 and fields[1] in (b"0", b"Q0") and bool(_WHOLE_NUMBER.fullmatch(fields[3]))
+def _is_of_qrels(fields: Sequence[str]) -> bool:
+    return len(fields) == 4 and fields[1] in ("0", "Q0") and bool(WHOLE_NUMBER.fullmatch(fields[3]))
 
 
-def _quote(field: bytes) -> str:
-    return repr(field.decode("utf-8", "replace")[:40])
-
-
-def _open(path: Path) -> IO[bytes]:
-    """The file; what comes through a pipe that this process was given is kept, as a run may be read twice.
-
-    Raises:
-        UserError: as :func:`eval_kit.files.opening.open_file`, which refuses other pipes, and devices.
-    """
-    source = Path("/dev/stdin") if str(path) == "-" else path
-    if str(source).startswith(_OWN_PIPES) and source.exists() and not stat.S_ISCHR(source.stat().st_mode):
-        return Path(_kept(str(source)).name).open("rb")
-    return open_file(source)
-
-
-@cache
-def _kept(source: str) -> Any:
-    """A temporary file, until the end of the process, of what comes through a pipe."""
-    kept = tempfile.NamedTemporaryFile()  # noqa: SIM115
-    with Path(source).open("rb") as pipe:
-        shutil.copyfileobj(pipe, kept)
-    kept.flush()
-    return kept
-
-
-def _blocks(path: Path, size: int, feed: Feed | None) -> Iterator[bytes]:
-    """The file's bytes in blocks of about ``size``, unpacked if its first bytes say how.
-
-    Raises:
-        RunError: a compressed file that grows more in unpacking than any run does.
-    """
-    with _open(path) as file:
-        magic = file.read(10)
-        file.seek(0)
-        raw = _Raw(file, feed)
-        packing = next((each[1:] for each in _PACKED if each[0].match(magic)), None)
-        if packing is None:
-            while block := raw.read(raw.to_line_end(size)):
-                yield block
-            return
-        room = max(SMALL_BYTES, MOST_GROWTH * os.fstat(file.fileno()).st_size)
-        for block in _packed_blocks(raw, size, *packing):
-            room -= len(block)
-            if room < 0:
-                raise RunError(f"{path}: unpacks to more than {MOST_GROWTH} times its size, as no run does")
-            yield block
-
-
-class _Raw:
-    """A file's bytes as they are, fed to a digest on their way."""
-
-    def __init__(self, file: IO[bytes], feed: Feed | None) -> None:
-        self._file = file
-        self._feed = feed
-
-    def read(self, size: int) -> bytes:
-        block = self._file.read(size)
-        if self._feed is not None:
-            self._feed(block)
-        return block
-
-    def to_line_end(self, size: int) -> int:
-        """``size``, and as much more as it takes to end with a line, unless that is too long."""
-        start = self._file.tell()
-        self._file.seek(start + size)
-        rest = len(self._file.readline(LONGEST_LINE))
-        self._file.seek(start)
-        return size + rest
-
-
-def _packed_blocks(raw: _Raw, size: int, new_stream: Callable[[], Any], padding: bytes = b"") -> Iterator[bytes]:
-    """Unpack a little at a time, one stream after the other; gzip files may be filled up with ``padding``."""
-    stream = None
-    pieces, ready = [], 0
-    while block := raw.read(_PACKED_BYTES):
-        for start in range(0, len(block), _UNPACKED_TOGETHER):
-            piece = block[start : start + _UNPACKED_TOGETHER]
-            while piece := piece if stream else piece.lstrip(padding):
-                stream = stream or new_stream()
-                try:
-                    pieces.append(stream.decompress(piece))
-                except Exception as error:  # each format has a kind of its own
-                    raise EOFError(str(error)) from error
-                ready += len(pieces[-1])
-                piece = stream.unused_data
-                stream = None if stream.eof else stream
-            if ready >= size:
-                yield b"".join(pieces)
-                pieces, ready = [], 0
-    yield b"".join(pieces)
-    if stream is not None:
-        raise EOFError
+def _quote(field: str) -> str:
+    return repr(field[:40])
 
 
 def _pieces(blocks: Iterator[bytes]) -> Iterator[bytes]:

@@ -10,11 +10,9 @@ import numpy as np
 import polars as pl
 
 from eval_kit.errors import UserError
-from eval_kit.files.ids import QUERY_NAMES, no_ids, why_no_id
+from eval_kit.files.ids import PASSAGE_NAMES, QUERY_NAMES, no_ids, why_no_id
 
-QUERY = QUERY_NAMES
-PASSAGE = ("passage_id", "doc_id", "docno", "corpus-id", "corpus_id", "pid", "docid", "passage")
-"""What tools call the two ids, in columns, keys and attributes; of several that are there, the first counts."""
+QUERY, PASSAGE = QUERY_NAMES, PASSAGE_NAMES
 SCORE = ("score",)
 _MTEB = "mteb_model_meta"
 """A key of the predictions that MTEB writes; the others are subsets, of splits."""

@@ -9,9 +9,9 @@ import polars as pl
 from eval_kit.errors import UserError, disk_errors, parameter
 from eval_kit.files import atomic
 from eval_kit.files.endings import run_name
+from eval_kit.files.packed import zstd
 from eval_kit.runs.given import GivenRun, Run
 from eval_kit.runs.ranks import JUDGED_SCHEMA, rank_judged
-from eval_kit.runs.reader import zstd
 from eval_kit.runs.rows import lines
 from eval_kit.runs.writer import ranking, write_lines
 

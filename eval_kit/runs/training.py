@@ -10,15 +10,21 @@ from typing import Any
 import polars as pl
 
 from eval_kit.errors import UserError, parameter
+from eval_kit.files.faults import Faults
 from eval_kit.files.formats import QUERIES_SCHEMA
 from eval_kit.files.opening import is_folder
-from eval_kit.files.strict_json import decode
-from eval_kit.files.text import read_lines
+from eval_kit.files.records import QUERY_IDS, Layout, records
 from eval_kit.release import Release, open_release
 
 TRAIN = "train"
 QUERY_FIELDS, POSITIVE_FIELDS = ("query", "anchor"), ("positive", "pos", "positive_passages")
 """What trainers call a query and its relevant passage or passages (sentence-transformers, FlagEmbedding, Tevatron)."""
+_TRAINING = Layout(
+    names=(),
+    places={2: (0, 1), 3: (0, 1, 2)},
+    expected="id and text, or query, relevant and other passage",
+    is_header=lambda fields: fields[0].lower() in (*QUERY_IDS, *QUERY_FIELDS),
+)
 
 
 @dataclass(frozen=True)
@@ -63,17 +69,17 @@ def read(source: Path) -> TrainingQueries:
     """Read training queries.
 
     Args:
-        source: a file of ids, tabs and texts; MS MARCO's triples (query, relevant and other passage, with tabs
-            between); JSON lines with ``query`` (or ``anchor``) and ``positive`` (or ``pos``, ``positive_passages``),
-            or BEIR's of queries, with ``_id`` and ``text``; or the folder of a release or of a BEIR dataset, for its
-            ``train`` split.
+        source: a file in any form of :mod:`eval_kit.files.records`: of ids and texts; of MS MARCO's triples (query,
+            relevant and other passage); by name, of ``query`` (or ``anchor``) and ``positive`` (or ``pos``,
+            ``positive_passages``), or of ids and ``text`` as BEIR's queries; or the folder of a release or of a BEIR
+            dataset, for its ``train`` split.
 
     Raises:
         UserError: nothing of that kind; with file and line.
     """
     if is_folder(source):
         return _of_release(source, open_release(source))
-    rows = list(_examples(source)) if source.suffix == ".jsonl" else list(_tab_separated(source))
+    rows = list(_examples(source))
     if not rows:
         raise UserError(f"{source}: holds no queries")
     ids, texts, positives = zip(*rows, strict=True)
@@ -98,33 +104,33 @@ def _of_release(folder: Path, release: Release) -> TrainingQueries:
     return TrainingQueries(folder, queries, ids, pl.Series("text", [], pl.String))
 
 
-def _tab_separated(path: Path) -> Iterator[tuple[str, str, list[str]]]:
-    for number, line in read_lines(path):
-        fields = line.split("\t")
-        if len(fields) not in (2, 3) or not all(field.strip() for field in fields):
-            raise UserError(
-                f"{path}:{number}: expected id and text, or query, relevant and other passage, with tabs between"
-            )
-        yield (fields[0], fields[1], []) if len(fields) == 2 else (fields[0], fields[0], fields[1:2])
-
-
 def _examples(path: Path) -> Iterator[tuple[str, str, list[str]]]:
-    for number, line in read_lines(path):
-        try:
-            example = decode(line)
-        except ValueError:
-            example = None
-        example = example if isinstance(example, dict) else {}
-        text = next((example[name] for name in QUERY_FIELDS if name in example), None)
-        positives = _texts(next((example[name] for name in POSITIVE_FIELDS if name in example), []))
-        if text is None and "_id" in example and "title" not in example:  # which BEIR's passages have
-            text, example = example.get("text"), {"query_id": example["_id"]}
-        if not isinstance(text, str) or not text.strip() or not all(isinstance(each, str) for each in positives):
-            raise UserError(
-                f'{path}:{number}: expected a JSON object with "query" or "anchor", a text, and "positive"; or '
-                'a query\'s "_id" and "text"'
-            )
-        yield str(example.get("query_id", text)), text, positives
+    """Id, text and texts of relevant passages of each query."""
+    faults = Faults(path)
+    for number, record in records(path, _TRAINING, faults):
+        example = _named(record) if isinstance(record, dict) else _placed(record)
+        if example is None:
+            faults.add(number, f"expected {_TRAINING.expected}")
+        elif not faults.count:
+            yield example
+    faults.raise_any()
+
+
+def _placed(fields: list[str]) -> tuple[str, str, list[str]] | None:
+    if len(fields) not in _TRAINING.places or not all(field.strip() for field in fields):
+        return None
+    return (fields[0], fields[1], []) if len(fields) == 2 else (fields[0], fields[0], fields[1:2])
+
+
+def _named(example: dict[str, Any]) -> tuple[str, str, list[str]] | None:
+    text = next((example[name] for name in QUERY_FIELDS if name in example), None)
+    query = next((example[name] for name in ("query_id", "_id", "id") if name in example), text)
+    positives = _texts(next((example[name] for name in POSITIVE_FIELDS if name in example), []))
+    if text is None and "title" not in example:  # which BEIR's passages have
+        text = example.get("text")
+    if not isinstance(text, str) or not text.strip() or not all(isinstance(each, str) for each in positives):
+        return None
+    return str(query), text, positives
 
 
 def _texts(positives: Any) -> list[Any]:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from filelock import FileLock
 
 from eval_kit import languages, words
 from eval_kit.console import with_count
@@ -145,7 +144,7 @@ def link_once(release: Release, folder: Path, key: str) -> None:
 def _once(target: Path, key: str, make: Callable[[Path], None]) -> None:
     """Make an index, unless it is finished and of the passages with that key."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(target.parent / ".lock"):
+    with atomic.file_lock(target.parent / ".lock"):
         made = _made(target)
         if made is None or (key and made != key) or not _is_whole(target):
             _marker(target).unlink(missing_ok=True)

@@ -15,7 +15,6 @@ from operator import itemgetter
 from pathlib import Path
 
 import polars as pl
-from filelock import FileLock
 
 from eval_kit.console import counting
 from eval_kit.errors import UserError
@@ -54,7 +53,7 @@ def find(queries: pl.DataFrame, index: Path, settings: Settings) -> None:
     store = _store(index, settings)
     try:
         store.mkdir(parents=True, exist_ok=True)
-        with FileLock(store / ".lock"):
+        with atomic.file_lock(store / ".lock"):
             _remove_damaged(store)
             rows = _stored_queries(store)
             pairs = queries.select(QUERY).unique(maintain_order=True)

@@ -1,7 +1,6 @@
 """The passages that a release's queries search, whether it embeds them or names an ir_datasets collection."""
 
 import shlex
-from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from pathlib import Path
 from eval_kit.errors import UserError
 from eval_kit.files.beir import read_corpus
 from eval_kit.files.digests import file_sha256
+from eval_kit.files.text import read_lines
 from eval_kit.release import Release
 from eval_kit.search.retriever import Passages
 
@@ -39,19 +39,11 @@ def of_file(path: Path) -> Iterator[tuple[str, str]]:
     Raises:
         UserError: the file cannot be read; a line that is not an id, a tab and a text; with file and line.
     """
-    number = 0
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                line = line.removeprefix(BOM_UTF8) if number == 1 else line
-                passage_id, tab, text = line.decode().removesuffix("\n").removesuffix("\r").partition("\t")
-                if not tab or not passage_id.strip() or " " in passage_id or not text.strip():
-                    raise UserError(f"{path}:{number}: expected a passage id, a tab and a text")
-                yield passage_id, text
-    except UnicodeDecodeError:
-        raise UserError(f"{path}:{number}: is not UTF-8 text") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    for number, line in read_lines(path):
+        passage_id, tab, text = line.partition("\t")
+        if not tab or not passage_id.strip() or " " in passage_id or not text.strip():
+            raise UserError(f"{path}:{number}: expected a passage id, a tab and a text")
+        yield passage_id, text
 
 
 def how_many(release: Release) -> int | None:

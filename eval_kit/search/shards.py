@@ -24,13 +24,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
+import msgspec
 import numpy as np
-from filelock import FileLock
 from numpy.typing import NDArray
 
 from eval_kit.console import counting
+from eval_kit.documents.document import Amount, Count
 from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
 from eval_kit.search.arrays import append_rows, cut_rows, row_count, write_array
@@ -52,8 +53,6 @@ TOLERANCE = 1e-3
 """Of the greatest number in it: more than processors differ by, or a service from call to call."""
 MANIFEST = "shards.json"
 DONE = "done.jsonl"
-_FIELDS = {"key", "passages", "seconds", "rows"}
-"""Of a line of ``done.jsonl``, and of ``shards.json``."""
 
 type Arrays = Mapping[str, NDArray[Any]]
 type Encode = Callable[[list[str]], Arrays]
@@ -125,7 +124,7 @@ def write(
 
     with disk_errors(folder, _NOT_KEPT):
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / ".lock"), counting(doing, unit, total) as advance:
+        with atomic.file_lock(folder / ".lock"), counting(doing, unit, total) as advance:
             done += _shards_done(folder)
             start = time.monotonic()
             for arrays in spread(encode, texts_to_encode()):
@@ -146,8 +145,11 @@ def _shards_done(folder: Path) -> Iterator[dict[str, Any]]:
     rows = {path.stem: row_count(path) for path in folder.glob("*.npy")}
     replaced = math.inf if any(path.name != MANIFEST for path in folder.glob("*.json")) else -1
     for line in (folder / DONE).read_bytes().splitlines() if (folder / DONE).exists() else ():
-        shard = _document(line)
-        if not set(shard) >= _FIELDS or any(rows.get(name, replaced) < end for name, end in shard["rows"].items()):
+        try:
+            shard: dict[str, Any] = {**msgspec.convert(_document(line), _Shard)}
+        except msgspec.ValidationError:  # damaged, or an earlier kit's
+            return
+        if any(rows.get(name, replaced) < end for name, end in shard["rows"].items()):
             return
         yield shard
 
@@ -202,6 +204,15 @@ def _finished(folder: Path, done: Sequence[Mapping[str, Any]], ids: Ids) -> "Sha
     return read(folder)
 
 
+class _Shard(TypedDict):
+    """A line of ``done.jsonl``, and ``shards.json``."""
+
+    key: str
+    passages: Count
+    seconds: Amount
+    rows: dict[str, Count]
+
+
 def _line(document: Mapping[str, Any]) -> str:
     return json.dumps(document) + "\n"
 
@@ -212,9 +223,10 @@ def read(folder: Path) -> "Shards":
     Raises:
         UserError: there are none, not all of them are encoded, or an array has not as many rows as were written.
     """
-    manifest = _document(folder / MANIFEST)
-    if set(manifest) != _FIELDS:
-        raise UserError(f"{folder}: holds no index, or one that is not finished; index the passages first")
+    try:
+        manifest = msgspec.convert(_document(folder / MANIFEST), _Shard)
+    except msgspec.ValidationError:
+        raise UserError(f"{folder}: holds no index, or one that is not finished; index the passages first") from None
     for name, rows in (manifest["rows"] | {"ids": manifest["passages"]}).items():
         path = folder / f"{name}.npy"
         if path.exists() and (count := row_count(path)) != rows:
@@ -316,7 +328,7 @@ def building(folder: Path, name: str, state: str, files: Sequence[str]) -> Itera
     marker = folder / f"{name}.json"
     with disk_errors(folder, "the index cannot be kept"):
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / ".lock"):
+        with atomic.file_lock(folder / ".lock"):
             if _document(marker) == {"state": state, "files": _sizes(folder, files)}:
                 yield False
                 return

@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from markupsafe import Markup
 
-from eval_kit.markup import element
+from eval_kit.markup import element, visible
 from eval_kit.svg import loss_bar, span
 from eval_kit.tables.table import Column, Row, Table, Value, as_cell
 
@@ -28,7 +28,7 @@ def to_html(table: Table, bars: bool = True, mark: str = "") -> Markup:
     scale = span(ends) if bars else None
     bodies = [_body(table, group, scale) for group in table.groups]
     whole = element("table", caption, _head(table), *bodies, data_sortable=bool(table.sorted_by))
-    return element("div", whole, class_="scroll", role="region", tabindex="0", aria_label="wide table")
+    return visible(element("div", whole, class_="scroll", role="region", tabindex="0", aria_label="wide table"))
 
 
 def sort_header(name: str, classes: str, sorted_by: str | None = None, key: str | None = None) -> Markup:

@@ -54,7 +54,7 @@ def small_draft(
             new_test_set(f"length.{name}", "length", "length", "test", "dev", ["RR@10"], where=("cluster", [name]))
             for name in names
         ],
-        reports={"note.tsv": "a\tb\n"},
+        reports={"given.tsv": "a\tb\n"},
     )
 
 

@@ -2,6 +2,9 @@
 
 import hashlib
 import multiprocessing
+import socket
+import threading
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -37,7 +40,7 @@ def test_download_and_reuse(server: Server, tmp_path: Path, monkeypatch: pytest.
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "mkdir", refused)
-    monkeypatch.setattr("eval_kit.authors.fetch.FileLock", refused)
+    monkeypatch.setattr("eval_kit.files.atomic.file_lock", refused)
     assert download(source(server), tmp_path) == path, "from the cache, without a server and without a right to write"
     assert server.requests == [None]
 
@@ -122,3 +125,33 @@ def test_obtain_tells_what_it_has_and_lacks(server: Server, tmp_path: Path, monk
     monkeypatch.setattr("urllib.request._opener", None)  # it knows the proxies of its first use
     again, lacking = obtain([*good, wrong])
     assert again == have and len(server.requests) == 7 and "by the proxy in $http_proxy" in lacking[wrong.id]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: abc\r\n\r\nx",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 1_0\r\n\r\nx",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nx",
+        b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5_000 + b"\r\n\r\nx",
+        b"HTTP/1.1 302 F\r\nLocation: http://[::1/\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 403 \x1b[31mno\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 200_000,
+        b"nothing",
+    ],
+)
+def test_what_a_server_says_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reply: bytes) -> None:
+    monkeypatch.setattr("eval_kit.authors.fetch._MOST_BYTES", 100_000)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                connection.recv(4096)
+                connection.sendall(reply)
+
+        threading.Thread(target=serve, daemon=True).start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/list.tsv"
+        with pytest.raises(UnavailableError) as caught:
+            download(SourceFile("owner/name", "0", "list.tsv", "0" * 40, "MIT", url), tmp_path)
+    assert str(caught.value).isprintable()

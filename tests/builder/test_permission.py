@@ -59,7 +59,7 @@ def test_an_unlicensed_part_needs_a_word(
 
 def test_with_permission_the_content_is_the_same_and_the_card_says_so(release: Release, tmp_path: Path) -> None:
     whole = published(release, tmp_path / "whole-shift", [LONG], [])
-    assert whole.digest == release.digest and (whole.folder / "reports/note.tsv").is_file()
+    assert whole.digest == release.digest and (whole.folder / "reports/given.tsv").is_file()
     assert f"- {LONG} states no licence; its authors permit" in (whole.folder / "README.md").read_text()
 
 

@@ -225,6 +225,26 @@ def test_after_a_refusal_the_same_command_finishes(
     assert tree(hub, "v1.1.0") == content(second) and len(repository.commits) == 2
 
 
+@pytest.mark.parametrize(
+    ("step", "status", "answer"),
+    [
+        ("create", 200, b"<html>log in</html>"),
+        ("preupload", 200, b"null"),
+        ("commit", 204, b""),
+        ("info", 200, b"[]"),
+        ("refs", 200, b'{"branches": []}'),
+        ("tag", 200, b"{}"),
+    ],
+)
+def test_what_is_no_answer_of_the_hub_is_a_sentence(
+    step: str, status: int, answer: bytes, hub: Hub, home: Path, first: Path
+) -> None:
+    hub.instead[step] = (status, answer)
+    assert "nothing is tagged" in user_error(publish(hub, home, first))
+    hub.instead.clear()
+    assert publish(hub, home, first).returncode == 0 and tree(hub, "v1.0.0") == content(first)
+
+
 def test_an_upload_that_was_cut_off_between_two_commits_goes_on(hub: Hub, home: Path, first: Path) -> None:
     """The client commits a large or slow upload in parts; those files alone are not somebody else's dataset."""
     put(hub, {path: data for path, data in content(first).items() if path != "manifest.json"})
@@ -348,9 +368,39 @@ def test_open_is_never_another_revision(hub: Hub, home: Path, first: Path, secon
     hub.refused["info"] = 500
     for environment in ({"HF_HUB_OFFLINE": "1"}, {}):
         # v1.1.0 was never asked for by that name
-        fixed, by_commit, *sentences = opens(hub, home, "v1.0.0", commit, "v1.1.0", "main", None, **environment)
-        assert fixed == by_commit == named(first)
-        assert all("cannot be downloaded from the Hub" in sentence for sentence in sentences)
+        fixed, by_commit, unasked, *heads = opens(hub, home, "v1.0.0", commit, "v1.1.0", "main", None, **environment)
+        assert fixed == by_commit == named(first) and heads == [named(second)] * 2
+        assert "cannot be downloaded from the Hub" in unasked
+
+
+@pytest.mark.parametrize(
+    "id",
+    [
+        "https://huggingface.co/datasets/org/ms-marco-shift",
+        "https://huggingface.co/datasets/org/ms-marco-shift/",
+        "https://huggingface.co/datasets/org/ms-marco-shift/tree/v1.0.0",
+        "hf://datasets/org/ms-marco-shift@v1.0.0",
+        "datasets/org/ms-marco-shift",
+        "org/ms-marco-shift@v1.0.0",
+    ],
+)
+def test_the_ways_to_write_an_id(hub: Hub, home: Path, first: Path, second: Path, id: str) -> None:
+    put(hub, first, "v1.0.0")
+    if "v1.0.0" in id:
+        put(hub, second, "v1.1.0")
+    other = [["org/ms-marco-shift@v1.0.0", "v1.1.0"]]
+    done = client(hub, home, "-c", OPEN, json.dumps([[id, None], *other]))
+    assert json.loads(done.stdout)[0] == named(first) and "another revision" in json.loads(done.stdout)[1]
+
+
+def test_what_comes_from_the_cache_alone_says_so(hub: Hub, home: Path, first: Path) -> None:
+    said = f"from eval_kit.release import open_release as o; print(o({REPOSITORY!r}).identity.get('cautions'))"
+    put(hub, first, "v1.0.0")
+    assert "cache" not in client(hub, home, "-c", said).stdout
+    for away in ({"HF_HUB_OFFLINE": "1"}, {"HF_ENDPOINT": "http://127.0.0.1:9"}):
+        assert hub.repositories[REPOSITORY].head in client(hub, home, "-c", said, **away).stdout
+    hub.refused["info"] = 404  # the Hub answers: what it says holds
+    assert client(hub, home, "-c", said).returncode
 
 
 def test_only_what_the_manifest_names_is_downloaded_and_damage_is_seen(hub: Hub, home: Path, first: Path) -> None:

@@ -145,7 +145,7 @@ REFUSED: list[tuple[Callable[[Things], object], str]] = [
     (lambda things: things.parts(None, "given"), "no training query has a part"),
     (lambda things: read_given("meta", things.toy), "no query has a text or number there"),
     (lambda things: read_given("metadata.article", things.folder), r"queries\.jsonl"),
-    (lambda things: read_given(str(things.file("parts.tsv", "")), things.toy), r"parts\.tsv: is empty"),
+    (lambda things: read_given(str(things.file("parts.tsv", "")), things.toy), r"parts\.tsv:1: the file is empty"),
     # collections
     (lambda things: things.queries("train", pl.concat([things.small.queries["train"]] * 2)), r"'\d+' appears more"),
     (lambda things: things.queries("dev", things.small.queries["dev"].with_columns(text=pl.lit(" "))), "of dev has"),
@@ -208,7 +208,7 @@ def test_one_sentence_names_the_place(
 @pytest.mark.parametrize(
     ("file", "line", "place"),
     [
-        ("queries.jsonl", "{not json", 'queries.jsonl:5: expected a JSON object with "_id"'),
+        ("queries.jsonl", "{not json", "queries.jsonl:5: expected a JSON object"),
         ("queries.jsonl", '{"text": "no id"}', "queries.jsonl:5:"),
         ("queries.jsonl", '{"_id": "q1", "text": "again"}', "queries.jsonl:5: query q1 "),
         ("queries.jsonl", '{"_id": "q9", "text": " "}', "queries.jsonl:5:"),
@@ -220,7 +220,7 @@ def test_one_sentence_names_the_place(
         ("corpus.jsonl", '{"_id": "p2", "text": "again"}', "corpus.jsonl:4: passage p2 "),
         ("corpus.jsonl", '{"_id": "p9 "}', "corpus.jsonl:4:"),
         ("corpus.jsonl", None, "corpus.jsonl: cannot be read"),
-        ("queries.jsonl", None, "a BEIR dataset has this file"),
+        ("queries.jsonl", None, "queries.jsonl: cannot be read"),
         ("qrels/train.tsv", "q7\tp1\t1", "train.tsv:6: query q7 "),
         ("qrels/train.tsv", "q1\tp1\tone", "train.tsv:6:"),
         ("qrels/train.tsv", "q1 p1 1", "train.tsv:6:"),

@@ -136,8 +136,10 @@ def test_tampered_or_missing_file(out: Path) -> None:
             open_release(out)
         assert [check.what for check in verify(out) if check.fault] == ["content of qrels/dev (5 rows)"]
     table.unlink()
-    with pytest.raises(ReleaseError, match="missing, though the manifest lists it"):
-        open_release(out)
+    with pytest.warns(UserWarning, match="were not downloaded"):
+        assert not open_release(out).test_sets
+    (out / "LICENSE.md").unlink()
+    assert "the folder holds what the manifest lists" in [check.what for check in verify(out) if check.fault]
 
 
 def test_other_writer_same_content(out: Path) -> None:
@@ -206,6 +208,7 @@ def test_verify_finds_bad_variations(out: Path) -> None:
         (worded({"1": "waht is a cat", "2": "how"}), "1 queries are not in length.short, first 2"),
         (worded({"1": "waht is a cat", "10": " "}), "1 queries have no text, first 10"),
         (worded({"1": "waht is a cat"}, invalid=frozenset({"10"})), "1 invalid queries have no wording, first 10"),
+        (worded({"1": "waht is a cat"}), "it has 1 wordings, the manifest says 2"),
     ):
         releases.write(draft, out)
         [sentence] = faults(out).values()

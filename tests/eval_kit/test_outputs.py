@@ -60,6 +60,12 @@ def test_an_output_is_no_input(line: str, place: Path, monkeypatch, capsys) -> N
     assert "already reads or writes this file; name another one to write" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["rel/new.json", "rel/data/new.html", "rel/data/topic/x.json"])
+def test_nothing_is_written_into_a_release(place: Path, name: str) -> None:
+    with pytest.raises(UserError, match=r"is in the release .*/rel"):
+        check_outputs({"runs": [Path("r.trec")], "json_file": Path(name)})
+
+
 def test_what_is_no_input_may_be_replaced(place: Path) -> None:
     """A file beside the inputs, the same output as last time."""
     check_outputs({"runs": [Path("r.trec")], "json_file": Path("old.json"), "release": None})

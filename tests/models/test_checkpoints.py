@@ -2,6 +2,9 @@
 
 import json
 import shutil
+import time
+from itertools import pairwise
+from pathlib import Path
 from unittest.mock import Mock
 
 import httpx2
@@ -73,3 +76,30 @@ def test_a_model_that_the_hub_says_nothing_of_is_taken_from_the_cache(monkeypatc
     assert pinned(OfflineModeIsEnabled("as asked")) == taken
     with pytest.raises(ZeroDivisionError):
         pinned(ZeroDivisionError("a bug"))
+
+
+ALIASES = "\n".join(f"- &{name} {' '.join([f'*{before}'] * 9)}" for before, name in pairwise("abcdefghi"))
+
+
+@pytest.mark.parametrize(
+    ("header", "names"),
+    [
+        ("datasets: ms_marco\n", ["ms_marco"]),
+        ("yes: x\n2024: y\n2024-01-01: z\ndatasets:\n- a\n# and\n- b\nmodel-index:\n- name: [\n", ["a", "b"]),
+        ("datasets: [a, 5]\n", ["a"]),
+        ("datasets: 5\n", None),
+        ("datasets: {a: b}\n", None),
+        (f"datasets: {ALIASES}\n", None),
+        ("datasets: " + "[" * 9_000 + "\n", None),
+        ("a: " + "x" * 100_000_000 + "\ndatasets: a\n", None),
+    ],
+)
+def test_what_a_stranger_writes_in_a_card_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, header: str, names: list[str] | None
+) -> None:
+    monkeypatch.setattr(checkpoints, "_registered", lambda model: None)
+    card = tmp_path / "README.md"
+    card.write_text(f"---\n{header}---\n")
+    start = time.monotonic()
+    assert checkpoints.declared_data(str(tmp_path), card) == names
+    assert time.monotonic() - start < 10

@@ -204,6 +204,21 @@ def test_whatever_of_a_folder_is_cut_off_is_made_again(tmp_path: Path, name: str
         assert content(shards.read(folder).folder) == content(whole.folder)
 
 
+@pytest.mark.filterwarnings("ignore:.*damaged")
+@pytest.mark.parametrize("name", [shards.DONE, shards.MANIFEST])
+@pytest.mark.parametrize(
+    "change",
+    [{"rows": {"rows": -5}}, {"rows": "x"}, {"rows": None}, {"rows": {"rows": 1.5}}, {"seconds": "x"}, {"key": 1}],
+)
+def test_fields_of_other_types_are_made_again(tmp_path: Path, name: str, change: dict[str, object]):
+    whole = shards.write(PASSAGES, tmp_path / "whole", ragged, "model")
+    before = content(whole.folder)
+    first, *rest = (whole.folder / name).read_text().splitlines()
+    (whole.folder / name).write_text("\n".join([json.dumps(json.loads(first) | change), *rest, ""]))
+    shards.write(PASSAGES, whole.folder, ragged, "model")
+    assert content(whole.folder) == before
+
+
 def test_an_index_that_replaced_an_array_stands_for_it(tmp_path: Path):
     def encoded() -> int:
         encode = Counting()

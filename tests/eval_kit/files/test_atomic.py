@@ -122,3 +122,32 @@ def test_a_link_is_followed(tmp_path: Path):
         atomic.write_text(link, text)
         assert link.is_symlink() and target.read_text() == text
     assert names(tmp_path) == {"inner", "link"} and names(tmp_path / "inner") == {"target"}
+
+
+def test_inside_a_folder_of_somebody_else_no_link_is_followed(tmp_path: Path):
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/precious").write_text("precious")
+    (tmp_path / "theirs/README.md").symlink_to(tmp_path / "mine/precious")
+    (tmp_path / "theirs/reports").symlink_to(tmp_path / "mine")
+    atomic.write_inside(tmp_path / "theirs", "README.md", "card")
+    assert (tmp_path / "theirs/README.md").read_text() == "card"
+    with pytest.raises(UserError, match="leads out of"):
+        atomic.write_inside(tmp_path / "theirs", "reports/precious", "audit")
+    assert (tmp_path / "mine/precious").read_text() == "precious" and names(tmp_path / "mine") == {"precious"}
+
+
+def test_what_this_process_has_open_is_written_straight(tmp_path: Path):
+    reading, writing = os.pipe()
+    atomic.write_text(Path(f"/dev/fd/{writing}"), "text")
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        assert pipe.read() == "text"
+    with pytest.raises(UserError, match="/proc/self/x: cannot be written"):
+        atomic.write_text(Path("/proc/self/x"), "text")
+
+
+def test_a_lock_that_is_held_for_long_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(atomic, "_A_FILE", 0.1)
+    with atomic.file_lock(tmp_path / ".file.part.lock"), pytest.raises(UserError, match=r"\.file\.part\.lock"):
+        atomic.write_text(tmp_path / "file", "text")

@@ -78,11 +78,13 @@ HEADER = "system,training,score,nq\n"
 @pytest.mark.parametrize(
     ("text", "line", "noun"),
     [
-        ("", 0, "header"),
-        ("system,training,score\n", 1, "header"),
-        ("system,training,score,nq,nq\n", 1, "header"),
+        ("a,interpolation,0.5,1\n", 1, "named"),
+        ("system,training,score\na,interpolation,1\n", 2, "dataset"),
+        ("system,training,score,nq,nq\n", 1, "name"),
         (HEADER + "a,interpolation,0.5\n", 2, "columns"),
-        (HEADER + "a,interpolation,0.5,\n", 2, "float"),
+        (HEADER + "a,interpolation,0.5,\n", 2, "finite"),
+        (HEADER + "a,interpolation,1_000,1\n", 2, "1_000"),
+        (HEADER + "a,interpolation,٣,1\n", 2, "٣"),
         (HEADER + "a,interpolation,1e999,1\n", 2, "finite"),
         (HEADER + "a,inter,1,1\n", 2, "training"),
         (HEADER + "a,interpolation,1,1\n" * 2, 3, "twice"),

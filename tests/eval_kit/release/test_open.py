@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from eval_kit.errors import UserError
 from eval_kit.files.digests import file_sha256
 from eval_kit.release import PartialRelease, Release, ReleaseError, open_release, read_manifest
 from tests.eval_kit.plain_runs import plain_run
@@ -55,7 +56,7 @@ def test_a_partial_release_says_so_where_it_matters_and_once(published_release: 
     assert "**This release is partial.**" in (published_release.folder / "README.md").read_text()
 
 
-def test_a_changed_table_is_refused_by_name(copy: Path, mini_release: Release, command):
+def test_a_changed_table_is_refused_by_name(copy: Path, mini_release: Release):
     path = copy / "data/wh/test-00000-of-00001.parquet"
     frame = pl.read_parquet(path)
     assert set(frame["cluster"]) == {"wha", "how", "who"}  # what any reader of parquet finds
@@ -79,8 +80,9 @@ def test_a_changed_table_is_refused_by_name(copy: Path, mini_release: Release, c
     with pytest.raises(ReleaseError, match="not a readable parquet file"):
         open_release(copy)
     path.unlink()
-    done = command("eval_kit", "score", "any.trec", "--release", copy, status=2)
-    assert done.stderr == f"eval_kit: {path}: missing, though the manifest lists it; the release is damaged\n"
+    path.symlink_to("gone")
+    with pytest.raises(ReleaseError, match="the release is damaged"):
+        open_release(copy)
 
 
 def edited(folder: Path, change) -> dict:
@@ -119,7 +121,7 @@ def test_a_swapped_table_is_never_scored_though_its_file_digest_was_edited_to_fi
 
 def test_what_is_printed_beside_a_figure_is_covered_by_the_digest(copy: Path):
     manifest = json.loads((copy / "manifest.json").read_text())
-    for change in ({"kind": "published"}, {"version": "7.7.7"}, {"collection": "msmarco-passage"}):
+    for change in ({"kind": "rebuilt"}, {"version": "7.7.7"}, {"collection": "msmarco-passage"}):
         (copy / "manifest.json").write_text(json.dumps(manifest | change))
         with pytest.raises(ReleaseError, match="its digest is not that of the tables it lists; it was edited"):
             open_release(copy)
@@ -131,6 +133,11 @@ def test_what_is_printed_beside_a_figure_is_covered_by_the_digest(copy: Path):
         (lambda m: m["tables"].append(m["tables"][0]), "listed twice"),
         (lambda m: m["tables"][0]["columns"].append(m["tables"][0]["columns"][0]), "listed twice"),
         (lambda m: m["test_sets"].append(m["test_sets"][0]), "listed twice"),
+        (lambda m: m["test_sets"][0].update(name="dl19\n"), r"\$\.test_sets\[0\]\.name"),
+        (lambda m: m.update(kind="lite\n"), r"\$\.kind"),
+        (lambda m: m.update(kind="published"), "published"),
+        (lambda m: m.update(schema_version="\ud800"), "surrogate"),
+        (lambda m: m["tables"][0]["columns"][2].update(labels=["a", "a"]), "listed twice"),
         (lambda m: m["test_sets"][0].update(split="nowhere"), "needs .*/nowhere with the column query_id"),
         (lambda m: m["test_sets"][0].update(column="shoe_size", values=["a"]), "with the column shoe_size"),
         (lambda m: m["test_sets"][0].update(qrels="nowhere"), "needs qrels/nowhere with the column query-id"),
@@ -162,3 +169,19 @@ def test_a_table_that_holds_more_than_it_may_is_not_read(copy: Path, monkeypatch
     swapped(copy, "wh", "test", lambda frame: frame.head(frame.height // 3).with_columns(text=texts))
     with pytest.raises(ReleaseError, match="unpacks to more than 100 times its size"):
         open_release(copy).table("wh", "test")
+
+
+def test_a_part_of_a_release_is_used_as_far_as_it_goes(copy: Path):
+    for table in read_manifest(copy).tables:
+        if table.config not in ("length", "qrels"):
+            (copy / table.path).unlink()
+    with pytest.warns(UserWarning, match="were not downloaded"):
+        release = open_release(copy)
+    assert release.test_sets and {each.shift for each in release.test_sets.values()} == {"length"}
+    assert release.queries("length.short").height
+    with pytest.raises(ReleaseError, match=r"topic/test-.*was not downloaded"):
+        release.table("topic", "test")
+    path = copy / "data/length/test-00000-of-00001.parquet"
+    path.write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+    with pytest.raises(UserError, match="Git LFS pointer"):
+        open_release(copy)

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import eval_kit
-from eval_kit.authors.opening import open_judgements
 from eval_kit.files.endings import run_name
 from eval_kit.program import check_outputs
 from eval_kit.runs import rows
@@ -205,33 +204,6 @@ def test_lines_of_ir_measures_predictions_of_mteb_and_what_is_no_run(folder):
     for release in ("", {}, [], 0, frame_of(triples, "qid", "docno")):
         with pytest.raises(eval_kit.UserError, match="release: expected a folder"):
             eval_kit.score(run, release)
-
-
-BEIR = "{0}\t{1}\t{2}{end}"
-TREC = "{0} 0 {1} {2}{end}"
-
-
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-@pytest.mark.parametrize("mark", ["", "\ufeff"])
-@pytest.mark.parametrize(
-    ("head", "line"),
-    [
-        ("query-id\tcorpus-id\tscore{end}", BEIR),
-        ("qid\tpid\trel{end}", BEIR),
-        ("", TREC),
-        ("# pooled{end}#{end}query_id iteration doc_id relevance{end}", TREC),
-    ],
-)
-def test_judgements_of_any_form(tmp_path, head, line, mark, end):
-    qrels = {"q1": {"a": 1, "b": 0}, "q2": {"b": 2}}
-    lines = [line.format(q, p, grade, end=end) for q, of in qrels.items() for p, grade in of.items()]
-    text = mark + head.format(end=end) + "".join(lines) + end + " " + end
-    (tmp_path / "qrels.txt").write_bytes(text.encode())
-    table = open_judgements(tmp_path / "qrels.txt").qrels("test")
-    assert table.rows() == [(q, p, grade) for q, of in qrels.items() for p, grade in of.items()]
-    (tmp_path / "qrels.txt").write_text("q1 0 a 1\n\nq2 0 b 1\n")
-    with pytest.raises(eval_kit.UserError, match=r"qrels.txt:2: expected 4 columns"):
-        open_judgements(tmp_path / "qrels.txt")
 
 
 def test_a_run_by_blanks_that_cannot_hold_an_id_says_so(folder, tmp_path):

@@ -89,7 +89,7 @@ BAD_FILES = {  # faults of every field and line are drawn below, beside a parser
     ),
     "Windows line ends later": (lambda text: text + text.replace(b"\n", b"\r\n"), 130, "holds a carriage return"),
     "old Mac line ends": (lambda text: text.replace(b"\n", b"\r"), 1, "holds a carriage return"),
-    "commas": (lambda text: text.replace(b" ", b","), 1, "1 column, expected"),
+    "semicolons": (lambda text: text.replace(b" ", b";"), 1, "1 column, expected"),
     "2 columns": (columns(0, 2), 1, f"2 columns, {NEITHER}"),
     "5 columns": (columns(0, 1, 2, 3, 4), 1, f"5 columns, {NEITHER}"),
     "3 columns with a score": (columns(0, 2, 4), 1, "the rank '8.5' is not a whole number"),

@@ -1,7 +1,5 @@
 """Training queries in the forms that people have them in."""
 
-import bz2
-import gzip
 import shutil
 from pathlib import Path
 
@@ -47,7 +45,7 @@ def test_mistakes(tmp_path: Path) -> None:
         ("t.tsv", "1\thow tall\nhow wide\n", rf"t\.tsv:2: {columns}"),
         ("t.tsv", "1\t \n", r"t\.tsv:1: expected id and text"),
         ("t.tsv", "", r"t\.tsv: holds no queries"),
-        ("t.jsonl", "[1]\n", r't\.jsonl:1: expected a JSON object with "query" or "anchor"'),
+        ("t.jsonl", "[1]\n", r"t\.jsonl:1: expected a JSON object"),
         ("t.jsonl", '{"query": 3}\n', r"t\.jsonl:1: expected"),
         ("t.jsonl", '{"query": "q", "positive": [3]}\n', r"t\.jsonl:1: expected"),
         ("t.jsonl", '{"query": "q", "positive_passages": [{"docid": "3"}]}\n', r"t\.jsonl:1: expected"),
@@ -57,7 +55,3 @@ def test_mistakes(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
         with pytest.raises(UserError, match=sentence):
             training.read(tmp_path / name)
-    for pack, program in ((gzip.compress, "gzip"), (bz2.compress, "bzip2")):
-        (tmp_path / "t.tsv.gz").write_bytes(pack(b"1\thow tall\n"))
-        with pytest.raises(UserError, match=rf"t\.tsv\.gz: is packed by {program}; unpack it$"):
-            training.read(tmp_path / "t.tsv.gz")
