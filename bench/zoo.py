@@ -408,7 +408,8 @@ def main() -> None:
             rows += found
             print(f"\r{done} of {len(names)} cages", end="", flush=True)
     rows.sort(key=lambda row: row["claim"])
-    arguments.out.write_text(json.dumps({"draws": arguments.draws, "rates": rows}, ensure_ascii=False, indent=0) + "\n")
+    lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    arguments.out.write_text(f'{{"draws": {arguments.draws}, "rates": [\n{lines}\n]}}\n')
 
 
 if __name__ == "__main__":

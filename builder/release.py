@@ -22,7 +22,7 @@ from eval_kit.release import MANIFEST, NAME, verified_manifest
 
 VARIATIONS = "variations"
 _CONFIGS = list(card.HOLDS)
-_REPORTS = (AUDIT, "reports/given.tsv")
+_REPORTS = (AUDIT, "reports/given.tsv", "reports/topics.tsv")
 
 
 def in_order(tables: Iterable[Table]) -> list[Table]:

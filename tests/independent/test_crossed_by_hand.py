@@ -69,7 +69,8 @@ def test_cells_divide_each_part_by_its_first_wh_word_and_by_length() -> None:
 
 
 def test_the_release_is_verified_and_trains_by_its_own_table(release: Release, tmp_path: Path) -> None:
-    assert [check.what for check in verify(release.folder) if check.fault] == []
+    # a card and the licences are written by the command alone
+    assert [check.fault for check in verify(release.folder) if check.fault] == ["README.md is missing"]
     table = release.table("crossed", "train")
     for model in ("m1", "m8"):
         cell = tiny_cell("static", release, tmp_path, ("crossed", model), negatives=0)
@@ -166,6 +167,6 @@ def test_a_system_that_finds_nothing_has_no_losses_and_no_correlation(release: R
         part = pl.DataFrame([{**rows, "measure": "RR@10", "queries": 9, "p_holm": p_holm}])
         [row] = [*protocol.tables(whole, part)][-1].rows()
         marks.append(row[1].mark)
-    assert marks == ["", "", "°", "°"]
+    assert marks == ["", "", "°", "?"]
     again = protocol.losses(nothing.sample(fraction=1, shuffle=True, seed=1))
     assert again[0].equals(whole)

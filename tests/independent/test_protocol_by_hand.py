@@ -149,17 +149,25 @@ def linearised(pair: np.ndarray) -> np.ndarray:
 
 
 def assert_parts_are_random(rows: dict[str, dict], of_parts: dict[str, list[np.ndarray]]) -> None:
-    """Rel Losses of parts by DerSimonian and Laird's Q, and the interval that takes parts as draws."""
+    """Rel Losses of parts by Brown and Forsythe's F, and the interval that takes parts as draws.
+
+    The variance of queries is pooled over parts; the interval also covers that of the plain mean.
+    """
     for system, pairs in of_parts.items():
         row, terms = rows[system], list(map(linearised, pairs))
-        means = np.array(list(map(np.mean, terms)))
-        variances = np.array(list(map(scipy.stats.sem, terms))) ** 2
-        q = ((means - np.average(means, weights=1 / variances)) ** 2 / variances).sum()
-        assert (row["parts"], row["q"]) == (len(pairs), pytest.approx(q))
-        assert row["p_q"] == pytest.approx(scipy.stats.chi2.sf(q, len(pairs) - 1))
-        weights = 1 / (variances + row["spread"] ** 2)
+        means, sizes = (np.array([function(each) for each in terms]) for function in (np.mean, len))
+        own = np.array([each.var(ddof=1) for each in terms])
+        shares = sizes / sizes.sum()
+        f = (sizes * (means - shares @ means) ** 2).sum() / ((1 - shares) * own).sum()
+        assert (row["parts"], row["q"]) == (len(pairs), pytest.approx(f))
+        below = ((1 - shares) * own).sum() ** 2 / (((1 - shares) * own) ** 2 / (sizes - 1)).sum()
+        above = ((1 - shares) * own).sum() ** 2 / ((own**2).sum() + (shares @ own) ** 2 - 2 * (shares @ own**2))
+        assert row["p_q"] == pytest.approx(scipy.stats.f.sf(f, above, below))
+        noise = sum(((each - each.mean()) ** 2).sum() for each in terms) / (sizes.sum() - len(sizes)) / sizes
+        weights = 1 / (noise + row["spread"] ** 2)
         mean = np.average(means, weights=weights)
         size = (weights * (means - mean) ** 2).sum() / (len(means) - 1)
         assert size == pytest.approx(1) if row["spread"] else size <= 1
-        reach = scipy.stats.t.ppf(0.975, len(means) - 1) * np.sqrt(size / weights.sum())
-        assert (row["of_parts"], row["of_parts_high"]) == pytest.approx((mean, mean + reach))
+        t = scipy.stats.t.ppf(0.975, len(means) - 1)
+        highs = mean + t * np.sqrt(size / weights.sum()), means.mean() + t * scipy.stats.sem(means)
+        assert (row["of_parts"], row["of_parts_high"]) == pytest.approx((mean, max(highs)))
