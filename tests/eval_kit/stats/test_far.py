@@ -89,6 +89,19 @@ def test_what_may_be_said(p, p_does_not, adjusted, farther, refusal, word, is_ex
     assert (said, bool(why)) == (word, is_explained)
 
 
+@pytest.mark.parametrize(
+    ("said", "word"),
+    [
+        ([DEGRADES], DEGRADES),
+        ([DOES_NOT] * 2, DOES_NOT),
+        ([DEGRADES, DOES_NOT], CANNOT_TELL),
+        ([DEGRADES, CANNOT_TELL], CANNOT_TELL),
+    ],
+)
+def test_pivots_that_do_not_agree_tell_nothing(said, word) -> None:
+    assert far.agreed(said) == far.agreed(said[::-1]) == word
+
+
 def test_the_chance_that_far_is_farther_counts_pairs() -> None:
     random = np.random.default_rng(3)
     distance, is_far = random.integers(0, 9, 40).astype(float), random.random(40) < 0.4
