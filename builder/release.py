@@ -22,7 +22,7 @@ from eval_kit.release import MANIFEST, NAME, verified_manifest
 
 VARIATIONS = "variations"
 _CONFIGS = list(card.HOLDS)
-_REPORTS = (AUDIT, "reports/given.tsv", "reports/topics.tsv")
+_REPORTS = (AUDIT, "reports/given.tsv", "reports/topics.tsv", "reports/train_join.tsv")
 
 
 def in_order(tables: Iterable[Table]) -> list[Table]:

@@ -16,6 +16,8 @@ from eval_kit.errors import UserError
 from eval_kit.files.formats import by_id
 
 _PREFIXES = {"topic": "topic", "wh": "whword", "length": "length"}
+_MOST_UNKNOWN, _ENOUGH = 0.05, 100
+"""The share of a file's texts that may match nothing, from so many texts on."""
 HEADER = ["query", *map("_".join, product(_PREFIXES.values(), ("cluster", "train")))]
 
 
@@ -43,6 +45,9 @@ def join_by_text(path: Path, train: pl.DataFrame) -> Join:
         path: ``queries_clustering.tsv``.
         train: ``query_id`` and ``text`` of MS MARCO's training queries.
 
+    Raises:
+        UserError: a file that is none, or of which over 5 % match nothing.
+
     Returns:
         One row per matching id. A text that several ids share gives a row for each of them, if all its rows
         in the file agree; otherwise, or if no id has the text, it is left out. All three cases are listed.
@@ -56,7 +61,12 @@ def join_by_text(path: Path, train: pl.DataFrame) -> Join:
     without_id = rows.filter(pl.col("query_id").is_null())
     with_id = by_id(rows.filter(pl.col("query_id").is_not_null()), "query_id")
     ambiguous = with_id.group_by("query", maintain_order=True).agg("query_id").filter(pl.col("query_id").list.len() > 1)
-    mojibake = with_id.filter(pl.col("query") != pl.col("key")).height
+    mojibake = with_id.filter(pl.col("query").str.strip_chars() != pl.col("key").str.strip_chars()).height
+    if without_id.height > _MOST_UNKNOWN * rows_of_file.height and rows_of_file.height >= _ENOUGH:
+        raise UserError(
+            f"{path}: {without_id.height:,} of its {rows_of_file.height:,} texts are of no training query of MS MARCO, "
+            f"such as {without_id['query'][0]!r:.60}; it is another file, or was changed"
+        )
 
     problems = [("no id has this text", text, "") for text in without_id["query"]]
     problems += [("rows disagree on the clusters", text, "") for text in disagreeing["query"].explode()]
@@ -73,8 +83,17 @@ def join_by_text(path: Path, train: pl.DataFrame) -> Join:
 
 
 def _repair(texts: pl.Series, known_texts: pl.Series) -> pl.Series:
-    """Each text as MS MARCO has it: unchanged or, if unknown there, its Latin-1 bytes read as UTF-8."""
-    return texts.zip_with(texts.is_in(known_texts.implode()), texts.map_elements(_read_as_utf8, pl.String))
+    """Each text as MS MARCO has it: unchanged or, if unknown there, its Latin-1 bytes read as UTF-8.
+
+    What is still unknown may differ by blanks at an end alone, as those of the file and of MS MARCO's do.
+    """
+    known = known_texts.implode()
+    repaired = texts.zip_with(texts.is_in(known), texts.map_elements(_read_as_utf8, pl.String))
+    by_stripped = pl.DataFrame({"stripped": known_texts.str.strip_chars(), "known": known_texts}).unique("stripped")
+    beside = pl.DataFrame({"stripped": repaired.str.strip_chars()}).join(
+        by_stripped, on="stripped", how="left", maintain_order="left"
+    )["known"]
+    return repaired.zip_with(repaired.is_in(known) | beside.is_null(), beside)
 
 
 def _read_as_utf8(text: str) -> str:

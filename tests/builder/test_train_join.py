@@ -17,6 +17,7 @@ from builder.sources.train_join import HEADER, join_by_text
 from builder.verify import verify
 from eval_kit.authors import fetch, lists, sources
 from eval_kit.authors.test_sets import BUCKETS, TOPICS
+from eval_kit.errors import UserError
 from eval_kit.files.formats import QRELS_SCHEMA, QUERIES_SCHEMA
 from eval_kit.release import Release, open_release
 from eval_kit.shifts import SHIFTS
@@ -235,3 +236,22 @@ def test_verify_finds_a_validation_query_in_a_list(mini_release: Release, tmp_pa
     [fault] = [check for check in verify(tmp_path / "release") if check.fault]
     assert fault.what == "the validation queries are outside every shift"
     assert fault.fault.startswith("1 are in ")
+
+
+def test_blanks_at_an_end_do_not_part_a_text_from_its_query(tmp_path: Path) -> None:
+    texts = [" what is a fen", "how to boil eggs", "who made lego "]
+    known = train_queries([("1", "what is a fen"), ("2", "how to boil eggs "), ("3", "who made lego")])
+    join = join_by_text(clustering(tmp_path / "blanks.tsv", *map(row, texts)), known)
+    assert join.rows["query_id"].to_list() == ["1", "2", "3"] and "0 texts are mis-decoded" in join.remarks[0]
+
+
+def test_a_file_whose_texts_are_unknown_is_refused(tmp_path: Path) -> None:
+    known = train_queries([(str(number), f"query {number}") for number in range(200)])
+    for unknown, is_refused in ((10, False), (11, True)):
+        rows = [row(f"query {number}" if number >= unknown else f"no query {number}") for number in range(200)]
+        path = clustering(tmp_path / f"{unknown}.tsv", *rows)
+        if not is_refused:
+            assert join_by_text(path, known).rows.height == 190
+            continue
+        with pytest.raises(UserError, match="11 of its 200"):
+            join_by_text(path, known)
