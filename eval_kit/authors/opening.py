@@ -5,6 +5,7 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
+from eval_kit.authors.judgements import Judgements, Texts, judgements_of, texts_of
 from eval_kit.errors import UserError, parameter
 from eval_kit.files.opening import is_input
 from eval_kit.release import NoReleaseError, Release, ReleaseError, beir_folder, has_default
@@ -13,12 +14,12 @@ from eval_kit.release import open_release as open_given
 PUBLISHED = "the published test sets"
 
 
-type ReleaseSource = Release | str | os.PathLike[str] | None
-"""An open release, a folder or Hub id; None: ``$MS_MARCO_SHIFT_RELEASE``, else ``./ms-marco-shift``, else the published
-test sets."""
+type ReleaseSource = Release | Judgements | None
+"""An open release, a folder or Hub id, or judgements; None: ``$MS_MARCO_SHIFT_RELEASE``, else ``./ms-marco-shift``,
+else the published test sets."""
 
 
-def release_of(release: ReleaseSource = None, qrels: Path | None = None, queries: Path | None = None) -> Release:
+def release_of(release: ReleaseSource = None, qrels: Judgements | None = None, queries: Texts | None = None) -> Release:
     """The release, or the judgements in its place.
 
     Raises:
@@ -30,7 +31,7 @@ def release_of(release: ReleaseSource = None, qrels: Path | None = None, queries
         return open_release(release)
     if release is not None:
         raise UserError(f"{parameter('release')}: {parameter('qrels')} takes its place; leave it out")
-    return open_judgements(Path(qrels), None if queries is None else Path(queries))
+    return open_judgements(qrels, queries)
 
 
 def open_release(source: ReleaseSource = None, revision: str | None = None, upstream: Path | None = None) -> Release:
@@ -56,8 +57,10 @@ def open_release(source: ReleaseSource = None, revision: str | None = None, upst
         except ReleaseError as error:  # the cache is the kit's own
             warnings.warn(f"{error}; taking the published test sets again", stacklevel=2)
             return replace(open_given(published_test_sets(upstream, again=True)), given_as=PUBLISHED)
+    if not isinstance(source, Release | str | os.PathLike | None):
+        return open_judgements(source)
     if isinstance(source, str | os.PathLike) and is_input(Path(source)):
-        return open_judgements(Path(source))
+        return open_judgements(source)
     try:
         return open_given(source, revision)
     except NoReleaseError as error:
@@ -65,12 +68,15 @@ def open_release(source: ReleaseSource = None, revision: str | None = None, upst
         raise ReleaseError(f"{error}; {more}") from None
 
 
-def open_judgements(qrels: Path, queries: Path | None = None) -> Release:
+def open_judgements(qrels: Judgements, queries: Texts | None = None) -> Release:
     """One's own judgements as a release of one test set, in memory.
 
-    The files are those of :func:`eval_kit.release.beir_folder.of_judgements`.
+    Files are those of :func:`eval_kit.release.beir_folder.of_judgements`.
 
     Raises:
-        UserError: what is wrong with the files, with the lines.
+        UserError: what is wrong with them, with the lines of a file.
     """
-    return Release(qrels.parent, *beir_folder.of_judgements(qrels, queries), given_as=str(qrels))
+    judged = judgements_of(qrels)
+    tables = beir_folder.of_judgements(judged, texts_of(queries))
+    folder, shown = (judged.parent, str(judged)) if isinstance(judged, Path) else (Path(), "judgements given in Python")
+    return Release(folder, *tables, given_as=shown)

@@ -25,12 +25,11 @@ except ImportError as error:
     raise type(error)(f"{error}; run: pip install 'sentence-transformers>=6.2'", name=error.name) from None
 
 from eval_kit import __version__
-from eval_kit.authors.opening import ReleaseSource
+from eval_kit.authors.opening import ReleaseSource, open_release
 from eval_kit.console import with_count
 from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
 from eval_kit.measures.definitions import parse, per_query
-from eval_kit.release import open_release
 from eval_kit.release.pool import pool
 from eval_kit.runs.given import GivenRun, take
 from eval_kit.search.dense import numbers

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from eval_kit import plots
+from eval_kit.authors.judgements import Judgements, Texts
 from eval_kit.authors.opening import ReleaseSource, release_of
 from eval_kit.divisions import FEW as FEW_QUERIES
 from eval_kit.divisions import HOLLOW, Parts, whole
@@ -345,8 +345,8 @@ def compare(
     no_worse_than: float | None = None,
     looks: bool = False,
     panel: bool = False,
-    qrels: Path | None = None,
-    queries: Path | None = None,
+    qrels: Judgements | None = None,
+    queries: Texts | None = None,
     allow_missing: bool = False,
 ) -> Comparison:
     """Systems side by side on the same test sets, with paired tests against a baseline.

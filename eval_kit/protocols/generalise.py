@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, product
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -19,6 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from eval_kit import plots
+from eval_kit.authors.judgements import Judgements, Texts
 from eval_kit.authors.opening import ReleaseSource, release_of
 from eval_kit.divisions import Parts, divide
 from eval_kit.errors import UserError, parameter
@@ -217,8 +217,8 @@ def generalise(
     by: Sequence[str | Parts] = (),
     far: Sequence[str] = (),
     vectors: str | None = None,
-    qrels: Path | None = None,
-    queries: Path | None = None,
+    qrels: Judgements | None = None,
+    queries: Texts | None = None,
     seed: int = 0,
     allow_missing: bool = False,
 ) -> Generalisation:

@@ -5,12 +5,12 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from eval_kit import __version__
+from eval_kit.authors.judgements import Judgements, Texts
 from eval_kit.authors.opening import ReleaseSource, release_of
 from eval_kit.console import reading, status
 from eval_kit.divisions import Parts
@@ -44,8 +44,8 @@ def score(
     test_sets: Collection[str] = (),
     by: Sequence[str | Parts] = (),
     trained_on: TrainedOn = None,
-    qrels: Path | None = None,
-    queries: Path | None = None,
+    qrels: Judgements | None = None,
+    queries: Texts | None = None,
     allow_missing: bool = False,
 ) -> Scores:
     """Score runs on every test set that they cover.

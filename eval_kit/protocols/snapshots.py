@@ -6,13 +6,13 @@ A snapshot is a release, a folder in BEIR's format or a file of judgements, with
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from eval_kit.authors.judgements import Judgements, Texts
 from eval_kit.authors.opening import ReleaseSource, open_release, release_of
 from eval_kit.errors import UserError, parameter
 from eval_kit.measures.definitions import parse
@@ -134,8 +134,8 @@ def snapshots(
     baseline: str | None = None,
     measures: Collection[str] = (),
     test_sets: Collection[str] = (),
-    qrels: Path | None = None,
-    queries: Path | None = None,
+    qrels: Judgements | None = None,
+    queries: Texts | None = None,
     allow_missing: bool = False,
 ) -> Snapshots:
     """What systems keep from one snapshot of the queries to another.

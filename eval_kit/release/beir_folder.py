@@ -38,23 +38,25 @@ def read(folder: Path) -> tuple[Manifest, Tables]:
     return _release(KIND, folder.resolve().name, queries, qrels)
 
 
-def of_judgements(qrels: Path, queries: Path | None = None) -> tuple[Manifest, Tables]:
+def of_judgements(qrels: Path | pl.DataFrame, queries: Path | pl.DataFrame | None = None) -> tuple[Manifest, Tables]:
     """What stands in for a manifest and its tables, of judgements alone: one test set, ``test``.
 
     Args:
-        qrels: as :func:`eval_kit.files.formats.read_judgements` takes them.
-        queries: their texts, as :func:`eval_kit.files.formats.read_queries` does: without it, divisions by text are
-            empty.
+        qrels: a file, as :func:`eval_kit.files.formats.read_judgements` takes it, or its rows.
+        queries: their texts, a file as :func:`eval_kit.files.formats.read_queries` takes it, or ``query_id`` and
+            ``text``: without it, divisions by text are empty.
 
     Raises:
         UserError: what is wrong with the files, with the lines.
     """
-    texts = None if queries is None else read_queries(queries)
-    judgements = read_judgements(qrels, None if texts is None else set(texts["query_id"]))
+    texts = read_queries(queries) if isinstance(queries, Path) else queries
+    known = None if texts is None else set(texts["query_id"])
+    judgements = read_judgements(qrels, known) if isinstance(qrels, Path) else qrels
     if texts is None:
         ids = judgements["query-id"].unique(maintain_order=True)
         texts = pl.DataFrame({"query_id": ids, "text": [None] * len(ids)}, QUERIES_SCHEMA)
-    return _release(_JUDGEMENTS, qrels.name, texts, {"test": judgements})
+    name = qrels.name if isinstance(qrels, Path) else "given in Python"
+    return _release(_JUDGEMENTS, name, texts, {"test": judgements})
 
 
 def _release(

@@ -1,0 +1,67 @@
+"""One's own judgements and texts of queries, as files or as Python has them."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from eval_kit.errors import UserError, parameter
+from eval_kit.files.formats import QRELS_SCHEMA, QUERIES_SCHEMA
+
+type Table = pl.DataFrame | Sequence[Sequence[Any]]
+"""Also one of pandas."""
+type Judgements = str | os.PathLike[str] | Mapping[str, Mapping[str, int]] | Table
+"""A file of judgements, ``{query: {passage: grade}}``, or a table of query, passage and grade."""
+type Texts = str | os.PathLike[str] | Mapping[str, str] | Table
+"""A file of queries, ``{query: text}``, or a table of query and text."""
+
+
+def judgements_of(given: Judgements) -> Path | pl.DataFrame:
+    """The file, or the rows.
+
+    Raises:
+        UserError: what is neither, or two grades of one pair.
+    """
+    rows = given
+    if isinstance(given, Mapping) and all(isinstance(grades, Mapping) for grades in given.values()):
+        rows = [(query, passage, grade) for query, grades in given.items() for passage, grade in grades.items()]
+    found = _of_python(rows, "qrels", QRELS_SCHEMA, "query, passage and grade")
+    if isinstance(found, pl.DataFrame):
+        pairs = found.select("query-id", "corpus-id")
+        if pairs.is_duplicated().any():
+            query, passage = pairs.filter(pairs.is_duplicated()).row(0)
+            raise UserError(f"{parameter('qrels')}: {query} and {passage} are judged twice")
+    return found
+
+
+def texts_of(given: Texts | None) -> Path | pl.DataFrame | None:
+    """The file, or the rows; None where there are none.
+
+    Raises:
+        UserError: what is neither.
+    """
+    rows = given
+    if isinstance(given, Mapping) and all(isinstance(text, str) for text in given.values()):
+        rows = list(given.items())
+    return None if given is None else _of_python(rows, "queries", QUERIES_SCHEMA, "query and text")
+
+
+def _of_python(rows: Any, of: str, schema: Mapping[str, pl.DataType], what: str) -> Path | pl.DataFrame:
+    """A table with these columns in this order, whatever they are called."""
+    if isinstance(rows, str | os.PathLike):
+        return Path(rows)
+    if hasattr(rows, "to_dict") and not isinstance(rows, pl.DataFrame):  # of pandas
+        rows = rows.to_dict("list")
+    try:
+        frame = rows if isinstance(rows, pl.DataFrame) else pl.DataFrame(rows, orient="row")
+        columns = zip(frame.columns, schema.items(), strict=True)
+        named = frame.select(pl.col(own).cast(kind).alias(name) for own, (name, kind) in columns)
+    except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        shown = ", ".join(rows.columns) if isinstance(rows, pl.DataFrame) else type(rows).__name__
+        expected = f"a file, a dictionary, or a table of {what}"
+        raise UserError(f"{parameter(of)}: expected {expected}, not {shown}") from error
+    if named.is_empty() or sum(named.null_count().row(0)):
+        raise UserError(f"{parameter(of)}: it is empty, or a cell is")
+    return named
