@@ -32,6 +32,12 @@ class ScoredRun(Document, frozen=True, kw_only=True):
     queries: Positive
     depth: Annotated[Positive, Meta(description="Most passages that it holds for one query.")]
     judged_passages: Annotated[Count, Meta(description="(query, passage) pairs of the run that somebody judged.")]
+    judged: Annotated[
+        dict[str, float] | UnsetType,
+        Meta(
+            description="Of test sets that were judged from pools: the share of the first ten passages that is judged."
+        ),
+    ] = UNSET
     unjudged_queries: Annotated[
         Count, Meta(description="Queries of the run that are known but that no test set judges.")
     ]

@@ -24,7 +24,7 @@ from eval_kit.measures.definitions import parse
 from eval_kit.protocols import by_part
 from eval_kit.protocols import panel as known_systems
 from eval_kit.protocols.panel import Standing
-from eval_kit.protocols.scores import Scores, best_shown, cut_short, value_shown
+from eval_kit.protocols.scores import Scores, best_shown, cut_short, judged_shares, on_judgements, value_shown
 from eval_kit.protocols.scoring import mean, named, scores_of, with_measures
 from eval_kit.release import Release, TestSet
 from eval_kit.results import Picture, Result, origin
@@ -248,6 +248,7 @@ class Comparison(Result):
             notes.append(
                 f"Missing from {row['system']}: {row['missing']:,} queries of {row['test_set']} (scored as empty)"
             )
+        notes += on_judgements(judged_shares(self.provenance["runs"]))
         for source in self.provenance["runs"]:
             notes += cut_short(source, max(parse(name).cutoff or 0 for name in self.rows["measure"].unique()))
         notes += contamination.notes(self.rows.select("system", "trained_on").iter_rows())

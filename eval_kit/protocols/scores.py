@@ -15,6 +15,9 @@ from eval_kit.runs.contamination import TrainedOn
 from eval_kit.tables.table import Column, Fields, Table, Value, laid_out, of, side_by_side, sides
 
 _RANKS = "the scores decide, as in trec_eval; without scores the ranks, of one that is there twice the last line's"
+JUDGED = "Judged@10"
+_FEW_JUDGED, _APART = 0.5, 0.05
+"""The share of judged passages below which, and the difference beyond which, figures are also of the judgements."""
 NOTHING_JUDGED = "{}: not one of its passages is judged; are these the collection's passage ids?"
 _COLUMNS = {
     **dict.fromkeys(("run", "test_set", "measure"), pl.String()),
@@ -128,6 +131,7 @@ class Scores(Result):
     def notes(self) -> list[str]:
         """What the means rest on, and what readers must know about missing queries, training and ties."""
         notes = [origin(self.provenance), *_missing(self.means)]
+        notes += on_judgements(judged_shares(self.provenance["runs"]))
         for source in self.provenance["runs"]:
             deepest = max(parse(mean.measure).cutoff or 0 for mean in self.means if mean.run == source["run"])
             notes += _about(source, deepest)
@@ -164,6 +168,31 @@ class Scores(Result):
             )
             for mean in self.means
         )
+
+
+def on_judgements(shares: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    """Of each test set, by its name, where few passages of a run, or other shares of runs, are judged: what that means.
+
+    Args:
+        shares: of each test set, the share of judged passages by what the runs are called.
+    """
+    for name, of_runs in shares.items():
+        least, most = min(of_runs.values()), max(of_runs.values())
+        if least < _FEW_JUDGED or most - least > _APART:
+            told = ", ".join(f"{run} {share:.2f}" for run, share in of_runs.items())
+            yield (
+                f"{JUDGED} on {name}: {told}. What nobody judged counts as not relevant, so figures, and differences "
+                "between runs, are partly those of the judgements."
+            )
+
+
+def judged_shares(sources: Sequence[Mapping[str, Any]], side: str = "") -> dict[str, dict[str, float]]:
+    """The share of judged passages of each test set by run, from the runs of a provenance; ``side`` follows names."""
+    shares: dict[str, dict[str, float]] = {}
+    for source in sources:
+        for name, share in source.get("judged", {}).items():
+            shares.setdefault(name, {})[f"{source['run']}{side}"] = share
+    return shares
 
 
 def best_shown(means: pl.DataFrame) -> dict[tuple[str, str], str]:

@@ -25,7 +25,7 @@ from eval_kit.measures.definitions import (
     with_values,
 )
 from eval_kit.protocols.by_part import scores_by_part
-from eval_kit.protocols.scores import NOTHING_JUDGED, Mean, Scores
+from eval_kit.protocols.scores import JUDGED, NOTHING_JUDGED, Mean, Scores
 from eval_kit.release import Release, TestSet
 from eval_kit.release.manifest import MOST_MEASURES
 from eval_kit.runs import contamination
@@ -170,6 +170,7 @@ def _scores(
     with_blanks = pairs["passage_id"].filter(pairs["passage_id"].str.contains(" ", literal=True))
     for_any_query = any(measure.kind.for_any_query for measure in measures)
     passages = pairs.select("passage_id").unique() if for_any_query else pairs
+    measures.add(parse(JUDGED))
     cutoffs = {measure.cutoff or 0 for measure in measures if _across(measure)}
     means: list[Mean] = []
     sources = []
@@ -184,7 +185,9 @@ def _scores(
             }
             for mean_of_run in _means(run.name, ranking, qrels, coverage.test_sets):
                 means.append(replace(mean_of_run, trained_on=trained_on[mean_of_run.test_set]))
-            sources.append(_source(ranking, pairs, coverage) | {"training_data": training_data})
+            judged = dict(_judged(ranking, qrels, coverage.test_sets))
+            of_pools = {"judged": judged} if judged else {}
+            sources.append(_source(ranking, pairs, coverage) | of_pools | {"training_data": training_data})
             if len(with_blanks) and ranking.judged["passage_id"].is_in(with_blanks.implode()).sum() == 0:
                 why = "a run can hold them only if tabs separate its columns"
                 _warn(f"{run.name}: holds none of the judged ids with blanks, such as {with_blanks[0]!r}; {why}")
@@ -302,6 +305,16 @@ def _values(
     for measure in measures:
         check_values(measure, with_counts[measure.name])
     return with_counts.rechunk()  # the last digit of a sum depends on the chunks
+
+
+def _judged(
+    ranking: RankedRun, qrels: Mapping[str, pl.DataFrame], test_sets: Sequence[TestSet]
+) -> Iterator[tuple[str, float]]:
+    """The share of the first passages that is judged, on test sets whose judgements name irrelevant ones too."""
+    for test_set in test_sets:
+        if (qrels[test_set.qrels]["relevance"] <= 0).any():
+            members = test_set.queries.to_frame("query_id")
+            yield test_set.name, mean(_values(members, [parse(JUDGED)], ranking, qrels[test_set.qrels])[JUDGED])
 
 
 def _annotations(ranking: RankedRun, qrels: pl.DataFrame) -> pl.DataFrame:

@@ -17,7 +17,7 @@ from eval_kit.authors.opening import ReleaseSource, open_release, release_of
 from eval_kit.errors import UserError, parameter
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols.compare import baseline_of
-from eval_kit.protocols.scores import Mean, Scores
+from eval_kit.protocols.scores import Mean, Scores, judged_shares, on_judgements
 from eval_kit.protocols.scoring import named, scores_of, with_measures
 from eval_kit.results import Result, origin
 from eval_kit.runs.given import GivenRuns, take
@@ -122,6 +122,11 @@ class Snapshots(Result):
                 f"{row['system']} is not shown to differ from {self.pivot} before ({row['test_set']}, "
                 f"{row['measure']}): any ER is possible"
             )
+        sides = [judged_shares(self.provenance["runs"], " before")]
+        sides.append(judged_shares(self.provenance["against"]["runs"], " after"))
+        pairs = self.rows.select("test_set", "test_set_after").unique(maintain_order=True).iter_rows()
+        both = {name: sides[0].get(name, {}) | sides[1].get(other, {}) for name, other in pairs}
+        notes += on_judgements({name: shares for name, shares in both.items() if shares})
         return [*notes, *self.remarks, origin(self.provenance)]
 
 

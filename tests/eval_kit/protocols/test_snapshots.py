@@ -136,3 +136,23 @@ def test_what_cannot_be_paired_is_refused(months) -> None:
     june, july = months
     with pytest.raises(UserError, match="one run for each"):
         snapshots(runs(june, "bm25", "mine"), june, july, runs(july, "bm25"))
+
+
+def test_judgements_that_differ_in_depth_are_said(tmp_path: Path) -> None:
+    """An unchanged run on an early file that judges two of ten passages, and on a later one that judges all."""
+    run = {f"q{query}": {f"p{query}-{rank}": 10.0 - rank for rank in range(10)} for query in range(30)}
+    full = {
+        query: {passage: int(passage.endswith(("4", "7"))) for passage in passages} for query, passages in run.items()
+    }
+    early = {
+        query: {passage: grade for passage, grade in grades.items() if passage[-1] in "04"}
+        for query, grades in full.items()
+    }
+    result = eval_kit.snapshots({"a": run}, early, full, measures=["nDCG@10"])
+    assert [note for note in result.notes() if "Judged@10 on test: a before 0.20, a after 1.00" in note]
+    scores = eval_kit.score({"a": run}, early)
+    assert scores.provenance["runs"][0]["judged"] == {"test": pytest.approx(0.2)}
+    assert any("Judged@10" in note for note in scores.notes())
+    assert not any("Judged@10" in note for note in eval_kit.score({"a": run}, full).notes())
+    positives = {query: {passage: 1 for passage, grade in grades.items() if grade} for query, grades in full.items()}
+    assert "judged" not in eval_kit.score({"a": run}, positives).provenance["runs"][0], "of no pool"
