@@ -19,6 +19,7 @@ ALPHA = 0.05
 # 20: with fewer a loss of the margin passed the gate in up to 42 % of draws (docs/rates.md)
 FEW_DIFFER = 20
 """Queries that differ below which nothing is known of the losses that were not drawn."""
+_ROUNDS = 16
 _MANY = 1e6
 """Degrees of freedom of a normal distribution."""
 ROUNDING = 1e-9
@@ -72,11 +73,16 @@ class Difference(Figure):
         """
         if not self.error or not self.differ:
             return None
-        n, reach = self.degrees + 1, quantile_of_t(1 - 2 * ALPHA / tests, _MANY)
-        fewest = n * ((reach + quantile_of_t(2 * POWER - 1, _MANY)) * self.error / margin) ** 2
-        # with so many some 20 differ, or one more that loses all is outweighed
-        enough = min(1.25 * FEW_DIFFER * n / self.differ, fewest + (1 + reach) * _more(tests) * self.most / margin)
-        return math.ceil(max(fewest, enough))
+        n, found = self.degrees + 1, self.degrees + 1
+        for _ in range(_ROUNDS if self.looks else 1):  # the reach of looks depends on how many queries there are
+            reach = quantile_of_t(1 - 2 * ALPHA / tests, _MANY)
+            if self.looks:
+                reach = p_values.reach_at_any_look(1 - ALPHA / tests, found)
+            fewest = n * ((reach + quantile_of_t(2 * POWER - 1, _MANY)) * self.error / margin) ** 2
+            # with so many some 20 differ, or one more that loses all is outweighed
+            enough = min(1.25 * FEW_DIFFER * n / self.differ, fewest + (1 + reach) * _more(tests) * self.most / margin)
+            found = max(fewest, enough)
+        return math.ceil(found)
 
     def _with_more(self, value: float, tests: int) -> Figure:
         """The figure, had one more query this value, or as many as its chance of being unseen in all tests needs."""
