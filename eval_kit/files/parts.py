@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from eval_kit.errors import UserError
+from eval_kit.files import atomic
 from eval_kit.files.text import read_lines
 
 SCHEMA = {"query_id": pl.String(), "part": pl.String()}
@@ -38,6 +39,17 @@ def read_parts(path: Path) -> pl.DataFrame:
     if not rows:
         raise UserError(f"{path}: is empty")
     return _frame(rows)
+
+
+def write_parts(parts: pl.DataFrame, path: Path) -> None:
+    """Write ``query_id`` and ``part`` as :func:`read_parts` reads them.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    is_csv = path.suffix.lower() == ".csv"
+    text = parts.write_csv() if is_csv else parts.write_csv(separator="\t", quote_style="never")
+    atomic.write_text(path, text)
 
 
 def field_of_queries(queries: Path, field: str) -> pl.DataFrame:
