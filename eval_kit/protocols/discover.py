@@ -176,8 +176,8 @@ class Discovery(Result):
             f"Each half of the queries picks at most {PICKED} kinds that lose most against its other queries, and the "
             "other half tests them; a kind that both pick stands twice",
             "p, and the 95 % intervals: t-tests over queries of the half that did not pick, two-sided, after "
-            "correction over all rows; ≠ rest: of no difference to the other queries of that half; would find: the loss that is "
-            "found in 80 % of cases",
+            "correction over all rows; ≠ rest: of no difference to the other queries of that half; would find: "
+            "the loss that is found in 80 % of cases",
             f"{self.looked_at:,} kinds of at least {FEWEST} queries in each half were looked at: words, pairs of "
             "words, beginnings, clusters, lengths, question words and fields of the queries",
             f"Queries that neither run searched, or without a text, are left out: {self.left_out:,}",

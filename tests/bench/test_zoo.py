@@ -27,6 +27,8 @@ CAGES = {
     "snapshots of 43, gain 0.4": ("RC", "ER", "ΔRI", "loses more, less"),
     "3 trainings, SD 0.02": ("° with trainings",),
     "3 replicas, SD 0.0": ("° of wordings", "interval of wordings"),
+    "small gains, great losses, 200 kinds": ("a kind loses",),
+    "RR, 15 % change, 200 kinds": ("a kind loses",),
     "harder by .10, n = 1,000": ("degrades", "far minus near"),
     "easier for one of two pivots, n = 1,000": ("degrades",),
 }
