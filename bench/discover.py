@@ -86,14 +86,14 @@ def crossed(folder: Path, runs: list[Path], size: int = 7_000) -> dict[str, Any]
         luck += [(kind.found, kind.held.value) for kind in found]
         is_out = [both[model].cast(pl.String).to_numpy() == "out" for model in (one, other)]
         for kind in filter(lambda kind: kind.loses, found):
-            right, wrong = ((is_out[b] & ~is_out[1 - b])[kind.rows].mean() for b in (1, 0))
+            right, wrong = (float((is_out[b] & ~is_out[1 - b])[kind.rows].mean()) for b in (1, 0))
             more = kind.p_rest is not None and kind.p_rest < ALPHA
             row = {"better": one, "worse": other, "kind": kind.name, "queries": len(kind.rows)}
             rows.append(row | {"unseen by the worse": right, "by the better": wrong, "more than the rest": more})
-    found, held = np.mean(luck, axis=0)
+    found, held = np.mean(luck, axis=0).tolist()
     pairs = {(row["better"], row["worse"]) for row in rows}
     counts = {"pairs": len(values) * (len(values) - 1), "with a kind": len(pairs), "said": len(rows)}
-    counts |= {"right": sum(row["unseen by the worse"] > row["by the better"] for row in rows)}
+    counts |= {"right": len([row for row in rows if row["unseen by the worse"] > row["by the better"]])}
     return counts | {"queries": min(size, both.height), "found": found, "held": held, "kinds": rows}
 
 

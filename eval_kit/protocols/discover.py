@@ -97,14 +97,15 @@ class Discovery(Result):
     def summary(self) -> list[str]:
         """The kinds that lose, how much of what was found is luck, and what so few queries cannot show."""
         before, after = self.systems
-        lost = [
-            f"{kind} ({'; '.join(map(self._shown, rows.to_dicts()))})"
-            for (kind,), rows in self.rows.filter("loses").group_by("kind", maintain_order=True)
-        ]
-        where = f"{after} loses to {before} on these kinds of query: {'; '.join(lost)}."
+        lost = self.rows.filter("loses")
+        more = lost.filter(pl.col("p_rest_holm") < ALPHA)
+        named = (more if more.height else lost).group_by("kind", maintain_order=True)
+        kinds = [f"{kind} ({'; '.join(map(self._shown, rows.to_dicts()))})" for (kind,), rows in named]
+        than = "more than on other queries, on" if more.height else "not shown to be more than on other queries, on"
+        where = f"{after} loses to {before}, {than} {'; '.join(kinds)}."
         show = partial(parse(self.measure).show, with_sign=True)
         of_all = f"{self.searched:,} queries, {show(self.difference)} {self.measure} on all"
-        said = [where if lost else f"No kind of query is shown to lose ({of_all})."]
+        said = [where if kinds else f"No kind of query is shown to lose ({of_all})."]
         if self.rows.height:
             found, held = (show(_mean(self.rows[name])) for name in ("found", "difference"))
             said.append(
@@ -117,9 +118,8 @@ class Discovery(Result):
 
     def _shown(self, row: dict[str, Any]) -> str:
         """The difference that held, for a sentence."""
-        more = row["p_rest_holm"] is not None and row["p_rest_holm"] < ALPHA
         ends = difference_of(row | {"measure": self.measure}).replace("-", "\u2212")
-        return f"{ends}, n = {row['queries']:,}{', more than other queries' * more}"
+        return f"{ends}, n = {row['queries']:,}"
 
     def tables(self) -> list[Table]:
         """A row a kind."""

@@ -223,8 +223,8 @@ def test_queries_that_nobody_asked_before_are_found_and_named(tmp_path: Path) ->
     ]
     old, new = (list(rng.choice(asked, 600)) for _ in range(2))
     new[:150] = [f"what is quantum flux {number}" for number in range(150)]
-    for name, log in (("old", old), ("new", new)):
-        (tmp_path / f"{name}.tsv").write_text("".join(f"{text} {number % 97}\n" for number, text in enumerate(log)))
+    for name, texts in (("old", old), ("new", new)):
+        (tmp_path / f"{name}.tsv").write_text("".join(f"{text} {number % 97}\n" for number, text in enumerate(texts)))
     *_, newest = describe(tmp_path / "new.tsv", tmp_path / "old.tsv", 1).notes()
     assert newest.count("quantum flux") == 5
 
