@@ -109,9 +109,9 @@ class Discovery(Result):
         if self.rows.height:
             found, held = (show(_mean(self.rows[name])) for name in ("found", "difference"))
             said.append(
-                f"Part of what is found is luck: found {found}, held {held} in the queries that were not looked at"
+                f"The {self.rows.height} kinds that were picked differ by {found} where they were found, by luck too"
             )
-            said[-1] += f" (means of {self.rows.height} kinds)."
+            said[-1] += f", and by {held} in the queries that were not looked at."
         if self.searched < FEW_QUERIES:
             said.append(f"With fewer than {FEW_QUERIES:,} queries hardly any kind can be shown.")
         return [sentence.replace(" -", " \u2212") for sentence in said]
