@@ -23,6 +23,7 @@ from eval_kit.divisions import FEWEST, WHOLE, Division
 from eval_kit.protocols import by_part, compare, panel
 from eval_kit.stats import losses, snapshots
 from eval_kit.stats.differences import ALPHA, FEW_DIFFER, NOT_WORSE, WORSE, difference
+from eval_kit.stats.halves import worst
 from eval_kit.stats.parts import Floats, Parts, heterogeneity
 
 RESULTS = Path(__file__).parent / "results" / "zoo.json"
@@ -261,6 +262,13 @@ def in_panel(setting: tuple[str, str], rng: Rng) -> Outcomes:
     return {"places in the panel": not 1 + len(better) <= place <= 1 + len(columns) - len(worse)}
 
 
+def discovered(animal: Animal, rng: Rng) -> Outcomes:
+    """Whether ``discover`` says that a kind loses, of many that overlap, where none does."""
+    before, after = animal.draw(rng, 1_000)
+    kinds = {str(kind): np.flatnonzero(rng.random(1_000) < rng.uniform(0.02, 0.4)) for kind in range(200)}
+    return {"a kind loses": any(kind.loses for kind in worst(after - before, kinds, FEWEST))}
+
+
 SIMPLE = (compared, lost, gated, planned)
 NOMINAL = {"would be found": 0.2, "needed queries": 0.2, "thirty nights": None}
 """How often a claim may be wrong; 0.05 but for these."""
@@ -274,6 +282,8 @@ def cages(values: Mapping[str, Animal]) -> Iterator[tuple[str, Callable[[Rng], O
             for ask in SIMPLE:
                 if size < 20_000 or ask is not lost:
                     yield f"{name}, n = {size:,}", lambda rng, ask=ask, animal=animal, size=size: ask(animal, rng, size)
+        if not animal.truth or name.endswith("random signs"):
+            yield f"{name}, 200 kinds", lambda rng, animal=animal: discovered(animal, rng)
         for layout in (*LAYOUTS, *TAGS, CROSSED):
             yield f"{name}, {layout}", lambda rng, animal=animal, layout=layout: in_parts(animal, rng, layout)
     for name in ("graded", "heavy tails", "small gains, great losses", "RR, 15 % change"):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ from eval_kit.errors import UserError
 from eval_kit.release import Release, beir_folder, open_release
 from eval_kit.results import Picture, Result
 from eval_kit.shifts import SHIFTS, union
+from eval_kit.stats.distance import Trigrams
+from eval_kit.stats.figure import POWER
+from eval_kit.stats.losses import holm
 from eval_kit.stats.similarity import weighted_jaccard
 from eval_kit.stats.typical import topics
 from eval_kit.tables.table import Column, Table, or_dash
@@ -30,6 +34,10 @@ _FEWEST = 10
 """Queries of a side; of fewer, a classifier would learn from less than five."""
 _LEVEL = 0.05
 """Of 20 pairs of halves of one log at most 4 are called different (tests/builder/test_splits.py)."""
+# one-sided at half the level, as the first of two that Holm corrects, and 80 % beside it
+_REACH = NormalDist().inv_cdf(1 - _LEVEL / 2) + NormalDist().inv_cdf(POWER)
+_MOST, _NEWEST = 10_000, 5
+"""Queries of each side that are compared with the other log, at most, and how many of the newest are named."""
 _NOT_WHOLE = (
     "whether the logs differ is not tested: a release has the queries that its shifts kept, no random sample; "
     "give both logs themselves, as files"
@@ -121,7 +129,7 @@ def describe(source: Path, against: Path | None, seed: int) -> Description:
     if other is not None:
         near = weighted_jaccard(queries["text"], other["text"])
         lines.append(f"{other.height:,} queries of the other log; weighted Jaccard {near:.3f}")
-        lines.append(_verdict(queries, other, seed) if whole and other_whole else _NOT_WHOLE)
+        lines += _verdicts(queries, other, seed) if whole and other_whole else [_NOT_WHOLE]
     provenance: dict[str, Any] = {"kit_version": __version__}
     if release is not None:
         lines += [f"remark: {remark}" for remark in release.manifest.remarks]
@@ -153,6 +161,47 @@ def _two_sample(first: pl.Series, other: pl.Series, seed: int) -> tuple[float, f
     return right / size, float(binomtest(right, size, 0.5, alternative="greater").pvalue)
 
 
+@dataclass(frozen=True)
+class _Novelty:
+    """How far the queries of a log are from an older one, beside how far the older one's own are.
+
+    Attributes:
+        farther: the chance that a new query is farther than one of the old log's own; 0.5 where nothing is new.
+        p: one-sided, of 0.5 or less.
+        would_find: the chance that is found in 80 % of cases.
+        newest: the queries that are farthest.
+    """
+
+    farther: float
+    p: float
+    would_find: float
+    newest: list[str]
+
+
+def _novelty(queries: pl.Series, other: pl.Series, seed: int) -> _Novelty:
+    """Distance to the nearest of half of the other log, against that of its other half, by Mann and Whitney's test.
+
+    The classifier sees a change of the mixture, and hardly a few queries that nobody asked before.
+    """
+    from scipy.stats import mannwhitneyu
+
+    rng = np.random.Generator(np.random.PCG64([seed, 1]))
+    new, old = (side.gather(rng.permutation(len(side))[:_MOST]) for side in (queries, other))
+    known = Trigrams(old.head(len(old) // 2).to_list())
+    sides = new, old.tail(-(len(old) // 2))
+    far, own = (1 - known.nearest(side, "distance to the other log")["cosine"].to_numpy() for side in sides)
+    tested = mannwhitneyu(far, own, alternative="greater", method="asymptotic")
+    m, n = len(far), len(own)
+    newest = sides[0].gather(np.argsort(-far, kind="stable")[:_NEWEST]).to_list()
+    error = np.sqrt((m + n + 1) / (12 * m * n))
+    return _Novelty(float(tested.statistic) / (m * n), float(tested.pvalue), 0.5 + _REACH * float(error), newest)
+
+
+def _would_find(tests: int) -> float:
+    """The classifier's accuracy that is found in 80 % of cases, on so many queries."""
+    return 0.5 + _REACH * 0.5 / float(np.sqrt(tests))
+
+
 def _queries(source: Path, release: Release | None = None) -> tuple[pl.DataFrame, bool]:
     """The queries of a log or release, each text once as a log is read, and whether they are the whole log."""
     if not source.is_dir():
@@ -181,11 +230,30 @@ def _parts(table: pl.DataFrame, label: str, other: pl.DataFrame | None, seed: in
         yield part.cluster, part.queries, ", ".join(part.terms), "\n".join(examples), near
 
 
-def _verdict(queries: pl.DataFrame, other: pl.DataFrame, seed: int) -> str:
+def _verdicts(queries: pl.DataFrame, other: pl.DataFrame, seed: int) -> Iterator[str]:
+    """What two tests, after Holm's correction, show of a log beside an older one, and what each would find."""
     first, second = (side["text"].unique(maintain_order=True) for side in (queries, other))
     if min(len(first), len(second)) < _FEWEST:
-        return f"too few queries to tell two logs apart: that needs {_FEWEST} of each"
+        yield f"too few queries to tell two logs apart: that needs {_FEWEST} of each"
+        return
     accuracy, p = _two_sample(first, second, seed)
-    chance = f"= {p:.2g}" if p else "< 1e-300"
-    verdict = "they differ" if p < _LEVEL else "no difference beyond chance is seen"
-    return f"a classifier tells the two logs apart in {accuracy:.1%} of cases, p {chance}: {verdict}"
+    novelty = _novelty(first, second, seed)
+    p_mixture, p_new = (each or 0.0 for each in holm([p, novelty.p]))
+    would = _would_find(min(len(first), len(second), _SAMPLE) // 2 * 2)
+    verdict = "they differ" if p_mixture < _LEVEL else "no difference beyond chance is seen"
+    yield (
+        f"a classifier tells the two logs apart in {accuracy:.1%} of cases, {_p(p_mixture)}: {verdict} "
+        f"(would find {would:.1%})"
+    )
+    verdict = "it has queries unlike any before" if p_new < _LEVEL else "no queries unlike any before are seen"
+    yield (
+        f"a query is farther from the nearest of the other log than that log's own are in {novelty.farther:.1%} of "
+        f"cases, {_p(p_new)}: {verdict} (would find {novelty.would_find:.1%})"
+    )
+    if p_new < _LEVEL:
+        yield f"the newest: {'; '.join(novelty.newest)}"
+
+
+def _p(value: float) -> str:
+    """A p-value after correction."""
+    return f"p (Holm) {f'= {value:.2g}' if value else '< 1e-300'}"

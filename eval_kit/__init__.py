@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from eval_kit.protocols.chameleons import chameleons
     from eval_kit.protocols.clean import clean
     from eval_kit.protocols.compare import compare
+    from eval_kit.protocols.discover import discover
     from eval_kit.protocols.generalise import generalise
     from eval_kit.protocols.grid_results import protocol
     from eval_kit.protocols.scoring import score
@@ -38,6 +39,7 @@ _MODULES = {
     "chameleons": "protocols.chameleons",
     "clean": "protocols.clean",
     "compare": "protocols.compare",
+    "discover": "protocols.discover",
     "generalise": "protocols.generalise",
     "open_release": "authors.opening",
     "protocol": "protocols.grid_results",
@@ -59,6 +61,7 @@ __all__ = [
     "chameleons",
     "clean",
     "compare",
+    "discover",
     "generalise",
     "open_release",
     "protocol",

@@ -455,6 +455,37 @@ def compare(
 
 
 @_computing
+def discover(
+    runs: Annotated[list[Path], argument("Two runs, of which the second may lose; or one, with --pivot.", "RUN")],
+    pivot: Annotated[Path | None, option("Compare a single RUN with this one, such as BM25's.", "RUN")] = None,
+    release: options.Release = None,
+    revision: options.Revision = None,
+    upstream: options.Upstream = None,
+    qrels: options.Qrels = None,
+    queries: options.Queries = None,
+    measure: Annotated[str | None, option("Compare by this measure. Default: the test sets' first.", "NAME")] = None,
+    test_sets: options.TestSets = None,
+    parts: Annotated[
+        Path | None, option("Write the queries of each kind to this file, for --by: TSV, or CSV by its name.", "FILE")
+    ] = None,
+    seed: Annotated[int | None, option("Random seed of the halves. Default: 0.", min=0, max=2**32 - 1)] = None,
+    allow_missing: options.AllowMissing = False,
+) -> "Result":
+    """Find the kinds of query that a run loses. Half of the queries pick them, and the other half tests them.
+
+    Example: eval_kit discover bm25.trec mine.trec --release nfcorpus --page kinds.html
+    """
+    values = _opened(dict(locals()))
+    from eval_kit.files.parts import write_parts
+    from eval_kit.protocols.discover import discover as find_kinds
+
+    found = _call(find_kinds, values | {"parts": None})
+    if parts is not None:
+        write_parts(found.parts(), parts)
+    return found
+
+
+@_computing
 def align(
     scores: Annotated[
         Path, argument("CSV of models' scores, with columns system, training, score, and one for each dataset.", "FILE")

@@ -179,13 +179,17 @@ def _named(by: str, release: Release, queries: pl.DataFrame, training: pl.DataFr
     of_queries = release.folder / QUERIES_FILE
     if release.in_beir_format and (parts := field_of_queries(of_queries, by)).height:
         return _coarser(Division(by, parts, f"{QUERIES_FILE}, field {by}"), queries["query_id"])
-    fields = scalar_fields(of_queries) if release.in_beir_format else list(labels)
-    names = [*fields, WORDS, QUESTION_WORD, DISTANCE, LEAKED]
+    names = [*names_of(release), WORDS, QUESTION_WORD, DISTANCE, LEAKED]
     if Path(by).suffix in (".tsv", ".csv", ".txt") or "/" in by:
         raise UserError(f"{parameter('by')} {by}: there is no such file")
     is_known = by in names
     what = "has none of these queries" if is_known else f"is no file and no division{did_you_mean(by, names)}"
     raise UserError(f"{parameter('by')} {by}: {what}; there are {', '.join(names)}")
+
+
+def names_of(release: Release) -> list[str]:
+    """The fields of a BEIR folder's queries, or the labels of a release, that its queries can be divided by."""
+    return scalar_fields(release.folder / QUERIES_FILE) if release.in_beir_format else list(_labels(release))
 
 
 def _labels(release: Release) -> dict[str, list[tuple[str, str, str]]]:

@@ -134,6 +134,10 @@ class Result(ABC):
         """The sections of its page, where it needs more than what follows from the other methods."""
         return []
 
+    def details(self) -> list[Table]:
+        """What its page has below the tables, folded."""
+        return []
+
     @property
     def subject(self) -> str:
         """What it is about, in a line below the heading of its page, beside the release."""

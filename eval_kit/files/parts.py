@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from eval_kit.files import atomic
 from eval_kit.files.faults import Faults
 from eval_kit.files.records import QUERY_IDS, Layout, rows
 from eval_kit.files.text import read_lines
@@ -39,6 +40,17 @@ def read_parts(path: Path) -> pl.DataFrame:
         faults.add(1, "the file is empty")
     faults.raise_any()
     return _frame(found)
+
+
+def write_parts(parts: pl.DataFrame, path: Path) -> None:
+    """Write ``query_id`` and ``part`` as :func:`read_parts` reads them.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    is_csv = path.suffix.lower() == ".csv"
+    text = parts.write_csv() if is_csv else parts.write_csv(separator="\t", quote_style="never")
+    atomic.write_text(path, text)
 
 
 def field_of_queries(queries: Path, field: str) -> pl.DataFrame:

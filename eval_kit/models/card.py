@@ -90,7 +90,7 @@ class Card(Result):
 
     def facts(self) -> list[Fact]:
         """What was found, and the command that adds what is lacking; of paths the names, as cards are passed on."""
-        return [*self._found(), self._next(names_alone=True)]
+        return [*self._found(), *self._kinds(names_alone=True), self._next(names_alone=True)]
 
     def _found(self) -> list[Fact]:
         """Each shift, the worst part, other wordings, leaks and far queries."""
@@ -145,6 +145,15 @@ class Card(Result):
         if "FILE" in command:
             why.append("FILE has its training queries (id, tab, text)")
         return Fact("Next", f"{'; '.join(why)}:", command=[names.get(word, word) for word in command])
+
+    def _kinds(self, names_alone: bool) -> Iterator[Fact]:
+        """The command that finds the kinds of query that it loses to the first pivot."""
+        files = {source["run"]: source["file"] for source in self.provenance["runs"]}
+        pair = self.figures_of.systems[0] if isinstance(self.figures_of, Comparison) else "", self.system
+        if all(each in files for each in pair):
+            words = [*(files[each] for each in pair), "--release", str(self.release.folder)]
+            words = [Path(word).name if names_alone and Path(word).is_absolute() else word for word in words]
+            yield Fact("Kinds", "to find those that it loses:", command=["eval_kit", "discover", *words])
 
     def _declared(self) -> str:
         """Whether training held queries of the release, as declared."""
@@ -273,7 +282,7 @@ class Card(Result):
 
     def show(self, console: Console) -> None:
         """Print what it has to say, the next command as it was typed, then the tables and notes."""
-        said = map(str, [*self._found(), self._next(names_alone=False)])
+        said = map(str, [*self._found(), *self._kinds(names_alone=False), self._next(names_alone=False)])
         terminal.show_notes([self.heading, *self.summary(), *said, ""], console)
         super().show(console)
 

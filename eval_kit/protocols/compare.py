@@ -235,7 +235,7 @@ class Comparison(Result):
             *self.remarks,
             f"Differences are from {self.systems[0]}; their 95 % intervals, over queries alone, hold together for all "
             "systems and test sets of a measure. Whether a difference varies with the kind of query: eval_kit "
-            f"generalise.{self._lower_is_better()}",
+            f"generalise; which kinds lose: eval_kit discover.{self._lower_is_better()}",
             "° not significant over queries: two-sided paired t-test, p ≥ 0.05 after Holm's correction over the "
             "systems and test sets of a measure",
             UNTESTED,

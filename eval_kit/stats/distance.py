@@ -124,7 +124,12 @@ def small_parts(texts: pl.Series, parts: int, seed: int = 0) -> Integers:
         span = slice(start, start + (1 << 20))
         np.add.at(points, rows[span], signs[terms[span]] * weights[span, None])
     points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-9)
-    centres = points[random.choice(len(points), min(parts, len(points)), replace=False)]
+    return k_means(points, parts, random)
+
+
+def k_means(points: NDArray[np.float32], count: int, random: np.random.Generator) -> Integers:
+    """The number of each point's cluster, of at most so many; the first centres are drawn at random."""
+    centres = points[random.choice(len(points), min(count, len(points)), replace=False)]
     nearest = np.zeros(len(points), np.int64)
     for _ in range(_ROUNDS):
         nearest = (points @ centres.T - (centres**2).sum(axis=1) / 2).argmax(axis=1)

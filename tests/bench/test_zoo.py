@@ -29,6 +29,8 @@ CAGES = {
     "3 replicas, SD 0.0": ("° of wordings", "interval of wordings"),
     "panel, dl19, TAS-B": ("places in the panel",),
     "panel, dl20, BM25+RankVicuna": ("places in the panel",),
+    "small gains, great losses, 200 kinds": ("a kind loses",),
+    "RR, 15 % change, 200 kinds": ("a kind loses",),
     "harder by .10, n = 1,000": ("degrades", "far minus near"),
     "easier for one of two pivots, n = 1,000": ("degrades",),
 }

@@ -29,9 +29,21 @@ FUNCTIONS: dict[str, list[Callable[..., Any]]] = {
     "clean": [eval_kit.clean],
     "variations": [eval_kit.variations],
     "compare": [eval_kit.compare, eval_kit.snapshots],
+    "discover": [eval_kit.discover],
     "align": [eval_kit.align],
 }
-OF_THE_SHELL = {"format", "json_file", "page", "per_query", "example", "no_pivot", "revision", "upstream", "help"}
+OF_THE_SHELL = {
+    "format",
+    "json_file",
+    "page",
+    "per_query",
+    "parts",
+    "example",
+    "no_pivot",
+    "revision",
+    "upstream",
+    "help",
+}
 """Where results go, runs that come with the kit, no pivots at all, and what ``open_release`` takes."""
 OF_PYTHON = {"outputs"}
 """What else a caller of ``run`` will write."""
