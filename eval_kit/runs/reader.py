@@ -266,7 +266,7 @@ def _folded(piece: bytes) -> bytes:
     is_before_edge = np.append(blank[1:] | (letters[1:] == ord("\n")), True)
     folded = letters[~(blank & is_before_edge)]
     folded[folded == ord("\t")] = ord(" ")
-    return folded.tobytes().replace(b"\n ", b"\n").removeprefix(b" ")
+    return bytes(folded).replace(b"\n ", b"\n").removeprefix(b" ")
 
 
 def _has_overlong_line(piece: bytes) -> bool:
