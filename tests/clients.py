@@ -26,7 +26,7 @@ from filelock import FileLock
 
 LIGHT = (
     *("polars", "pyarrow.parquet", "numpy", "httpx2", "httpcore2", "jinja2", "jsonschema", "yaml", "filelock"),
-    *("fsspec", "anyio", "pydantic", "rich.console", "rich.progress", "rich.table", "typer", "typer._adapters"),
+    *("fsspec", "anyio", "pydantic", "rich.console", "rich.progress", "rich.table", "typer"),
     *("scipy.stats", "scipy.sparse", "sklearn.cluster", "sklearn.decomposition"),
     *("builder.cli", "builder.publish", "builder.card", "builder.verify", "builder.reports"),
 )

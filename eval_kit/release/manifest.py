@@ -1,17 +1,20 @@
 """The manifest of a release, and its tables as the manifest describes them.
 
 Opening a release checks that the release digest is that of the manifest's content, and that every file is, byte for
-byte or row for row, the one that the manifest lists. Reading a table recomputes its content digest, which is part of
-the release digest: no figure rests on rows that the digest beside it does not cover, whatever else in the manifest was
-edited to fit. The sizes of a table are compared with the manifest's before it is in memory. Files hold labels by
-name; those of earlier versions, which hold their numbers, are read too.
+byte or row for row, the one that the manifest lists. Reading a table proves its content digest, which is part of the
+release digest, once for files of the same bytes (the cache notes it): no figure rests on rows that the digest beside it
+does not cover, whatever else in the manifest was edited to fit. The sizes of a table are compared with the manifest's
+before it is in memory. Files hold labels by name; those of earlier versions, which hold their numbers, are read too.
 """
 
+import hashlib
+import json
 import os
 import re
 import unicodedata
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import polars as pl
@@ -19,6 +22,7 @@ import polars as pl
 from eval_kit.documents import MS_MARCO, NAME, Column, ColumnType, Manifest, TableEntry
 from eval_kit.errors import UserError, first_line
 from eval_kit.files import strict_json
+from eval_kit.files.cache import cache_folder
 from eval_kit.files.digests import file_sha256, release_digest, table_digest
 from eval_kit.files.opening import check_no_pointer, is_file, is_folder
 from eval_kit.files.packed import MOST_GROWTH, SMALL_BYTES
@@ -128,8 +132,13 @@ def language(manifest: Manifest) -> str | None:
     return "zxx" if is_synthetic(manifest) else "en" if is_of_ms_marco(manifest) else None
 
 
-def read_table(folder: Path, table: TableEntry) -> pl.DataFrame:
+def read_table(folder: Path, table: TableEntry, proved: bool = False) -> pl.DataFrame:
     """Read one table, label columns as their names, and prove that it is what the manifest says.
+
+    Args:
+        folder: of the release.
+        table: which.
+        proved: whether it is enough that a file of the same bytes was proved before, as the cache notes.
 
     Raises:
         ReleaseError: another number of rows, other columns, or another content digest.
@@ -138,9 +147,22 @@ def read_table(folder: Path, table: TableEntry) -> pl.DataFrame:
     frame = _read(path, table, name)
     if missing := [column for column in _NEVER_NULL if column in frame.columns and frame[column].null_count()]:
         raise ReleaseError(f"{path}: table {name} holds a row without {missing[0]}")
+    proof = _proof(path, table) if proved else None
+    if proof is not None and is_file(proof):
+        return frame
     if table_digest(frame, table.columns) != table.digest:
         raise ReleaseError(f"{folder}: table {name} is not what the manifest says: its content digest differs")
+    if proof is not None:
+        with suppress(OSError):  # without it, it is proved again
+            proof.parent.mkdir(parents=True, exist_ok=True)
+            proof.touch()
     return frame
+
+
+def _proof(path: Path, table: TableEntry) -> Path:
+    """What stands in the cache once a file of these bytes was found to have the content that the manifest says."""
+    claim = [file_sha256(path), table.digest, [column.as_json() for column in table.columns]]
+    return cache_folder() / "proved" / hashlib.sha256(json.dumps(claim).encode()).hexdigest()
 
 
 def _check_file(folder: Path, table: TableEntry) -> None:

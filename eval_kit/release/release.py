@@ -172,7 +172,7 @@ class Release:
             if table.key == key:
                 for part in lacking:
                     warnings.warn(f"{self.folder} is a partial release: it lacks {part}", PartialRelease, stacklevel=2)
-                return self._read.setdefault(key, read_table(self.folder, table))
+                return self._read.setdefault(key, read_table(self.folder, table, proved=True))
         if lacking:
             raise ReleaseError(f"{self.folder} is a partial release: it lacks {lacking[0]}")
         have = ", ".join(f"{name}/{split}" for name, splits in self.configs.items() for split in splits)

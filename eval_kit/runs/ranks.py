@@ -263,9 +263,11 @@ def _groups(lines_apart: pl.DataFrame) -> Iterator[pl.DataFrame]:
     parts = lines.height // LINES_AT_ONCE + 1
     part_of = (lines["query_id"].hash() % parts).cast(pl.UInt16)
     for part in range(parts):
-        group = lines.filter(part_of == part).sort("query_id", maintain_order=True)
+        group = lines.filter(part_of == part)
         if group.height:
-            yield group
+            ids = pl.Enum(group["query_id"].unique().sort())
+            number = pl.col("query_id").cast(ids).to_physical()  # sorted four times as fast as texts
+            yield group.sort(number, maintain_order=True)
 
 
 def _whole_queries(run: Run, frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:

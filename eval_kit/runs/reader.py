@@ -51,9 +51,6 @@ _ROWS = {
     3: {"query_id": pl.String(), "passage_id": pl.String(), "rank": pl.Int64(), "score": pl.Float64()},
 }
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_BLANKS = re.compile(rb"[ \t]+")
-_EDGE_BLANKS = re.compile(rb"^[ \t]+|[ \t]+$", re.MULTILINE)
-_NO_TAG = re.compile(rb"\t +$", re.MULTILINE)
 _NO_RANK = re.compile(r"none|null|n/?a|nan|[+-]?inf|-+|\?", re.IGNORECASE)
 """What tools write for a rank that they do not have."""
 _TABLE = Layout(
@@ -238,20 +235,38 @@ def _parse(piece: bytes, form: Form) -> pl.DataFrame | None:
     if _has_overlong_line(piece):
         return None
     if form.crlf:
-        if piece.count(b"\r\n") < piece.count(b"\n"):
+        lines = piece.replace(b"\r\n", b"\n")
+        if len(piece) - len(lines) < lines.count(b"\n"):
             return None
-        piece = piece.replace(b"\r\n", b"\n")
+        piece = lines
     if b"\r" in piece or b"\0" in piece or (_BYTE_ORDER_MARK[:1] in piece and _BYTE_ORDER_MARK in piece):
         return None  # searching for the first byte alone comes first: it is many times faster
-    tabs, spaces = b"\t" in piece, b" " in piece
-    if not (tabs and spaces) or form.tabs:
-        frame = _parse_separated(piece, "\t" if tabs else " ", form.columns)
+    mixed = b"\t" in piece and b" " in piece
+    if mixed and form.tabs:  # blanks stand in columns, or beside tabs
+        frame = _parse_separated(piece, "\t", form.columns, mixed)
+        return frame if frame is not None else _parse_texts(piece, "\t", form.columns, mixed)
+    if not mixed:
+        separator = "\t" if b"\t" in piece else " "
+        frame = _parse_separated(piece, separator, form.columns)
+        if frame is None and 2 * separator.encode() not in piece:
+            frame = _parse_texts(piece, separator, form.columns, mixed)
         if frame is not None:
-            edges = pl.col("query_id", "passage_id").str.contains("^ | $").any() if tabs and spaces else pl.lit(False)
-            return None if any(frame.select(edges).row(0)) or (spaces and _NO_TAG.search(piece)) else frame
-    if form.tabs:
-        return None
-    return _parse_separated(_BLANKS.sub(b"\t", _EDGE_BLANKS.sub(b"", piece)), "\t", form.columns)
+            return frame
+    folded = _folded(piece)
+    frame = _parse_separated(folded, " ", form.columns)
+    return frame if frame is not None else _parse_texts(folded, " ", form.columns, mixed)
+
+
+def _folded(piece: bytes) -> bytes:
+    """The lines with one blank between columns, and none at their edges, whatever blanks and tabs divide them."""
+    import numpy as np  # which plain runs do without
+
+    letters = np.frombuffer(piece, np.uint8)
+    blank = (letters == ord(" ")) | (letters == ord("\t"))
+    is_before_edge = np.append(blank[1:] | (letters[1:] == ord("\n")), True)
+    folded = letters[~(blank & is_before_edge)]
+    folded[folded == ord("\t")] = ord(" ")
+    return bytes(folded).replace(b"\n ", b"\n").removeprefix(b" ")
 
 
 def _has_overlong_line(piece: bytes) -> bool:
@@ -265,14 +280,66 @@ def _has_overlong_line(piece: bytes) -> bool:
     return False
 
 
-def _parse_separated(piece: bytes, separator: str, columns: int) -> pl.DataFrame | None:
-    schema = _SCHEMAS[columns]
+def _parse_separated(piece: bytes, separator: str, columns: int, mixed: bool = False) -> pl.DataFrame | None:
+    """The rows of a piece of whole ranks, with one separator between columns; ``mixed``: blanks may stand in these."""
+    frame = _read(piece, separator, _SCHEMAS[columns])
+    ids, tag = pl.col("query_id", "passage_id"), pl.col("^tag$")
+    padded = pl.any_horizontal(ids.str.contains("^ | $").any(), tag.str.contains("^ +$").any())
+    if frame is None or (mixed and frame.select(padded).item()):
+        return None
+    return _rows(frame, columns)
+
+
+def _parse_texts(piece: bytes, separator: str, columns: int, mixed: bool) -> pl.DataFrame | None:
+    """The rows of a piece of any ranks, with blanks in tags or beside tabs.
+
+    Where tabs and blanks are mixed, lines that each of them might divide are in doubt.
+    """
+    frame = _read(piece, separator, dict.fromkeys([*_SCHEMAS[columns], "more"], pl.String()))
+    if frame is None or (separator == "\t" and b"\t\t" in piece):
+        return None
+    more = frame.drop_in_place("more").is_not_null()
+    if more.any() and (mixed or columns < 6):
+        return None
+    if mixed and separator == "\t":
+        frame = frame.with_columns(pl.all().str.strip_chars(" "))
+        if frame.select(pl.any_horizontal((pl.all() == "").any())).item():
+            return None
+    if columns == 6:
+        no_rank = ~(_is("rank", NUMBER) | _is("rank", _NO_RANK))
+        oddities = no_rank.cast(pl.Int8) + more + (mixed and separator == " ")
+        odd = frame.select("tag", oddities=oddities).filter(pl.col("oddities") > 0)
+        if odd.select((pl.col("oddities") + _is("tag", NUMBER) > 1).any()).item():
+            return None
+    is_whole = _is("rank", WHOLE_NUMBER) & (pl.col("rank").str.len_bytes() <= 18)
+    numbers = {"rank": pl.when(is_whole).then("rank").cast(pl.Int64)}
+    if columns > 3:
+        numbers["score"] = pl.col("score").cast(pl.Float64, strict=False)
+    return _rows(frame.with_columns(**numbers), columns)
+
+
+def _is(column: str, pattern: re.Pattern[str]) -> pl.Expr:
+    """Whether a pattern of ASCII letters is all of a text."""
+    return pl.col(column).str.contains(f"^(?{'i' * bool(pattern.flags & re.IGNORECASE)}:{pattern.pattern})$")
+
+
+def _read(piece: bytes, separator: str, schema: dict[str, Any]) -> pl.DataFrame | None:
+    """A row for each line, or None; columns after those of the schema, if it ends with ``more``, are left out."""
     header = separator.join(schema).encode() + b"\n"  # polars would take a piece that begins like zlib or zstd for it
+    more = "more" in schema
     try:
-        frame = pl.read_csv(header + piece, separator=separator, schema=schema, quote_char=None)
+        frame = pl.read_csv(
+            header + piece, separator=separator, schema=schema, quote_char=None, truncate_ragged_lines=more
+        )
     except pl.exceptions.PolarsError:
         return None
-    if any(frame.null_count().row(0)) or frame.height < piece.count(b"\n"):
+    lacking = frame.drop("more", strict=False).null_count().row(0)
+    return None if any(lacking) or frame.height < piece.count(b"\n") else frame
+
+
+def _rows(frame: pl.DataFrame, columns: int) -> pl.DataFrame | None:
+    """The rows of lines whose ids and numbers are all there and within bounds."""
+    if any(frame.drop("rank" if columns == 6 else []).null_count().row(0)):
         return None
     if max(frame.select(pl.col("query_id", "passage_id").str.len_bytes().max()).row(0)) > LONGEST_ID:
         return None

@@ -43,6 +43,9 @@ def test_the_page_of_speed_has_the_measured_figures():
     for figures in (bench["training"]["training"], bench["training"]["encoding"]):
         overheads = [100 * figure["overhead"]["cpu_s"] for figure in figures.values()]
         claims.append(f"{min(overheads):+.1f} to {max(overheads):+.1f} % CPU time")
+    forms = measured("scoring")["forms"]["costs"]
+    for form, cost in forms.items():
+        claims.append(f"| {form} | {cost['cpu_s']} s | {cost['cpu_s'] / forms['plain']['cpu_s']:.2f} |")
     assert not [claim for claim in claims if claim not in text]
     assert f"{scoring['eval_kit score']['wall_s']} s for 6.98 million lines" in page("README.md")
 

@@ -13,7 +13,18 @@ import pytest
 from eval_kit import __version__
 
 ROOT = Path(__file__).parents[2]
-HEAVY = {"torch", "transformers", "datasets", "ir_datasets", "pyserini", "scipy", "huggingface_hub", "polars", "yaml"}
+HEAVY = {
+    "torch",
+    "transformers",
+    "datasets",
+    "ir_datasets",
+    "pyserini",
+    "scipy",
+    "huggingface_hub",
+    "polars",
+    "yaml",
+    "pydantic",
+}
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from eval_kit.authors.opening import open_judgements, open_release
 from eval_kit.errors import UserError
+from eval_kit.files import formats
 from eval_kit.files.formats import read_queries
 from eval_kit.files.parts import read_parts
 from eval_kit.protocols import align
@@ -220,3 +221,13 @@ def test_judgements_and_runs_are_divided_at_the_same_blanks(tmp_path: Path, blan
     (tmp_path / "r").write_bytes(f"q1 Q0 d1{blank} 1 2 t\nq2\tQ0\tFoo Bar\t1\t1\tt\n".encode())
     judged = open_judgements(tmp_path / "q").qrels("test")["passage_id"].to_list()
     assert judged == pl.concat(read_pieces(tmp_path / "r"))["passage_id"].to_list() == [f"d1{blank}", "Foo Bar"]
+
+
+@pytest.mark.parametrize(
+    "text", ["q 0 d 1\r\nq 0 e 0\n", "query-id\tcorpus-id\tscore\nq\td\t1\nq\te\t0\n", "q,d,1\nq,e,0"]
+)
+def test_judgements_beyond_doubt_are_read_by_columns(text, tmp_path, monkeypatch):
+    monkeypatch.setattr(formats, "_judged", lambda *_: pytest.fail("read line by line"))
+    path = tmp_path / "qrels"
+    path.write_text(text, newline="")
+    assert formats.read_judgements(path).rows() == formats.read_qrels(path).rows() == [("q", "d", 1), ("q", "e", 0)]

@@ -10,6 +10,7 @@ import pytest
 from eval_kit.errors import UserError
 from eval_kit.files.digests import file_sha256
 from eval_kit.release import PartialRelease, Release, ReleaseError, open_release, read_manifest
+from eval_kit.release import manifest as manifest_module
 from tests.eval_kit.plain_runs import plain_run
 from tests.manifests import release_digest
 
@@ -117,6 +118,16 @@ def test_a_swapped_table_is_never_scored_though_its_file_digest_was_edited_to_fi
     assert (done.returncode, done.stdout) == (2, "")
     sentence = f"table qrels/{test_set.qrels} is not what the manifest says: its content digest differs"
     assert done.stderr == f"eval_kit: {copy}: {sentence}\n"
+
+
+def test_a_table_is_proved_once_for_the_same_bytes(copy: Path, monkeypatch):
+    table = open_release(copy).configs["qrels"][0]
+    open_release(copy).table("qrels", table)
+    monkeypatch.setattr(manifest_module, "table_digest", lambda *_: "")
+    assert open_release(copy).table("qrels", table).height
+    monkeypatch.setenv("MS_MARCO_SHIFT_CACHE", str(copy.parent / "another"))
+    with pytest.raises(ReleaseError, match="content digest"):
+        open_release(copy).table("qrels", table)
 
 
 def test_what_is_printed_beside_a_figure_is_covered_by_the_digest(copy: Path):

@@ -23,6 +23,7 @@ from eval_kit.files.endings import ENDINGS
 from eval_kit.files.faults import SHOWN_FAULTS, RunError
 from eval_kit.files.ids import LONGEST_ID
 from eval_kit.release import Release
+from eval_kit.runs import reader
 from eval_kit.runs.reader import HIGHEST_RANK, LONGEST_LINE, read_pieces
 
 GOOD = b"q Q0 p 1 1.5 tag"
@@ -178,6 +179,10 @@ ACCEPTED = {
     "a rank of words": lambda text: text.replace(b" 3 ", b" third "),
     "blanks in the tag": lambda text: text.replace(b"tag", b"my bm25, more junk at 5"),
     "blanks in a tag": lambda text: text.replace(b"tag", b"my bm25", 1),
+    "ranks of a dataframe": lambda text: re.sub(rb" (\d) (\S+) tag", rb" \1.0 \2 tag", text),
+    "columns padded": lambda text: text.replace(b" Q0", b"    Q0").replace(b" tag", b"     tag "),
+    "columns padded beside tabs": lambda text: text.replace(b" ", b"\t").replace(b"\tQ0\t", b"  \tQ0\t "),
+    "ranks of a dataframe between tabs": lambda text: text.replace(b" ", b"\t").replace(b"\t1\t", b"\t 1.0\t"),
     "empty lines at the end": lambda text: text + b"\n \n\t\n  ",
     "comments": lambda text: b"# bm25 run\n#\n\n# top 1000\n# a b c d e f\n" + text,
     "a byte-order mark": lambda text: UTF8_MARK + text,
@@ -210,6 +215,15 @@ def test_another_spelling_is_the_same_run(name, lines, tmp_path):
     for piece_bytes in (1, 8, 60, 1 << 20):
         frame = pl.concat(read_pieces(path, piece_bytes))
         assert frame.select("query_id", "passage_id", "score").rows() == rows, piece_bytes
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_what_is_accepted_is_read_by_columns(name, lines, tmp_path, monkeypatch):
+    """Lines are read one by one only to say what is wrong with them: it takes fifty times as long."""
+    monkeypatch.setattr(reader, "_line_by_line", lambda *_: pytest.fail("read line by line"))
+    path = tmp_path / "run.trec"
+    path.write_bytes(ACCEPTED[name](b"\n".join(lines) + b"\n"))
+    assert sum(frame.height for frame in read_pieces(path)) == len(lines)
 
 
 NASTY = [
