@@ -63,6 +63,7 @@ def commands(help: str) -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
         help=help,
     )
 
@@ -82,6 +83,9 @@ def check_outputs(parameters: Mapping[str, Any]) -> None:
     for name in _OUTPUTS[1:]:
         if parameters.get(name) == Path("-"):
             raise UserError(f"--{name.replace('_', '-')}: name a file; only --json takes - for the screen")
+    page = parameters.get("page")
+    if isinstance(page, Path) and page.suffix not in ("", ".html", ".htm"):
+        raise UserError(f"--page {page}: a page is HTML; name it {page.with_suffix('.html')}")
     if not outputs:
         return
     inputs = [path for name, value in parameters.items() if name not in _OUTPUTS for path in _paths(value)]
