@@ -83,9 +83,6 @@ def check_outputs(parameters: Mapping[str, Any]) -> None:
     for name in _OUTPUTS[1:]:
         if parameters.get(name) == Path("-"):
             raise UserError(f"--{name.replace('_', '-')}: name a file; only --json takes - for the screen")
-    page = parameters.get("page")
-    if isinstance(page, Path) and page.suffix not in ("", ".html", ".htm"):
-        raise UserError(f"--page {page}: a page is HTML; name it {page.with_suffix('.html')}")
     if not outputs:
         return
     inputs = [path for name, value in parameters.items() if name not in _OUTPUTS for path in _paths(value)]
@@ -105,6 +102,9 @@ def check_outputs(parameters: Mapping[str, Any]) -> None:
             raise UserError(f"{output}: is in the release {releases[0]}, which holds what its manifest lists alone")
         if not is_folder(output):
             in_use.add(real)
+    page = parameters.get("page")
+    if isinstance(page, Path) and page.suffix not in ("", ".html", ".htm"):
+        raise UserError(f"--page {page}: a page is HTML; name it {page.with_suffix('.html')}")
 
 
 def _parse(command: TyperCommand, context: Any, arguments: list[str]) -> list[str]:

@@ -96,9 +96,11 @@ class Protocols(Result):
             losses = []
             for row in rows.drop_nulls("rel_loss").iter_rows(named=True):
                 name = " ".join(filter(None, (row["system"], row.get("size"))))
-                low, high = row["rel_loss_low"], row["rel_loss_high"]
-                ends = "" if low is None else f" ({share(low)} to {share(high)})"
-                losses.append(f"{name} {share(row['rel_loss'])}{ends}")
+                parts_differ = row.get("p_q") is not None and row["p_q"] < 0.05  # as the page has it
+                of, over = ("of_parts", " over parts") if parts_differ else ("rel_loss", "")
+                low, high = row[f"{of}_low"], row[f"{of}_high"]
+                ends = "" if low is None else f" ({share(low)} to {share(high)}{over})"
+                losses.append(f"{name} {share(row[of])}{ends}")
             if losses:
                 sentences.append(
                     f"{SHIFTS[shift].title}: held-out parts cost, of {rows['measure'][0]}: {', '.join(losses)}."
