@@ -99,6 +99,7 @@ docs: $(READY)  ## build the documentation into build/docs; a broken link or a w
 pages: $(READY)  ## make again what stands in docs/ and comes from commands (RELEASE: the published one; NFCorpus' grid takes minutes)
 	@$(BIN)/python docs/reference.py schemas
 	@$(BIN)/python docs/differences.py
+	@$(BIN)/python docs/published.py
 	@$(BIN)/python docs/pictures.py
 	@test ! -e "$(RELEASE)" || for page in test-sets clusters; do $(BIN)/python docs/reference.py $$page "$(RELEASE)" > docs/reference/$$page.md; done
 	@$(MAKE) --no-print-directory baselines CONFIG=nfcorpus RELEASE=nfcorpus-shift FLAGS="--system bm25 --system biencoder"

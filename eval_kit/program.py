@@ -63,6 +63,7 @@ def commands(help: str) -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
         help=help,
     )
 
@@ -101,6 +102,9 @@ def check_outputs(parameters: Mapping[str, Any]) -> None:
             raise UserError(f"{output}: is in the release {releases[0]}, which holds what its manifest lists alone")
         if not is_folder(output):
             in_use.add(real)
+    page = parameters.get("page")
+    if isinstance(page, Path) and page.suffix not in ("", ".html", ".htm"):
+        raise UserError(f"--page {page}: a page is HTML; name it {page.with_suffix('.html')}")
 
 
 def _parse(command: TyperCommand, context: Any, arguments: list[str]) -> list[str]:

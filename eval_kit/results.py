@@ -126,6 +126,10 @@ class Result(ABC):
         """The summary and the facts, for where there are only sentences."""
         return [*self.summary(), *map(str, self.facts())]
 
+    def answer(self) -> list[str]:
+        """What a terminal begins with."""
+        return self.said()
+
     def figures(self) -> list[Picture]:
         """The pictures of its page."""
         return []
@@ -209,14 +213,15 @@ class Result(ABC):
         return "".join(f"% {printable(note)}\n" for note in self.all_notes()) + "\n".join(tables)
 
     def show(self, console: Console) -> None:
-        """Print the tables, each section under its heading, and then the notes."""
-        section = ""
+        """Print what it has to say, the tables, each section under its heading, and then the other notes."""
+        said, section = self.answer(), ""
+        terminal.show_notes(said, console, style="")
         for table in self.captioned():
             if table.section != section:
                 section = table.section
                 console.rule(printable(section))
             terminal.show(table, console)
-        terminal.show_notes(self.all_notes(), console)
+        terminal.show_notes([note for note in self.all_notes() if note not in said], console)
 
     def __repr__(self) -> str:
         """What the command prints, cut to :data:`REPR_LINES` lines."""

@@ -18,6 +18,8 @@ from fcntl import F_DUPFD_CLOEXEC, fcntl
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-sync", "--no-first-run"),
@@ -158,9 +160,14 @@ class Page:
 
 @contextmanager
 def browser() -> Iterator[Page]:
-    """Start Chromium with an empty profile; ended, with all its processes, on leaving."""
+    """Start Chromium with an empty profile; ended, with all its processes, on leaving.
+
+    Without Chromium the test is skipped; under ``$NEEDS_BROWSER``, as .ci/run sets it, it fails.
+    """
     path = binary()
-    assert path is not None, f"NO BROWSER: none of {', '.join(NAMES)} is installed (Debian: apt-get install chromium)"
+    if path is None:
+        missing = pytest.fail if "NEEDS_BROWSER" in os.environ else pytest.skip
+        missing("NO BROWSER (Debian: apt-get install chromium); pages were NOT checked")
     with tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as profile:
         # both ends stand above 10, so that making 3 and 4 of them in the child cannot overwrite either
         theirs_in, ours_out = (_high(end) for end in os.pipe())

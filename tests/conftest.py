@@ -6,6 +6,7 @@ Where builder's extra is not installed, what needs it is skipped: eval_kit's own
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -30,6 +31,16 @@ type Run = Callable[..., subprocess.CompletedProcess[str]]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The files that take longest begin first, so that no worker ends with one of them."""
     items.sort(key=lambda item: item.path.parent != ROOT / "tests" and item.path.name not in LONGEST)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
+    """One closing line: how many tests did not run on this machine, and why."""
+    yield
+    whys = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.stats.get("skipped", ()))
+    if whys:
+        said = "; ".join(f"{count}: {why}" for why, count in whys.most_common())
+        terminalreporter.write_line(f"{whys.total()} tests did not run on this machine. {said}")
 
 
 @pytest.fixture(scope="session")

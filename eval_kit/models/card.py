@@ -280,11 +280,14 @@ class Card(Result):
         said = "".join(f"{markdown.escape(sentence)}\n\n" for sentence in self.said())
         return f"# {markdown.escape(self.heading)}\n\n{said}{super().to_markdown()}"
 
+    def answer(self) -> list[str]:
+        """What was found; the next command is the end."""
+        return [*self.summary(), *map(str, [*self._found(), *self._kinds(names_alone=False)])]
+
     def show(self, console: Console) -> None:
-        """Print what it has to say, the next command as it was typed, then the tables and notes."""
-        said = map(str, [*self._found(), *self._kinds(names_alone=False), self._next(names_alone=False)])
-        terminal.show_notes([self.heading, *self.summary(), *said, ""], console)
+        """The same, with the next command as it was typed, at the end."""
         super().show(console)
+        terminal.show_notes([str(self._next(names_alone=False))], console, style="")
 
     def as_json(self) -> dict[str, Any]:
         """The documents of both, and the declared training data."""

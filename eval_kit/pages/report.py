@@ -18,7 +18,7 @@ from eval_kit.pages.figures import figures
 from eval_kit.pages.page import section
 from eval_kit.protocols import papers
 from eval_kit.protocols.grid_results import Protocols, of_cells
-from eval_kit.protocols.in_out import in_and_out_by_query, main_measure
+from eval_kit.protocols.in_out import in_and_out_by_query
 from eval_kit.protocols.similarity import nearness, queries_to_encode, vectors_beside
 from eval_kit.protocols.variations import Variations, variations
 from eval_kit.release import Release
@@ -110,6 +110,10 @@ class Report(Result):
         runs = _runs(self.parts)
         return [*sections, section("Provenance", "provenance.html.j2", provenance, vectors=names, runs=runs)]
 
+    def summary(self) -> list[str]:
+        """What both have to say."""
+        return list(chain.from_iterable(part.summary() for part in self.parts))
+
     def to_polars(self) -> pl.DataFrame:
         """The rows of the grid and of the changes."""
         return pl.concat([part.to_polars() for part in self.parts], how="diagonal_relaxed")
@@ -191,7 +195,7 @@ def _of_grid(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
     ends: list[float | None] = []
     for name, results in grid.results.items():
         pairs[name] = in_and_out_by_query(grid.values, name, release)
-        losses = standings(grid, name)
+        losses = grid.standings(name)
         summaries[name] = _summaries(results, losses)
         ends.extend(losses.select("rel_loss", "rel_loss_low", "rel_loss_high").unpivot()["value"])
     systems = _systems([grid])
@@ -219,12 +223,6 @@ def _systems(parts: Sequence[Protocols | Variations]) -> list[str]:
         else:
             frames.append(part.results)
     return pl.concat(frame.select("system") for frame in frames)["system"].unique(maintain_order=True).to_list()
-
-
-def standings(grid: Protocols, shift: str) -> pl.DataFrame:
-    """One loss for each system (and ReSTrain size) of a shift, of its main measure, over all of its clusters."""
-    results = grid.overall.get(shift, grid.results[shift])
-    return results.filter(measure=main_measure(results))
 
 
 def _summaries(results: pl.DataFrame, of_shift: pl.DataFrame) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:

@@ -25,7 +25,7 @@ from eval_kit.results import Picture, Result
 from eval_kit.stats.figure import Figure
 from eval_kit.stats.losses import FEWEST_PAIRS, RESAMPLES, spearman
 from eval_kit.svg import Point
-from eval_kit.tables.table import Column, Fields, Table, Value, laid_out, of, or_dash, side_by_side, sides
+from eval_kit.tables.table import Column, Fields, Table, Value, laid_out, of, or_dash, p_said, side_by_side, sides
 
 TRAININGS = ("interpolation", "extrapolation")
 COLUMNS = ("system", "training", "score")
@@ -181,7 +181,7 @@ def _counts(row: Fields) -> str:
 def _correlation(row: Fields) -> Value | None:
     if row["value"] is None:
         return None
-    below = f"p = {row['p']:.3f}" if row["low"] is None else f"[{row['low']:.2f}, {row['high']:.2f}]"
+    below = p_said(row["p"]) if row["low"] is None else f"[{row['low']:.2f}, {row['high']:.2f}]"
     return Value(f"{row['value']:.3f}", below=below)
 
 
@@ -191,4 +191,4 @@ def with_p(rho: Figure, digits: int = 3) -> str:
         return "-"
     low, high = rho.interval
     ends = "" if low is None or high is None else f" ({low:+.{digits}f} to {high:+.{digits}f})"
-    return f"{rho.value:+.{digits}f}{ends}, p = {rho.p:.3f}"
+    return f"{rho.value:+.{digits}f}{ends}, {p_said(rho.p)}"

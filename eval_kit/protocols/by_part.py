@@ -27,7 +27,7 @@ from eval_kit.stats.differences import (
 from eval_kit.stats.figure import Figure
 from eval_kit.stats.losses import correct, simultaneous
 from eval_kit.stats.parts import FEWEST_PARTS, Floats, heterogeneity, within
-from eval_kit.tables.table import Column, Fields, Source, Table, Value, bracketed, laid_out, of, side_by_side
+from eval_kit.tables.table import Column, Fields, Source, Table, Value, bracketed, laid_out, of, p_value, side_by_side
 
 _MEANS = dict.fromkeys(("test_set", "by", "part", "run", "measure"), pl.String()) | {
     "queries": pl.Int64(), "value": pl.Float64()
@@ -363,7 +363,7 @@ def _correct(family: Sequence[dict[str, Any]], margin: float | None) -> None:
 def tables_of_differences(rows: pl.DataFrame, over: pl.DataFrame, with_verdict: bool) -> list[Table]:
     """A table for each test set, measure and division: a row a part and system, then the lines over all parts.
 
-    With verdicts, the rows that fail stand first.
+    Parts stand in the order of the pictures; with verdicts, the rows that fail come first.
     """
     tables = []
     for key, group in rows.group_by("test_set", "measure", "by", maintain_order=True):
@@ -377,10 +377,11 @@ def tables_of_differences(rows: pl.DataFrame, over: pl.DataFrame, with_verdict: 
             Column("value", "number", format=show, none=""),
             Column("Δ [95 % interval]", "number", difference_of),
             Column("+/\u2212/=", "number", _helped),
-            Column("p (Holm)", "number", _of_part("p_holm"), ".3f"),
-            Column("≠ rest", "number", _of_part("p_rest_holm"), ".3f", shown=by != WHOLE),
+            Column("p (Holm)", "number", _of_part("p_holm"), p_value),
+            Column("≠ rest", "number", _of_part("p_rest_holm"), p_value, shown=by != WHOLE),
             Column("verdict", source=_verdict, wrap="never", shown=with_verdict),
         ]
+        group = in_order(group)
         if with_verdict:
             place = pl.col("verdict").replace_strict(ORDER, range(len(ORDER)), default=None, return_dtype=pl.Int64)
             group = group.sort(place, nulls_last=True, maintain_order=True)
@@ -392,6 +393,18 @@ def tables_of_differences(rows: pl.DataFrame, over: pl.DataFrame, with_verdict: 
         title = f"{test_set}, {name}{f', by {by}' * (by != WHOLE)}"
         tables.append(laid_out(lines, columns, block="is_over", title=title))
     return tables
+
+
+def in_order(rows: pl.DataFrame) -> pl.DataFrame:
+    """The parts of each system, the greatest gain first; ranges of numbers in their own order.
+
+    Drawn towards each other (``pooled``), parts of few queries do not lead by chance.
+    """
+    if rows["part"].str.contains(RANGE).all():
+        return rows
+    gain = parse(rows["measure"][0]).sign * pl.coalesce("pooled", "difference")
+    first = (pl.col("system").rle_id(), pl.col("is_beside").is_not_null())
+    return rows.sort(*first, gain, descending=[False, False, True], maintain_order=True)
 
 
 def shown(rows: pl.DataFrame) -> pl.DataFrame:

@@ -18,7 +18,7 @@ from eval_kit import plots
 from eval_kit.authors.judgements import Judgements, Texts
 from eval_kit.authors.opening import ReleaseSource, release_of
 from eval_kit.divisions import FEW as FEW_QUERIES
-from eval_kit.divisions import HOLLOW, Parts, whole
+from eval_kit.divisions import HOLLOW, WHOLE, Parts, whole
 from eval_kit.errors import UserError, parameter
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols import by_part
@@ -42,8 +42,10 @@ ROWS = (
     | dict.fromkeys(("value", "difference", "low", "high", "p", "p_holm"), pl.Float64())
     | dict.fromkeys(("p_equivalent", "p_equivalent_holm"), pl.Float64())
 )
-BESIDE = 5
+BESIDE = 2
 """Systems that a table shows side by side; more stand one below the other."""
+_MOST_SENTENCES = 5
+"""Systems of which each, the baseline apart, has a sentence; of more there is one a test set."""
 _MOST_PICTURES = 12
 """Pictures of a page; what more there is stands in its tables alone."""
 _MOST_NAMED = 3
@@ -123,11 +125,15 @@ class Comparison(Result):
             by_first = pl.col("value").filter(pl.col("measure") == measures[0]).first().over("system")
             upwards = parse(measures[0]).kind.lower_is_better
             in_order = rows.sort(by_first, descending=not upwards, maintain_order=True)
-            columns = [Column("system", "heading", wrap="anywhere")]
+            columns = [Column("system", "heading", self._name, wrap="anywhere")]
             for measure in measures:
                 columns += self._of(measure, "value", group=measure)
             lines = side_by_side(in_order, ["system"], "measure")
             yield laid_out(lines, columns, title=f"{test_set}, n = {rows['queries'][0]:,}")
+
+    def _name(self, row: Fields) -> Value:
+        """A system's name; the baseline's row says that it is that."""
+        return Value(row["system"], below="baseline" * (row["system"] == self.systems[0]))
 
     def _beside(self) -> Table:
         """A row per test set and measure: n, the baseline's value, and value and difference of every other system."""
@@ -150,13 +156,13 @@ class Comparison(Result):
     def heading(self) -> str:
         """The systems and the baseline."""
         others = self.systems[1:]
-        named = ", ".join(others) if len(others) < BESIDE else f"{len(others)} systems"
+        named = ", ".join(others) if len(others) < _MOST_SENTENCES else f"{len(others)} systems"
         return f"{named} compared with {self.systems[0]}"
 
     def summary(self) -> list[str]:
         """The gate; and for each system, or of many on each test set, what was shown and the lowest or highest."""
         sentences = [*([self._gate()] if self.margin is not None else []), *map(str, self.standings)]
-        if len(self.systems) > BESIDE:
+        if len(self.systems) > _MOST_SENTENCES:
             for (test_set,), group in list(self.first_measures().group_by("test_set", maintain_order=True))[:4]:
                 rows = group.to_dicts()
                 (better, worse), best = counts(rows), max(rows, key=gain)
@@ -165,7 +171,16 @@ class Comparison(Result):
                 )
                 sentences.append(f"{text}{_neither(rows, 'of')}; best is {best['system']}, {difference_shown(best)}.")
             return sentences
-        return [*sentences, *filter(None, map(self.verdict_on, self.systems[1:4]))]
+        return [*sentences, *filter(None, map(self.verdict_on, self.systems[1:4])), *self._parts_that_differ()]
+
+    def _parts_that_differ(self) -> Iterator[str]:
+        """A sentence with the parts that were shown to differ, the greatest losses first; a gate has its own."""
+        shown = self.parts.filter(FIRST_MEASURE, pl.col("p_holm") < ALPHA, pl.col("by") != WHOLE)
+        rows = sorted(shown.to_dicts(), key=gain)
+        if rows and self.margin is None:
+            more = f" and {len(rows) - _MOST_NAMED} more" if len(rows) > _MOST_NAMED else ""
+            named = "; ".join(self._found(row, True) for row in rows[:_MOST_NAMED])
+            yield f"Parts that differ: {named}{more}."
 
     def verdict_on(self, system: str, test_set: str | None = None) -> str:
         """A sentence: what the tests over queries show of a system, here or on all; empty if it has no difference."""
@@ -212,14 +227,12 @@ class Comparison(Result):
                 ranked = group.to_dicts() if is_of_systems else sorted(group.to_dicts(), key=gain, reverse=True)
                 effects = [_effect(row[each], row) for row in ranked]
                 figures.append(_forest(effects, str(measure), f"{measure} {of} {name} minus that of {base}"))
-        # drawn towards each other, parts of few queries do not lead by chance; ranges of numbers have an order
         parts = self.parts.filter(FIRST_MEASURE)
         for key, group in parts.group_by("test_set", "measure", "system", "by", maintain_order=True):
             if group.height > 1:
                 test_set, measure, system, division = map(str, key)
-                if not group["part"].str.contains(by_part.RANGE).all():
-                    group = group.sort(pl.coalesce("pooled", "difference"), descending=True, maintain_order=True)
-                effects = [_effect(by_part.label(division, row["part"]), row) for row in group.to_dicts()]
+                in_order = by_part.in_order(group).to_dicts()
+                effects = [_effect(by_part.label(division, row["part"]), row) for row in in_order]
                 title = f"{measure} of {system} minus that of {base} on {test_set} by {division}"
                 figures.append(_forest(effects, measure, title))
         return figures[:_MOST_PICTURES]

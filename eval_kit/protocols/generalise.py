@@ -36,7 +36,7 @@ from eval_kit.stats import distance, parts
 from eval_kit.stats.differences import CANNOT_TELL
 from eval_kit.stats.far import DEGRADES, DOES_NOT, agreed, chance_of_farther, cost_of_far, verdict
 from eval_kit.stats.losses import MARGIN, correct
-from eval_kit.tables.table import Column, Fields, Table, Value, laid_out
+from eval_kit.tables.table import Column, Fields, Table, Value, laid_out, p_value
 
 DISTANCE = "distance"
 _WORDS: dict[str, Literal["bad", "good", "open"]] = {DEGRADES: "bad", DOES_NOT: "good", CANNOT_TELL: "open"}
@@ -77,27 +77,33 @@ class Generalisation(Result):
         return super().as_json() | {"distances": distances}
 
     def tables(self) -> list[Table]:
-        """One row for each shift and system: levels beside the pivot's, both estimates, the verdict."""
-        columns = [
+        """One row for each shift and system: both estimates, the verdict; then levels beside the pivot's."""
+        names = [
             Column("shift"),
             Column("system", wrap="anywhere"),
             Column("pivot", wrap="anywhere", shown=self.contrasts["pivot"].n_unique() > 1),
+        ]
+        levels = [
             Column("near", "number", partial(_level, "near_level"), group="system"),
             Column("far", "number", partial(_level, "far_level"), group="system"),
             Column("near", "number", partial(_level, "near_pivot"), group="pivot"),
             Column("far", "number", partial(_level, "far_pivot"), group="pivot"),
             Column("near", "number", "near_distance", ".3f", group="distance"),
             Column("far", "number", "far_distance", ".3f", group="distance"),
+        ]
+        estimates = [
             Column("parts", "number", lambda row: f"{row['near_parts']} + {row['far_parts']}"),
             Column("gain", "number", format="+.4f"),
             Column("adjusted", "number", format="+.4f"),
             Column("95 % of both", "number", _ends, beside_last=True),
-            Column("p", "number", format=".3f"),
-            Column("p (Holm)", "number", "p_holm", ".3f"),
+            Column("p", "number", format=p_value),
+            Column("p (Holm)", "number", "p_holm", p_value),
             Column("would find", "number", "detectable", ".4f"),
             Column("verdict", source=_said, wrap="never"),
         ]
-        return [laid_out(self.contrasts, columns, title=", ".join(self.contrasts["measure"].unique()))]
+        title = ", ".join(self.contrasts["measure"].unique())
+        found = laid_out(self.contrasts, [*names, *estimates], title=title)
+        return [found, laid_out(self.contrasts, [*names, *levels], title=f"{title}, levels", folded=True)]
 
     @property
     def heading(self) -> str:

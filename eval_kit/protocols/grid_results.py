@@ -23,7 +23,7 @@ from eval_kit.shifts import SHIFTS, Shift
 from eval_kit.stats.differences import FEW_DIFFER
 from eval_kit.stats.losses import MARGIN
 from eval_kit.stats.similarity import by_cluster
-from eval_kit.tables.table import UNTESTED, Table
+from eval_kit.tables.table import UNTESTED, Table, share
 
 _SIGNIFICANCE = (
     "° not significant over queries, and over trainings where there are several seeds: two-sided paired t-test, "
@@ -87,6 +87,30 @@ class Protocols(Result):
             for _, table in self.of_shift(shift):
                 tables.append(replace(table, section=shift))
         return tables
+
+    def summary(self) -> list[str]:
+        """What held-out parts of each shift cost each system, by the shift's main measure."""
+        sentences = []
+        for shift in self.results:
+            rows = self.standings(shift)
+            losses = []
+            for row in rows.drop_nulls("rel_loss").iter_rows(named=True):
+                name = " ".join(filter(None, (row["system"], row.get("size"))))
+                parts_differ = row.get("p_q") is not None and row["p_q"] < 0.05  # as the page has it
+                of, over = ("of_parts", " over parts") if parts_differ else ("rel_loss", "")
+                low, high = row[f"{of}_low"], row[f"{of}_high"]
+                ends = "" if low is None else f" ({share(low)} to {share(high)}{over})"
+                losses.append(f"{name} {share(row[of])}{ends}")
+            if losses:
+                sentences.append(
+                    f"{SHIFTS[shift].title}: held-out parts cost, of {rows['measure'][0]}: {', '.join(losses)}."
+                )
+        return sentences
+
+    def standings(self, shift: str) -> pl.DataFrame:
+        """One loss for each system (and ReSTrain size) of a shift, of its main measure, over all of its clusters."""
+        results = self.overall.get(shift, self.results[shift])
+        return results.filter(measure=in_out.main_measure(results))
 
     def figures(self) -> list[Picture]:
         """The losses of crossed hold-outs by cluster; the figures of other shifts are on the report's page."""

@@ -22,6 +22,7 @@ from eval_kit.tables.table import (
     laid_out,
     loss,
     of,
+    p_value,
     side_by_side,
     sides,
     significance,
@@ -81,7 +82,7 @@ def overall(results: pl.DataFrame) -> Table:
         Column("Out", "number", "out", show),
         *([*over_parts, *over_queries] if parts_lead else [*over_queries, *over_parts]),
         Column("τ", "number", "spread", loss),
-        Column("F (p)", "number", lambda row: None if row["q"] is None else f"{row['q']:.1f} ({_p(row['p_q'])})"),
+        Column("F (p)", "number", lambda row: None if row["q"] is None else f"{row['q']:.1f} ({p_value(row['p_q'])})"),
         Column("parts", "number"),
         Column("n", "number", "queries", ","),
     ]
@@ -95,8 +96,8 @@ def differences(results: pl.DataFrame) -> Table:
         Column("less", source="other"),
         Column("Rel Loss", "number", "difference", loss),
         Column("95 % interval", "number", partial(_ends, "")),
-        Column("p", "number", format=_p),
-        Column("p (Holm)", "number", "p_holm", _p),
+        Column("p", "number", format=p_value),
+        Column("p (Holm)", "number", "p_holm", p_value),
     ]
     return laid_out(results, columns, title=f"{results['measure'][0]}: differences of losses, over queries")
 
@@ -153,7 +154,7 @@ def every_loss(results: Mapping[str, pl.DataFrame]) -> Table:
         Column("high", "number", partial(_sortable, "rel_loss_high", loss)),
         Column("In", "number", partial(_sortable, "avg_in", None)),
         Column("Out", "number", partial(_sortable, "out", None)),
-        Column("p (Holm)", "number", partial(_sortable, "p_holm", _p)),
+        Column("p (Holm)", "number", partial(_sortable, "p_holm", p_value)),
         Column("n", "number", partial(_sortable, "queries", "{:,}".format)),
     ]
     return laid_out(lines, columns, title="Every loss", sorted_by="Rel Loss")
@@ -233,9 +234,3 @@ def _best(losses: pl.DataFrame, lower_is_better: bool) -> dict[tuple[str, str], 
             if len(set(values)) > 1:
                 best[str(cluster), figure] = min(values) if (figure == "rel_loss") != lower_is_better else max(values)
     return best
-
-
-def _p(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"

@@ -107,10 +107,13 @@ class Similarities(Result):
         return [similarities, self.figure_3.table()] if self.figure_3 else [similarities]
 
     def summary(self) -> list[str]:
-        """The cluster of each shift with the fewest words in common with the others."""
+        """The cluster of each shift with the fewest words in common with the others; none where several are equal."""
         sentences = []
         for (shift,), rows in self.clusters.group_by("shift", maintain_order=True):
-            row = rows.sort("jaccard", maintain_order=True).row(0, named=True)
+            shown = rows["jaccard"].round(3)
+            if (shown == shown.min()).sum() > 1:  # always so of two parts
+                continue
+            row = rows.row(shown.arg_min(), named=True)
             text = (
                 f"{row['cluster']} has the fewest words in common with the other parts (Jaccard {row['jaccard']:.3f})"
             )

@@ -56,9 +56,8 @@ def _head(table: Table) -> Markup:
 
 
 def _place(column: Column, table: Table) -> str:
-    """The classes of a column's cells: whether its numbers are aligned, and whether it stays in sight at a side."""
-    is_first, is_last = column is table.columns[0], column is table.columns[-1]
-    return f"{_CLASSES[column.kind]}{' first' * is_first}{' last' * is_last}".strip()
+    """The classes of a column's cells: whether its numbers are aligned, and whether it stays in sight."""
+    return f"{_CLASSES[column.kind]}{' first' * (column is table.columns[0])}".strip()
 
 
 def _header(column: Column, classes: str, sorted_by: str = "", rows: int | None = None) -> Markup:

@@ -123,7 +123,8 @@ class Table:
 
     Neighbouring tables with the same ``section`` stand under one heading.
 
-    On a page with ``sorted_by``, readers can sort by any column; at first it is that one, greatest first.
+    On a page with ``sorted_by``, readers can sort by any column; at first it is that one, greatest first. What is
+    ``folded`` opens there by its title.
     """
 
     columns: Sequence[Column]
@@ -132,6 +133,7 @@ class Table:
     sorted_by: str = ""
     notes: Sequence[str] = ()
     section: str = ""
+    folded: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a ragged row, of which a renderer would drop or shift cells in silence.
@@ -226,6 +228,16 @@ def or_dash(value: float | None, form: str) -> str:
 def bracketed(value: float, low: float | None, high: float | None, show: Callable[[float], str]) -> str:
     """A figure and the interval around it, where it has one."""
     return show(value) if low is None or high is None else f"{show(value)} [{show(low)}, {show(high)}]"
+
+
+def p_value(value: float | None) -> str:
+    """A p with three decimals, never 0; ``-`` for one that does not exist."""
+    return "< 0.001" if value is not None and value < 0.001 else or_dash(value, ".3f")
+
+
+def p_said(value: float) -> str:
+    """The same in a sentence."""
+    return f"p = {p_value(value)}".replace("= <", "<")
 
 
 def loss(value: float | None) -> str:

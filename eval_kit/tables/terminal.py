@@ -22,10 +22,10 @@ def show(table: Table, console: Console) -> None:
     show_notes(table.notes, console)
 
 
-def show_notes(notes: Sequence[str], console: Console) -> None:
+def show_notes(notes: Sequence[str], console: Console, style: str = "dim") -> None:
     """Print notes, each on one line however long."""
     for note in notes:
-        console.print(Text(printable(note), style="dim"), soft_wrap=True)
+        console.print(Text(printable(note), style), soft_wrap=True)
 
 
 def rich_tables(table: Table, width: int) -> list[rich.table.Table]:

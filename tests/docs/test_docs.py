@@ -57,6 +57,12 @@ def test_pictures_are_small_and_shown_and_the_drawn_one_is_current(from_docs):
         assert picture.stat().st_size < 60_000 and f"assets/{picture.name})" in text
 
 
+def test_the_published_losses_are_those_of_the_printed_tables(from_docs):
+    published = from_docs("published")
+    for page in published.PAGES:
+        assert published.PLACE.search(page.read_text(encoding="utf-8"))[0] == published.table(), "run: make pages"
+
+
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path):
     pytest.importorskip("mkdocs")

@@ -23,7 +23,7 @@ from eval_kit.release import Release
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "docs" / "tutorials" / "your-model.ipynb"
 PROGRAMS = ("eval_kit", "builder", "baselines")
-NOT_RUN = re.compile(r"^(pip|make|\.) |docs/(reference|notebook|pictures)\.py")
+NOT_RUN = re.compile(r"^(git|pip|make|\.) |docs/(reference|notebook|pictures)\.py")
 """Commands that install, fetch or take many minutes; `make demo`, `make reproduce` and the notebook have tests."""
 ELLIPSIS = "..."
 
@@ -132,6 +132,9 @@ class Folder:
         for run in (self.shared / "real-slice" / "runs").glob("*.dl19.trec"):
             link(run, self.folder / "runs" / run.name)
 
+    def run_of_dl19(self) -> None:
+        link(self.shared / "real-slice" / "runs" / "tas-b.dl19.trec", self.folder / "run.trec")
+
     def trec_years(self) -> None:
         qrels = (self.shared / "upstream" / "castorini" / "anserini-tools" / "qrels").glob("qrels.dl??-passage.txt")
         for file in (*qrels, *(self.shared / "real-slice" / "runs").glob("*.trec")):
@@ -195,7 +198,7 @@ def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 PAGES = {
-    "README.md": "examples tutorial_runs",
+    "README.md": "published tutorial_runs run_of_dl19",
     "docs/by.md": "trec_years",
     "docs/contamination.md": "copy_of_published",
     "docs/index.md": "upstream",

@@ -60,6 +60,11 @@ def test_an_output_is_no_input(line: str, place: Path, monkeypatch, capsys) -> N
     assert "already reads or writes this file; name another one to write" in capsys.readouterr().err
 
 
+def test_a_page_is_html(place: Path) -> None:
+    with pytest.raises(UserError, match=r"scores\.html"):
+        check_outputs({"page": Path("scores.pdf")})
+
+
 @pytest.mark.parametrize("name", ["rel/new.json", "rel/data/new.html", "rel/data/topic/x.json"])
 def test_nothing_is_written_into_a_release(place: Path, name: str) -> None:
     with pytest.raises(UserError, match=r"is in the release .*/rel"):

@@ -19,7 +19,7 @@ from eval_kit.errors import UserError
 from eval_kit.markup import element
 from eval_kit.output import emit
 from eval_kit.pages.page import TEMPLATES, render, result_page
-from eval_kit.pages.report import Report, standings
+from eval_kit.pages.report import Report
 from eval_kit.pages.report import report as report_on
 from eval_kit.protocols.grid_results import Protocols, protocol
 from eval_kit.protocols.in_out import in_and_out_by_query, overall
@@ -164,14 +164,14 @@ def test_the_report_is_one_small_file_the_same_every_time_and_names_release_and_
 def test_the_summary_says_the_loss_over_all_clusters_as_the_protocol_gives_it(grid, report):
     """By plain loops in tests/independent/test_protocol_by_hand.py."""
     assert set(grid.values["system"]) == {"oracle", EVIL}, "the untrained system is not of the grid"
-    row = standings(grid.found, "topic").row(by_predicate=pl.col("system") == "oracle", named=True)
+    row = grid.found.standings("topic").row(by_predicate=pl.col("system") == "oracle", named=True)
     name, over = ("of_parts", "parts") if row["p_q"] < 0.05 else ("rel_loss", "queries")
     figure, low, high = (f"{100 * row[f'{name}{end}']:.1f} %" for end in ("", "_low", "_high"))
     said = f"oracle loses {figure} of its RR@10 on topics it never saw in training"
     assert f"{said} (95 % interval over {over}: {low} to {high})." in text_of(report)
     for shift, part in (("resttest", ""), ("restrain", "small")):
         pairs = in_and_out_by_query(grid.values, shift, grid.release)
-        for one in standings(grid.found, shift).to_dicts():
+        for one in grid.found.standings(shift).to_dicts():
             assert one.get("size", "") == part
             mine = pairs.filter(system=one["system"], measure=one["measure"])
             means = mine["inside"].mean(), mine["out"].mean()
