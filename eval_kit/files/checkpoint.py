@@ -334,8 +334,9 @@ def _try(model: Any) -> None:
     if length is not None and length < 1:
         raise ValueError(f"its max_seq_length is {length}")
     roles = [getattr(model, name) for name in ("encode_query", "encode_document") if hasattr(model, name)]
+    dense = {"convert_to_sparse_tensor": False} if type(model).__name__ == "SparseEncoder" else {}
     for encode in roles:
-        encode(["a"], show_progress_bar=False)
+        encode(["a"], show_progress_bar=False, **dense)
     if not roles:
         model.predict([("a", "a")], show_progress_bar=False)
 

@@ -156,6 +156,9 @@ def test_what_is_published_is_what_clients_load(hub: Hub, home: Path, first: Pat
     shutil.copytree(first, folder := tmp_path / "ms-marco-shift")
     for name in ("notes.txt", "reports/.env"):
         (folder / name).write_text("mine")
+    refused = publish(hub, home, folder)
+    assert refused.returncode == 2 and "notes.txt" in refused.stderr and not hub.repositories.get(REPOSITORY)
+    (folder / "notes.txt").unlink()
     done = publish(hub, home, folder)
     assert done.returncode == 0, done.stderr
     repository = hub.repositories[REPOSITORY]
