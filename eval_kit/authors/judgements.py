@@ -18,8 +18,8 @@ type Texts = str | os.PathLike[str] | Mapping[str, str] | Table
 """A file of queries, ``{query: text}``, or a table of query and text."""
 
 
-def judgements_of(given: Judgements) -> Path | pl.DataFrame:
-    """The file, or the rows.
+def judgements_of(given: Judgements, of: str = "qrels") -> Path | pl.DataFrame:
+    """The file, or the rows, given as the argument ``of``.
 
     Raises:
         UserError: what is neither, or two grades of one pair.
@@ -27,12 +27,12 @@ def judgements_of(given: Judgements) -> Path | pl.DataFrame:
     rows = given
     if isinstance(given, Mapping) and all(isinstance(grades, Mapping) for grades in given.values()):
         rows = [(query, passage, grade) for query, grades in given.items() for passage, grade in grades.items()]
-    found = _of_python(rows, "qrels", QRELS_SCHEMA, "query, passage and grade")
+    found = _of_python(rows, of, QRELS_SCHEMA, "query, passage and grade")
     if isinstance(found, pl.DataFrame):
         pairs = found.select("query-id", "corpus-id")
         if pairs.is_duplicated().any():
             query, passage = pairs.filter(pairs.is_duplicated()).row(0)
-            raise UserError(f"{parameter('qrels')}: {query} and {passage} are judged twice")
+            raise UserError(f"{parameter(of)}: {query} and {passage} are judged twice")
     return found
 
 
@@ -54,14 +54,16 @@ def _of_python(rows: Any, of: str, schema: Mapping[str, pl.DataType], what: str)
         return Path(rows)
     if hasattr(rows, "to_dict") and not isinstance(rows, pl.DataFrame):  # of pandas
         rows = rows.to_dict("list")
+    expected = f"{parameter(of)}: expected a file, a dictionary, or a table of {what}"
     try:
         frame = rows if isinstance(rows, pl.DataFrame) else pl.DataFrame(rows, orient="row")
+        if any(kind.is_float() for kind in frame.dtypes):  # scores: a run, in the place of judgements
+            raise TypeError
         columns = zip(frame.columns, schema.items(), strict=True)
         named = frame.select(pl.col(own).cast(kind).alias(name) for own, (name, kind) in columns)
     except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
         shown = ", ".join(rows.columns) if isinstance(rows, pl.DataFrame) else type(rows).__name__
-        expected = f"a file, a dictionary, or a table of {what}"
-        raise UserError(f"{parameter(of)}: expected {expected}, not {shown}") from error
+        raise UserError(f"{expected}, not {shown}") from error
     if named.is_empty() or sum(named.null_count().row(0)):
-        raise UserError(f"{parameter(of)}: it is empty, or a cell is")
+        raise UserError(f"{expected}; this one is empty, or a cell of it is")
     return named

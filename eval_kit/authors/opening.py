@@ -58,7 +58,7 @@ def open_release(source: ReleaseSource = None, revision: str | None = None, upst
             warnings.warn(f"{error}; taking the published test sets again", stacklevel=2)
             return replace(open_given(published_test_sets(upstream, again=True)), given_as=PUBLISHED)
     if not isinstance(source, Release | str | os.PathLike | None):
-        return open_judgements(source)
+        return open_judgements(source, of="release")
     if isinstance(source, str | os.PathLike) and is_input(Path(source)):
         return open_judgements(source)
     try:
@@ -68,7 +68,7 @@ def open_release(source: ReleaseSource = None, revision: str | None = None, upst
         raise ReleaseError(f"{error}; {more}") from None
 
 
-def open_judgements(qrels: Judgements, queries: Texts | None = None) -> Release:
+def open_judgements(qrels: Judgements, queries: Texts | None = None, of: str = "qrels") -> Release:
     """One's own judgements as a release of one test set, in memory.
 
     Files are those of :func:`eval_kit.release.beir_folder.of_judgements`.
@@ -76,7 +76,7 @@ def open_judgements(qrels: Judgements, queries: Texts | None = None) -> Release:
     Raises:
         UserError: what is wrong with them, with the lines of a file.
     """
-    judged = judgements_of(qrels)
+    judged = judgements_of(qrels, of)
     tables = beir_folder.of_judgements(judged, texts_of(queries))
     folder, shown = (judged.parent, str(judged)) if isinstance(judged, Path) else (Path(), "judgements given in Python")
     return Release(folder, *tables, given_as=shown)

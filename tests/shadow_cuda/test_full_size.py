@@ -24,8 +24,8 @@ def steps() -> list[tuple[dict[str, Any], list[str]]]:
     alike: list[tuple[dict[str, Any], list[str]]] = []
     for name in CONFIGS:
         for system, options in config.read(name).systems.items():
-            if not isinstance(options, Trained):
-                continue
+            if not isinstance(options, Trained) or options.as_json().get("starts_from"):
+                continue  # ADORE needs what another cell encoded; its step is of queries alone
             step = step_of(options) | {"system": system.partition("-")[0]}
             known = next((names for other, names in alike if other == step), None)
             if known is None:

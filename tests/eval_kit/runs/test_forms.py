@@ -202,7 +202,7 @@ def test_lines_of_ir_measures_predictions_of_mteb_and_what_is_no_run(folder):
         with pytest.raises(eval_kit.UserError):
             eval_kit.score(strange, folder)
     for release in ("", {}, [], 0, frame_of(triples, "qid", "docno")):
-        with pytest.raises(eval_kit.UserError, match="release: expected a folder"):
+        with pytest.raises(eval_kit.UserError, match="release: expected a f"):
             eval_kit.score(run, release)
 
 
