@@ -222,6 +222,11 @@ def compared(
     families: dict[tuple[str, str], list[dict[str, Any]]] = {}
     over: list[dict[str, Any]] = []
     base, *others = systems
+    why_no_kinds = {
+        (test_set, division.name): division.why_no_kinds(of_test_set)
+        for test_set, of_test_set in of_test_sets.items()
+        for division in of_test_set
+    }
     for (test_set, measure), group in values.group_by("test_set", "measure", maintain_order=True):
         of_measure = parse(str(measure))
         greatest = most(str(measure), group["value"].to_numpy())
@@ -236,7 +241,9 @@ def compared(
             gain = of_measure.sign * (pl.col("value") - pl.col("baseline"))
             members = members.with_columns(gain=gain)
             keys = {"test_set": test_set, "measure": measure, "system": system, "by": division.name}
-            of_parts, of_all = _in_parts(members, of_measure.sign, greatest, looks, division.why_no_kinds(of_test_set))
+            of_parts, of_all = _in_parts(
+                members, of_measure.sign, greatest, looks, why_no_kinds[str(test_set), division.name]
+            )
             if margin is not None and division.name != WHOLE:
                 beside = _beside(members, both.with_columns(gain=gain))
                 more, _ = _in_parts(beside, of_measure.sign, greatest, looks, division.name)
@@ -344,13 +351,20 @@ def _ends(name: str, figure: Figure, sign: int) -> dict[str, Any]:
     return {name: signed(sign, figure.value), "low": low, "high": high}
 
 
+def hold_together(family: Sequence[dict[str, Any]]) -> None:
+    """Give each row of a family of tests, which has its ``figure`` and ``sign``, ``low``, ``high`` and ``p_holm``."""
+    for row, (ends, p) in zip(family, simultaneous([row["figure"] for row in family]), strict=True):
+        low, high = turned(ends, row["sign"])
+        row |= {"low": low, "high": high, "p_holm": p}
+
+
 def _correct(family: Sequence[dict[str, Any]], margin: float | None) -> None:
     """Give rows that are tested together intervals and p that hold together; with a margin also verdicts."""
     correct([row for row in family if "is_beside" not in row], "p_rest")
     figures: list[Difference] = [row["figure"] for row in family]
-    for row, figure, (ends, p) in zip(family, figures, simultaneous(figures), strict=True):
-        row |= dict(zip(("low", "high"), turned(ends, row["sign"]), strict=True))
-        row |= {"p_holm": p, "detectable": figure.detectable(len(family))}
+    hold_together(family)
+    for row, figure in zip(family, figures, strict=True):
+        row["detectable"] = figure.detectable(len(family))
         if margin is not None:
             row["p_loses"] = figure.p_loses(margin, len(family))
             row["needed"] = figure.needed(margin, len(family)) if margin else None

@@ -32,7 +32,7 @@ from eval_kit.runs import contamination
 from eval_kit.runs.given import GivenRuns, take
 from eval_kit.runs.training import TrainedOn, queries_of
 from eval_kit.stats.differences import ALPHA, CANNOT_TELL, FEW_DIFFER, NOT_WORSE, UNCHANGED, WORSE, difference, overall
-from eval_kit.stats.losses import MARGIN, correct, p_equivalent, simultaneous
+from eval_kit.stats.losses import MARGIN, correct, p_equivalent
 from eval_kit.tables.table import UNTESTED, Column, Fields, Table, Value, laid_out, of, side_by_side, significance
 
 ROWS = (
@@ -453,9 +453,7 @@ def compared(
     for measure in dict.fromkeys(row["measure"] for row in rows):
         family = [row for row in rows if row["measure"] == measure and row["system"] != base]
         correct(family, "p_equivalent")
-        for row, (ends, p) in zip(family, simultaneous([row["figure"] for row in family]), strict=True):
-            low, high = by_part.turned(ends, row["sign"])
-            row |= {"low": low, "high": high, "p_holm": p}
+        by_part.hold_together(family)
     table = pl.DataFrame(rows, ROWS)
     comparison = Comparison(table, values, names, left_out, scores.provenance, margin=margin, looks=looks)
     comparison = replace(comparison, standings=standings)

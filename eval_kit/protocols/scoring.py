@@ -170,7 +170,8 @@ def _scores(
     with_blanks = pairs["passage_id"].filter(pairs["passage_id"].str.contains(" ", literal=True))
     for_any_query = any(measure.kind.for_any_query for measure in measures)
     passages = pairs.select("passage_id").unique() if for_any_query else pairs
-    measures.add(parse(JUDGED))
+    pooled = {split: of_split for split, of_split in qrels.items() if (of_split["relevance"] <= 0).any()}
+    measures.update([parse(JUDGED)] if pooled else [])
     cutoffs = {measure.cutoff or 0 for measure in measures if _across(measure)}
     means: list[Mean] = []
     sources = []
@@ -185,7 +186,7 @@ def _scores(
             }
             for mean_of_run in _means(run.name, ranking, qrels, coverage.test_sets):
                 means.append(replace(mean_of_run, trained_on=trained_on[mean_of_run.test_set]))
-            judged = dict(_judged(ranking, qrels, coverage.test_sets))
+            judged = dict(_judged(ranking, pooled, coverage.test_sets))
             of_pools = {"judged": judged} if judged else {}
             sources.append(_source(ranking, pairs, coverage) | of_pools | {"training_data": training_data})
             if len(with_blanks) and ranking.judged["passage_id"].is_in(with_blanks.implode()).sum() == 0:
@@ -308,13 +309,13 @@ def _values(
 
 
 def _judged(
-    ranking: RankedRun, qrels: Mapping[str, pl.DataFrame], test_sets: Sequence[TestSet]
+    ranking: RankedRun, pooled: Mapping[str, pl.DataFrame], test_sets: Sequence[TestSet]
 ) -> Iterator[tuple[str, float]]:
     """The share of the first passages that is judged, on test sets whose judgements name irrelevant ones too."""
     for test_set in test_sets:
-        if (qrels[test_set.qrels]["relevance"] <= 0).any():
+        if test_set.qrels in pooled:
             members = test_set.queries.to_frame("query_id")
-            yield test_set.name, mean(_values(members, [parse(JUDGED)], ranking, qrels[test_set.qrels])[JUDGED])
+            yield test_set.name, mean(_values(members, [parse(JUDGED)], ranking, pooled[test_set.qrels])[JUDGED])
 
 
 def _annotations(ranking: RankedRun, qrels: pl.DataFrame) -> pl.DataFrame:
