@@ -71,7 +71,7 @@ def add(
     if not 0 < parameters.sample <= parameters.depth:
         raise UserError(f"cannot draw {parameters.sample:,} of {parameters.depth:,} passages")
     job = _Job(Release(folder, verified_manifest(folder)), parameters, cache or cache_folder())
-    with disk_errors(job.folder, "cannot keep negatives there"):
+    with disk_errors(job.folder):
         entry, file = job.table(threads)
     now = Release(folder, verified_manifest(folder))
     if _Job(now, parameters, job.cache).folder != job.folder:

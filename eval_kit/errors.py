@@ -25,6 +25,8 @@ EXTRAS = {
 MOST_SHOWN = 2_000
 """Characters shown of a message; the text that it quotes may be a megabyte long."""
 
+_MOST_CHOICES = 8
+
 
 _MARK = "\x1f"
 """Around the name of a parameter within a message; no text for readers holds this control character."""
@@ -36,7 +38,16 @@ def parameter(name: str) -> str:
 
 
 class UserError(Exception):
-    """Something that the user can fix, stated in one clear sentence (with file and line where known)."""
+    """Something that the user can fix.
+
+    Args:
+        what: what happened, a sentence without its full stop; one about a line of a file begins with ``file:line:``.
+        why: another sentence, where the reader would ask.
+        do: what to type or to change; it begins with a verb.
+    """
+
+    def __init__(self, what: str, why: str = "", do: str = "") -> None:
+        super().__init__(". ".join(filter(None, (what, why, do))))
 
     def __str__(self) -> str:
         """The sentence; parameters as Python's callers write them."""
@@ -75,20 +86,27 @@ def did_you_mean(name: object, names: Iterable[str]) -> str:
     return f" (did you mean {near[0]}?)" if near else ""
 
 
+def choices(names: Iterable[object]) -> str:
+    """The names, the first :data:`_MOST_CHOICES` of many: a list that can still be read."""
+    texts = list(map(str, names))
+    rest = len(texts) - _MOST_CHOICES
+    return ", ".join(texts[:_MOST_CHOICES]) + (f" and {rest:,} more" if rest > 0 else "")
+
+
 def first_line(error: BaseException) -> str:
     """The first line of what an error says; its kind if it says nothing."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 @contextmanager
-def disk_errors(path: Path, what: str = "cannot be written") -> Iterator[None]:
-    """Turn the system's errors on an output into a :class:`UserError` that names ``path``."""
+def disk_errors(path: Path, do: str = "") -> Iterator[None]:
+    """Turn the system's errors on an output into a :class:`UserError` that names ``path`` and says what to ``do``."""
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise UserError(f"{path}: {what}: {error.strerror or error}") from error
+        raise UserError(f"Could not write {path}: {error.strerror or error}", do=do) from error
 
 
 @contextmanager

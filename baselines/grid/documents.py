@@ -41,7 +41,7 @@ def describe(cell: Cell) -> None:
     path = cell.folder / "cell.json"
     if path.is_file():
         return
-    with disk_errors(cell.folder, "cannot be made"):
+    with disk_errors(cell.folder):
         cell.folder.mkdir(parents=True, exist_ok=True)
     atomic.write_text(path, json.dumps(description(cell), indent=1) + "\n")
 

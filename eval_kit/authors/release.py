@@ -45,7 +45,7 @@ def published_test_sets(upstream: Path | None = None, again: bool = False) -> Pa
     known_by = hashlib.sha256("\n".join(file.git_blob for file in wanted.values()).encode()).hexdigest()
     folder = cache_folder() / f"test-sets-{known_by[:16]}"
     if again or not (folder / MANIFEST).is_file():
-        with disk_errors(folder, f"cannot be written (${VARIABLE} names another cache)"), atomic.lock(folder):
+        with disk_errors(folder, f"Set ${VARIABLE} to another folder"), atomic.lock(folder):
             if again or not (folder / MANIFEST).is_file():  # another process may have made it meanwhile
                 _make(folder, wanted, os.environ.get(UPSTREAM) if upstream is None else str(upstream))
     return folder

@@ -41,7 +41,7 @@ SHARD, FIRST = 2_048, 32
 """Passages in a shard: how many are in memory at once, and a killed encoding may lose, about a minute of MiniLM's work
 on two cores. The first shards are small, each twice the one before it, so that something is kept, and the speed known,
 within seconds."""
-_NOT_KEPT = "the encoded passages cannot be kept"
+_NOT_KEPT = "Choose another folder for the encoded passages"
 PROBE = (
     "what is the largest whale",
     "The blue whale, up to 30 metres long, is the largest animal that is known to have lived.",
@@ -326,7 +326,7 @@ def building(folder: Path, name: str, state: str, files: Sequence[str]) -> Itera
         UserError: the disk is full.
     """
     marker = folder / f"{name}.json"
-    with disk_errors(folder, "the index cannot be kept"):
+    with disk_errors(folder, _NOT_KEPT):
         folder.mkdir(parents=True, exist_ok=True)
         with atomic.file_lock(folder / ".lock"):
             if _document(marker) == {"state": state, "files": _sizes(folder, files)}:
