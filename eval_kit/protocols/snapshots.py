@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from eval_kit.authors.judgements import Judgements, Texts
 from eval_kit.authors.opening import ReleaseSource, open_release, release_of
-from eval_kit.errors import UserError, parameter
+from eval_kit.errors import UserError, choices, parameter
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols.compare import baseline_of
 from eval_kit.protocols.scores import Mean, Scores, judged_shares, on_judgements
 from eval_kit.protocols.scoring import named, scores_of, with_measures
 from eval_kit.results import Result, origin
 from eval_kit.runs.given import GivenRuns, take
+from eval_kit.sentences import counted
 from eval_kit.stats.differences import ALPHA, CANNOT_TELL
 from eval_kit.stats.losses import correct
 from eval_kit.stats.snapshots import delta_ri, effect_ratio, relative_change
@@ -167,7 +168,8 @@ def snapshots(
     after = after or before
     if len(before) != len(after):
         raise UserError(
-            f"{parameter('against_runs')}: give one run for each of the {len(before)} systems, not {len(after)}"
+            f"There are {counted(len(before), 'system')}, but {len(after)} of {parameter('against_runs')}",
+            do="Give one for each system",
         )
     first, second = release_of(release, qrels, queries), open_release(against)
     names = [[run.name for run in each] for each in (before, after)]
@@ -189,7 +191,7 @@ def snapshots(
         for row in _rows(of_before[name], of_after[other], names[0], base, places):
             rows.append({"test_set": name, "test_set_after": other, **row})
     if not rows:
-        raise UserError(f"the two snapshots share no measure; name one with {parameter('measures')}")
+        raise UserError("The two snapshots have no measure in common", do=f"Add {parameter('measures')}")
     for measure in dict.fromkeys(row["measure"] for row in rows):
         family = [row for row in rows if row["measure"] == measure]
         beside = [row for row in family if row["system"] != base]
@@ -216,7 +218,9 @@ def _pairs(before: Collection[str], after: Collection[str]) -> list[tuple[str, s
         return list(zip(before, after, strict=True))
     if pairs := [(name, name) for name in before if name in after]:
         return pairs
-    raise UserError(f"no test set is in both snapshots: {', '.join(before)}; {', '.join(after)}")
+    raise UserError(
+        f"The two snapshots have no test set in common: one has {choices(before)}, the other {choices(after)}"
+    )
 
 
 def _positions(before: pl.DataFrame, after: pl.DataFrame) -> tuple[tuple[Integers, Integers], int]:
