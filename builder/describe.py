@@ -98,8 +98,8 @@ class Description(Result):
         return figures
 
     def notes(self) -> list[str]:
-        """On all queries together, and the release's remarks."""
-        return self.sentences
+        """The release's remarks."""
+        return [sentence for sentence in self.sentences if sentence.startswith("remark: ")]
 
 
 def describe(source: Path, against: Path | None, seed: int) -> Description:

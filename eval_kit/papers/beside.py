@@ -105,7 +105,7 @@ class Results(Report):
 
     def notes(self) -> list[str]:
         """Those of the report, what is left out, and whether the figures are comparable."""
-        return [*super().notes(), *(f"left out: {line}" for line in self.incomplete), self.comparable]
+        return [*super().notes(), *(f"Left out: {line}" for line in self.incomplete), self.comparable]
 
 
 @dataclass(frozen=True, repr=False)
@@ -168,7 +168,7 @@ class PublishedBeside(Result):
         frames = [frame.select("test_sets", "queries") for frame in self.ours.grid.results.values()]
         scored = pl.concat(frames).unique(maintain_order=True).iter_rows()
         on = ", ".join(f"{test_sets} ({queries:,} queries)" for test_sets, queries in scored)
-        return [f"no cell of this table is of what these runs were scored on: {on}"]
+        return [f"This table has no cell for what these runs were scored on: {on}"]
 
 
 def of_paper(

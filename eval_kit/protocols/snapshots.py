@@ -96,27 +96,18 @@ class Snapshots(Result):
         for row in rows.iter_rows(named=True):
             shown = row["p_holm"] is not None and row["p_holm"] < ALPHA
             change = f"changes by {share(-row['rc'] if row['rc'] is not None else None)} of its {row['measure']}"
-            beside = f"; beside {self.pivot}: {row['verdict']}" if row["verdict"] else ""
-            sentences.append(f"{row['system']} {change if shown else 'is not shown to change'}{beside}.")
+            beside = f". Compared with {self.pivot}: {row['verdict']}" if row["verdict"] else ""
+            same = f"does not change significantly ({row['measure']})"
+            sentences.append(f"{row['system']} {change if shown else same}{beside}.")
         return sentences
 
     def notes(self) -> list[str]:
-        """What the figures are, which queries are independent, and what cannot be told."""
-        notes = [
-            "RC: (before − after) / before; ° not significant: t-test over queries, p ≥ 0.05 after Holm's correction "
-            "over the systems and test sets of a measure; intervals are each of that figure alone, uncorrected.",
-            UNTESTED,
-        ]
-        if self.rows["verdict"].count():
-            notes.append(
-                f"ER, ΔRI: what is left of the difference from {self.pivot} (1: all) and what is lost of the relative "
-                f"improvement over it (0: none). {MORE}, {LESS}: a greater or smaller share than {self.pivot}, "
-                f"p < 0.05 likewise; {CANNOT_TELL}: the snapshots cannot separate the two."
-            )
+        """Which queries are independent, and what cannot be told."""
+        notes = []
         for row in self.rows.unique("test_set", maintain_order=True).iter_rows(named=True):
             name, shared = row["test_set"], row["shared"]
-            alone = f"{row['queries'] - shared:,} and {row['queries_after'] - shared:,} in one alone (independent)"
-            notes.append(f"{name}: {shared:,} queries are in both snapshots (paired); {alone}")
+            alone = f"{row['queries'] - shared:,} and {row['queries_after'] - shared:,} are in one alone (independent)"
+            notes.append(f"{name}: {counted(shared, 'query')} in both snapshots (paired), {alone}")
         unclear = self.rows.filter(pl.col("verdict").is_not_null() & pl.col("effect_ratio").is_null())
         for row in unclear.unique(["test_set", "system"], maintain_order=True).iter_rows(named=True):
             notes.append(
@@ -128,7 +119,24 @@ class Snapshots(Result):
         pairs = self.rows.select("test_set", "test_set_after").unique(maintain_order=True).iter_rows()
         both = {name: sides[0].get(name, {}) | sides[1].get(other, {}) for name, other in pairs}
         notes += on_judgements({name: shares for name, shares in both.items() if shares})
-        return [*notes, *self.remarks, origin(self.provenance)]
+        return [*notes, *self.remarks]
+
+    def method(self) -> list[str]:
+        """What the figures are."""
+        notes = [
+            "° not significant: t-test over queries, p ≥ 0.05 after Holm's correction over the systems and test "
+            "sets of a "
+            "measure",
+            UNTESTED,
+            "RC is (before − after) / before. Intervals are each of that figure alone, uncorrected",
+        ]
+        if self.rows["verdict"].count():
+            notes.append(
+                f"ER is what is left of the difference from {self.pivot} (1: all), ΔRI what is lost of the relative "
+                f"improvement over it (0: none). {MORE}, {LESS}: a significantly greater or smaller share than "
+                f"{self.pivot}. {CANNOT_TELL}: the snapshots cannot separate the two"
+            )
+        return [*notes, origin(self.provenance)]
 
 
 def snapshots(
