@@ -39,6 +39,7 @@ from eval_kit.runs.training import TrainingQueries, queries_of, read
 from eval_kit.search.encoders import weights_digest
 from eval_kit.search.passages import Collection, collection_of, first_of, with_titles
 from eval_kit.search.retriever import Retriever
+from eval_kit.sentences import counted
 from eval_kit.tables import terminal
 
 _OF_ALL = re.compile(r"checkpoint-\d+|final|best|last|model|output|snapshots|[0-9a-f]{40}")
@@ -69,9 +70,9 @@ def run(
 ) -> Card | Shown:
     """Search a release with a model, score the runs, and set them beside the pivots'.
 
-    Every call searches again, so that no run is older than its passages, queries or model. What was encoded or indexed
-    is kept in ``out`` and not made again, by this or a later call, for the same passages and model. What will run is
-    printed before it does, and is on the card.
+    No run is older than its passages, queries, model or options: a later call searches again if one of them changed,
+    and else uses the finished run. What was encoded or indexed is kept in ``out`` too, for the same passages and model.
+    What will run is printed before it does, and is on the card.
 
     Args:
         model: a name, as :func:`eval_kit.models.opening.open_retriever` takes it; or a model in memory: one of
@@ -231,6 +232,7 @@ def _search(
         if not isinstance(retriever, Cross):
             raise UserError("Only a cross-encoder re-ranks a run", do=f"Leave {parameter('first')} out")
         [[run]] = take(first=first)
+        first = run.path
         retriever.first, retriever.candidates = FirstRun(run), min(depth, retriever.candidates)
     elif isinstance(retriever, Cross) and (texts.corpus is not None if retriever.fields is None else retriever.fields):
         retriever.first = Bm25(retriever.k1, retriever.b, fields=True).over(texts)
@@ -239,4 +241,7 @@ def _search(
     for file in runs:  # before the run, which a kill would leave with what was declared of an earlier one
         contamination.declare(file, trained_on)
     folder = index.with_name(f"{index.name}.{'lucene' if isinstance(retriever, Bm25) else 'index'}")
-    make_runs(retriever, texts.read(), runs, folder, depth)
+    if kept := make_runs(retriever, texts, runs, folder, depth, first):
+        why = "the model, passages, queries, depth and options are the same"
+        note = f"Used {counted(kept, 'finished run')} in {folder.parent} again, because {why}"
+        terminal.show_notes([note], Console(stderr=True))

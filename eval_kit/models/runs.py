@@ -7,19 +7,28 @@ import polars as pl
 
 from eval_kit.console import counting, with_count
 from eval_kit.errors import UserError, choices
+from eval_kit.models import finished
 from eval_kit.models.bm25 import Bm25
 from eval_kit.protocols.scoring import named
 from eval_kit.release import Release
 from eval_kit.runs import writer
-from eval_kit.search.retriever import Hits, Passages, Retriever, lines
+from eval_kit.search.passages import Collection
+from eval_kit.search.retriever import Hits, Retriever, lines
 
 DEPTH = 1000
 
 
 def make_runs(
-    retriever: Retriever, collection: Passages, queries: Mapping[Path, pl.DataFrame], index: Path, depth: int = DEPTH
-) -> None:
+    retriever: Retriever,
+    collection: Collection,
+    queries: Mapping[Path, pl.DataFrame],
+    index: Path,
+    depth: int = DEPTH,
+    first: Path | None = None,
+) -> int:
     """Index once, then search and write each run; after a kill, the next call resumes from the passages encoded so far.
+
+    A run that the same search has made (:mod:`eval_kit.models.finished`) stays as it is.
 
     Args:
         retriever: that searches.
@@ -28,12 +37,23 @@ def make_runs(
             the run's tag.
         index: folder for the index.
         depth: passages per query.
+        first: the run that is re-ranked, if any.
+
+    Returns:
+        How many of the runs were there.
     """
-    if isinstance(retriever, Bm25):
-        collection = with_count(collection, "indexing passages", "passages")
-    retriever.index(collection, index)
-    for run, texts in queries.items():
-        _search(retriever, texts, run, index, depth)
+    made_by = finished.maker(retriever, collection.key, depth, first)
+    made_of = {run: finished.identity(made_by, texts) for run, texts in queries.items()}
+    missing = [run for run in queries if not finished.is_finished(run, index, made_of[run])]
+    if missing:
+        passages = collection.read()
+        if isinstance(retriever, Bm25):
+            passages = with_count(passages, "indexing passages", "passages")
+        retriever.index(passages, index)
+    for run in missing:
+        _search(retriever, queries[run], run, index, depth)
+        finished.record(run, index, made_of[run])
+    return len(queries) - len(missing)
 
 
 def _search(retriever: Retriever, queries: pl.DataFrame, run: Path, index: Path, depth: int) -> None:
