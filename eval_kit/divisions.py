@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from eval_kit.errors import UserError, did_you_mean, parameter
+from eval_kit.errors import UserError, choices, did_you_mean, parameter
 from eval_kit.files.opening import is_input
 from eval_kit.files.parts import SCHEMA, field_of_queries, read_parts, scalar_fields
 from eval_kit.question_words import ENGLISH, TERMS
@@ -34,7 +34,7 @@ _CROSS = " × "
 _WORD_COUNTS = ((3, "1-3"), (5, "4-5"), (8, "6-8"), (12, "9-12"))
 _MORE_WORDS = "13+"
 _QUESTION_WORDS = {ENGLISH: ("what", "how", "who", "whom", "whose", "when", "where", "which", "why")}
-_NOT_LABELS = ("query_id", "text", "query-id", "corpus-id", "score", "passage_ids")
+_NOT_LABELS = ("query_id", "text", "passage_ids")
 _DATE = r"^\d{4}-\d\d-\d\d([T ].*)?$"
 _CHAMELEONS = re.compile(r"level_(\d+)")
 
@@ -179,12 +179,22 @@ def _named(by: str, release: Release, queries: pl.DataFrame, training: pl.DataFr
     of_queries = release.folder / QUERIES_FILE
     if release.in_beir_format and (parts := field_of_queries(of_queries, by)).height:
         return _coarser(Division(by, parts, f"{QUERIES_FILE}, field {by}"), queries["query_id"])
-    names = [*names_of(release), WORDS, QUESTION_WORD, DISTANCE, LEAKED]
     if Path(by).suffix in (".tsv", ".csv", ".txt") or "/" in by:
         raise UserError(f"{parameter('by')} {by}: there is no such file")
-    is_known = by in names
-    what = "has none of these queries" if is_known else f"is no file and no division{did_you_mean(by, names)}"
-    raise UserError(f"{parameter('by')} {by}: {what}; there are {', '.join(names)}")
+    of_texts = [WORDS, QUESTION_WORD, DISTANCE, LEAKED] if queries["text"].count() else []
+    names = [
+        *(name for name in names_of(release) if name not in labels or _holds(release, labels[name], ids)),
+        *of_texts,
+    ]
+    what = f"is neither a file nor a division{did_you_mean(by, names)}"
+    if by in labels:
+        what = "has none of these queries"
+    raise UserError(f"{parameter('by')} {by} {what}", do=f"Choose one of {choices(names)}")
+
+
+def _holds(release: Release, places: Sequence[tuple[str, str, str]], ids: pl.Series) -> bool:
+    """Whether a label's tables hold any of the queries."""
+    return any(release.table(*place[:2])["query_id"].is_in(ids).any() for place in places)
 
 
 def names_of(release: Release) -> list[str]:
@@ -196,8 +206,8 @@ def _labels(release: Release) -> dict[str, list[tuple[str, str, str]]]:
     """Names of the release's labels, each with config, split and column of the tables that hold it."""
     places: dict[str, list[tuple[str, str, str]]] = {}
     for table in release.manifest.tables:
-        for column in table.columns:
-            if column.name in _NOT_LABELS or table.config == "qrels" or not (column.labels or column.type == "string"):
+        for column in table.columns if "query_id" in {column.name for column in table.columns} else ():
+            if column.name in _NOT_LABELS or not (column.labels or column.type == "string"):
                 continue
             level = _CHAMELEONS.fullmatch(column.name)
             name = f"{table.config}{level[1]}" if level else column.name
