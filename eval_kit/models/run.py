@@ -12,7 +12,7 @@ from rich.console import Console
 
 from eval_kit import __version__
 from eval_kit.authors.opening import ReleaseSource, open_release
-from eval_kit.divisions import WORDS, Parts
+from eval_kit.divisions import DISTANCE, LEAKED, WORDS, Parts
 from eval_kit.errors import UserError, parameter
 from eval_kit.files import atomic, checkpoint
 from eval_kit.models.bm25 import Bm25
@@ -26,7 +26,7 @@ from eval_kit.models.runs import DEPTH, make_runs, only, variation_queries
 from eval_kit.models.shown import Shown, lines_of
 from eval_kit.models.typos import with_typos
 from eval_kit.program import check_outputs
-from eval_kit.protocols.by_part import scores_by_part
+from eval_kit.protocols.by_part import divisions, scores_by_part
 from eval_kit.protocols.clean import clean
 from eval_kit.protocols.compare import Comparison, compared
 from eval_kit.protocols.generalise import contrasts, far_test_set, near_and_far
@@ -107,6 +107,9 @@ def run(
     training = read(Path(trained_on)) if isinstance(trained_on, str | PathLike) else trained_on
     train = queries_of(training)
     texts = collection_of(release, passages)
+    scored_on = named(release.test_sets, test_sets)
+    test_sets = [*scored_on] if test_sets else []
+    divisions([each for each in by if train is None or not _compares(each)], release, [*scored_on])
     run_name = name or name_of(model)
     if limit is not None:
         if limit < 1 or pivots or first:
@@ -127,7 +130,7 @@ def run(
             f"{out} is inside the model's folder, whose files say whether the model changed",
             do=f"Choose another {parameter('out')}",
         )
-    queries = {"": only(release, test_sets)} | variation_queries(release, variations, test_sets)
+    queries = {"": only(release, test_sets)} | variation_queries(release, variations, test_sets, True)
     runs: dict[str, dict[Path, pl.DataFrame]] = {}
     for system in [run_name] if pivots is not None or model == BM25 else [BM25, run_name]:
         names = {f"{system}.{variation}".rstrip("."): wording for variation, wording in queries.items()}
@@ -159,7 +162,6 @@ def run(
         _search(*open_retriever(BM25), texts, runs[BM25], out / BM25, depth)
     pivot_files = [*(pivots or ()), *(out / f"{system}.trec" for system in [*runs][:-1])]
     untrained, systems, worded = take(pivots=pivot_files, runs=[out / f"{run_name}.trec"], variations=run_files)
-    scored_on = named(release.test_sets, test_sets)
     scores = scores_of([*untrained, *systems], release, allow_missing=True, test_sets=scored_on)
     by = by or ([WORDS] if release.in_beir_format else [])  # no shift of its own says where it is worst
     figures_of: Comparison | Scores = scores
@@ -208,6 +210,11 @@ def _source(model: str, loaded: Any) -> str:
 def _class_of(loaded: Any) -> Any:
     """What a model in memory is called by: its class; a function is called by itself."""
     return loaded if hasattr(loaded, "__name__") else type(loaded)
+
+
+def _compares(by: str | Parts) -> bool:
+    """Whether a division compares queries with those of training, which takes its time."""
+    return isinstance(by, str) and (DISTANCE in by or LEAKED in by)
 
 
 def _spread(texts: Iterable[str]) -> list[str]:

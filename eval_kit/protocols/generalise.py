@@ -24,14 +24,14 @@ from eval_kit.divisions import Parts, divide
 from eval_kit.errors import UserError, parameter
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols.scores import Scores
-from eval_kit.protocols.scoring import named, score_on
+from eval_kit.protocols.scoring import named, score_on, scores_of
 from eval_kit.release import Release, TestSet
 from eval_kit.results import Fact, Picture, Result
 from eval_kit.runs.given import GivenRuns, Run, take
 from eval_kit.runs.ranks import rank_judged
 from eval_kit.runs.training import TrainedOn, queries_of
 from eval_kit.search.passages import has_passages, passages
-from eval_kit.sentences import joined
+from eval_kit.sentences import counted, joined
 from eval_kit.shifts import MAIN_SPLITS, SHIFTS, main_split
 from eval_kit.stats import distance, parts
 from eval_kit.stats.differences import CANNOT_TELL
@@ -243,7 +243,8 @@ def generalise(
         runs: of trained systems, over the test set.
         pivots: runs of untrained systems over the same queries, such as BM25's; of several, each alone must show it.
         release: the one that holds the judgements.
-        test_set: whose queries are divided into near and far; by default dev, else test, else the only one.
+        test_set: whose queries are divided into near and far; by default dev, else test, as the runs
+            cover them, else the only one.
         trained_on: the training queries, from which nearness is measured (:func:`eval_kit.runs.training.queries_of`).
         by: divisions of the queries (:func:`eval_kit.divisions.divide`).
         far: which of their parts training held out; by default the farther half.
@@ -264,10 +265,16 @@ def generalise(
             "A pivot is needed: an untrained system, such as BM25, on the same queries",
             do=f"Add {parameter('pivot')} RUN",
         )
+    every_run = list(dict.fromkeys([*systems, *untrained]))
+    scores = None
+    if test_set is None and opened_release.test_sets.keys() >= set(MAIN_SPLITS):
+        scores = scores_of(every_run, opened_release, allow_missing=allow_missing)
+        covered = [{mean.test_set for mean in scores.means if mean.run == run.name} for run in every_run]
+        test_set = main_split(set.intersection(*covered))
     of_test_set = far_test_set(opened_release, test_set)
     sides = near_and_far(opened_release, of_test_set, training=training, by=by, far=far, vectors=vectors, seed=seed)
-    every_run = list(dict.fromkeys([*systems, *untrained]))
-    scores = score_on(dict.fromkeys(every_run, (of_test_set,)), opened_release, allow_missing=allow_missing)
+    if scores is None or test_set is None:
+        scores = score_on(dict.fromkeys(every_run, (of_test_set,)), opened_release, allow_missing=allow_missing)
     return contrasts(scores, opened_release, systems, pivots=untrained, test_set=of_test_set, sides=sides)
 
 
@@ -275,11 +282,15 @@ def far_test_set(release: Release, name: str | None = None) -> TestSet:
     """The test set of this name, by default dev, else test, else the only one.
 
     Raises:
-        UserError: there is none.
+        UserError: there is none; the name is of several.
     """
     only = next(iter(release.test_sets)) if len(release.test_sets) == 1 else None
     chosen = name or main_split(release.test_sets) or only or MAIN_SPLITS[0]
-    return next(iter(named(release.test_sets, [chosen]).values()))
+    first, *others = named(release.test_sets, [chosen]).values()
+    if others:
+        what = f"{chosen} is {counted(1 + len(others), 'test set')}, and near and far queries are of one"
+        raise UserError(what, do=f"Choose one with {parameter('test_set')}, such as {first.name}")
+    return first
 
 
 def contrasts(

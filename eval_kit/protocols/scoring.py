@@ -106,17 +106,18 @@ def scores_of(
 
 
 def named(test_sets: Mapping[str, TestSet], only: Collection[str]) -> Mapping[str, TestSet]:
-    """The test sets of these names, or all if none are named.
+    """The test sets of these names, or all if none are named; the name of a shift, or of a part, is all of its sets'.
 
     Raises:
         UserError: there is no test set of a name.
     """
-    selection = {}
+    selection: dict[str, TestSet] = {}
     for name in [only] if isinstance(only, str) else only:
-        if name not in test_sets:
+        found = [name] if name in test_sets else [each for each in test_sets if each.startswith(f"{name}.")]
+        if not found:
             hint = did_you_mean(name, test_sets)
             raise UserError(f"Unknown test set {name!r:.40}{hint}", do=f"Choose from: {choices(test_sets)}")
-        selection[name] = test_sets[name]
+        selection |= {each: test_sets[each] for each in found}
     return selection or test_sets
 
 
