@@ -16,7 +16,7 @@ from eval_kit.tables.table import Column, Fields, Table, Value, laid_out, of, si
 
 _RANKS = "the scores decide, as in trec_eval; without scores the ranks, of one that is there twice the last line's"
 JUDGED = "Judged@10"
-_FEW_JUDGED, _APART = 0.5, 0.05
+_FEW_JUDGED, APART = 0.5, 0.05
 """The share of judged passages below which, and the difference beyond which, figures are also of the judgements."""
 NOTHING_JUDGED = "{}: not one of its passages is judged; are these the collection's passage ids?"
 _COLUMNS = {
@@ -178,7 +178,7 @@ def on_judgements(shares: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
     """
     for name, of_runs in shares.items():
         least, most = min(of_runs.values()), max(of_runs.values())
-        if least < _FEW_JUDGED or most - least > _APART:
+        if least < _FEW_JUDGED or most - least > APART:
             told = ", ".join(f"{run} {share:.2f}" for run, share in of_runs.items())
             yield (
                 f"{JUDGED} on {name}: {told}. What nobody judged counts as not relevant, so figures, and differences "
