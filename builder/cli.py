@@ -139,11 +139,11 @@ def export(
 
     with_passages = format in exporting.WITH_PASSAGES
     if passages is not None and not with_passages:
-        raise UserError("--passages is for --format beir and tevatron; the others have no passages of their own")
+        raise UserError("Only --format beir and tevatron have --passages of their own", do="Leave --passages out")
     opened_release = open_release(release)
     if format in triplets.FORMATS:
         if test_set or not training_set:
-            raise UserError(f"--format {format} is for training queries: name them with --training-set")
+            raise UserError(f"--format {format} is for training queries", do="Name them with --training-set")
         rows, lines = [], []
         for name, (shift, part) in exporting.trainable(opened_release, training_set).items():
             file = out / f"{name}.jsonl"
@@ -258,7 +258,7 @@ def variations(
 
     if texts:
         if len(test_set) > 1:
-            raise UserError("--texts is for the queries of one --test-set")
+            raise UserError("--texts is for the queries of one test set", do="Add one --test-set")
         release, names = varying.add_texts(folder, texts, test_set[0], name, licence)
     else:
         release, names = varying.add_typos(folder, test_set, replicas, seed)

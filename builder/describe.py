@@ -211,7 +211,7 @@ def _queries(source: Path, release: Release | None = None) -> tuple[pl.DataFrame
     tables = [entry.key for entry in release.manifest.tables if entry.config in configs]
     texts = union(release, tables).drop_nulls("text").unique("query_id", keep="first").sort("query_id")
     if texts.is_empty():
-        raise UserError(f"{release.folder}: has no texts of queries")
+        raise UserError(f"{release.folder} has no texts of queries")
     return texts, release.manifest.kind == beir_folder.KIND
 
 

@@ -41,10 +41,13 @@ def fidelity(
         output.emit(report, format=format, json=json_file, page=page)
         return
     if against is not None or not pool:
-        raise UserError("give --against for a rebuilt release, or --pool for a pool of runs")
+        raise UserError(
+            "Nothing says which passages to keep",
+            do="Add --against for a rebuilt release, or --pool for a pool of runs",
+        )
     contributors, others = read_systems(pool, opened_release), read_systems(run or [], opened_release)
     if both := sorted(contributors.keys() & others.keys()):
-        raise UserError(f"{both[0]} is in --pool and in --run; give each system in one of them")
+        raise UserError(f"{both[0]} is in --pool and in --run", do="Give each system in one of them")
     of_pool = measure_fidelity(others, contributors, opened_release, depth)
     output.emit(of_pool, format=format, json=json_file, page=page)
 
@@ -89,7 +92,10 @@ def lite(
         draws: dict[str, Any] = {"--passages": passages != PASSAGES, "--depth": depth != DEPTH, "--pool": pool}
         draws |= {"--dense": dense, "--seed": seed != SEED, "--queries": queries, "--cache": cache}
         if misfit := next((name for name, value in draws.items() if value), None):
-            raise UserError(f"{misfit} is for passages that are drawn; --collection keeps those that it has")
+            raise UserError(
+                f"{misfit} is for passages that are drawn, but --collection keeps its own",
+                do="Leave one of the two out",
+            )
         manifest = of_passages(source, collection, out, shifts)
     else:
         encoder = dense or ("none" if rankers else ENCODER)

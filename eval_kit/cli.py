@@ -53,7 +53,7 @@ def _call[R](function: Callable[..., R], values: dict[str, Any], why: str = "") 
     takes = inspect.signature(function).parameters
     for name in given:
         if name not in takes:
-            raise UserError(f"{parameter(name)}: {why}; leave it out")
+            raise UserError(why, do=f"Leave {parameter(name)} out")
     return function(**given)
 
 
@@ -64,7 +64,7 @@ def _opened(values: dict[str, Any]) -> dict[str, Any]:
     places = {name: values.pop(name, None) for name in ("revision", "upstream")}
     for name, value in places.items():
         if value is not None and values.get("qrels") is not None:
-            raise UserError(f"{parameter(name)}: {parameter('qrels')} takes its place; leave it out")
+            raise UserError(f"{parameter('qrels')} takes the place of {parameter(name)}", do="Leave one of the two out")
     if any(place is not None for place in places.values()):
         values["release"] = open_release(values["release"], **places)
     return values
@@ -74,11 +74,11 @@ def _with_runs(values: dict[str, Any], *others: str) -> dict[str, Any]:
     """The options with runs; --example has its own, and a release, in place of these and of the ``others``."""
     if not values.pop("example"):
         if not values["runs"]:
-            raise UserError("give RUNs, or --example for two that come with the kit")
+            raise UserError("No runs were given", do="Add RUN files, or try --example")
         return values
     for name in ("runs", "release", *others):
         if values[name]:
-            raise UserError(f"{parameter(name)}: --example has runs and queries of its own; leave it out")
+            raise UserError("--example has its own runs and queries", do=f"Leave {parameter(name)} out")
     places = (Path(__file__).with_name("example"), Path(__file__).parents[1] / "examples")
     folder = next(filter(Path.is_dir, places))
     typer.echo(f"eval_kit: synthetic runs and queries, from {folder}", err=True)
@@ -206,7 +206,7 @@ def run(
 
     if values.pop("no_pivot"):
         if pivots:
-            raise UserError(f"--no-pivot: a {parameter('pivots')} is named too; leave one out")
+            raise UserError(f"--no-pivot contradicts {parameter('pivots')}", do="Leave one of the two out")
         values["pivots"] = ()
     of_model = parse_options(values.pop("options") or [])
     of_command = values.pop("context").params
@@ -262,7 +262,10 @@ def protocol(
     from eval_kit.pages.report import report
 
     if not runs:
-        raise UserError(f"give the RUNs of a grid, or with {parameter('paper')} the ID of a published table")
+        raise UserError(
+            "There is nothing to show",
+            do=f"Add the RUN files of a grid, or the ID of a published table with {parameter('paper')}",
+        )
     return _call(report, values)
 
 

@@ -82,7 +82,9 @@ def check_outputs(parameters: Mapping[str, Any]) -> None:
     outputs = [path for name in _OUTPUTS for path in _paths(parameters.get(name)) if path != Path("-")]
     for name in _OUTPUTS[1:]:
         if parameters.get(name) == Path("-"):
-            raise UserError(f"--{name.replace('_', '-')}: name a file; only --json takes - for the screen")
+            raise UserError(
+                f"--{name.replace('_', '-')} needs the name of a file", "Only --json takes - for the screen"
+            )
     if not outputs:
         return
     inputs = [path for name, value in parameters.items() if name not in _OUTPUTS for path in _paths(value)]
@@ -97,14 +99,18 @@ def check_outputs(parameters: Mapping[str, Any]) -> None:
         real = os.path.realpath(output)
         replaces = is_file(output) and output.suffix != ".html"
         if real in in_use or (replaces and any(map(Path(real).is_relative_to, folders))):
-            raise UserError(f"{output}: this command already reads or writes this file; name another one to write")
+            raise UserError(f"This command already reads or writes {output}", do="Choose another file to write")
         if releases := [each for each in Path(real).parents if is_file(each / RELEASE)]:
-            raise UserError(f"{output}: is in the release {releases[0]}, which holds what its manifest lists alone")
+            raise UserError(
+                f"{output} is in the release {releases[0]}",
+                "A release contains only what its manifest lists",
+                "Choose another file to write",
+            )
         if not is_folder(output):
             in_use.add(real)
     page = parameters.get("page")
     if isinstance(page, Path) and page.suffix not in ("", ".html", ".htm"):
-        raise UserError(f"--page {page}: a page is HTML; name it {page.with_suffix('.html')}")
+        raise UserError(f"A page is HTML, not {page.suffix}", do=f"Name it {page.with_suffix('.html')}")
 
 
 def _parse(command: TyperCommand, context: Any, arguments: list[str]) -> list[str]:

@@ -184,7 +184,9 @@ class Result(ABC):
         try:
             import pandas
         except ImportError as error:
-            raise UserError("pandas is not installed; to_polars() gives the same table without it") from error
+            raise UserError(
+                "pandas is not installed", do="Use to_polars(), which gives the same table without it"
+            ) from error
         # numbers as arrays: a list of nothing but None would be a column of objects
         columns = {
             each.name: each.to_numpy() if each.dtype.is_numeric() else each.to_list() for each in self.to_polars()

@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from eval_kit.console import counting, with_count
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, choices
 from eval_kit.models.bm25 import Bm25
 from eval_kit.protocols.scoring import named
 from eval_kit.release import Release
@@ -80,10 +80,13 @@ def variation_queries(release: Release, names: Sequence[str], test_sets: Sequenc
         found = [each for each in release.variations.values() if f"{each.full_name}.".startswith(begins)]
         if not found:
             there_are = dict.fromkeys(f"{each.base}.{each.family}" for each in release.variations.values())
-            raise UserError(f"{release.folder}: has no variation {name!r}; it has {', '.join(there_are) or 'none'}")
+            raise UserError(
+                f"{release.folder} has no query variation {name!r}",
+                do=f"Choose from: {choices(there_are)}" if there_are else "",
+            )
         searched = [each for each in found if not test_sets or each.base in test_sets]
         if not searched:
-            why = f"{found[0].base} is not searched (--test-set {test_sets[0]})"
-            raise UserError(f"--variation {name}: {why}; try --variation {test_sets[0]}.typo")
+            why = f"--test-set {test_sets[0]} leaves out {found[0].base}"
+            raise UserError(why, do=f"Try --variation {test_sets[0]}.typo, not {name}")
         queries |= {each.full_name: release.wordings(each) for each in searched}
     return queries

@@ -23,6 +23,7 @@ from eval_kit.results import Result
 from eval_kit.runs.given import Run, take
 from eval_kit.runs.grids import in_cells
 from eval_kit.runs.names import base, cell_of, control_of, grid, run_name
+from eval_kit.sentences import counted
 from eval_kit.shifts import SHIFTS, TRAINED_FOR
 from eval_kit.tables.table import Column, Fields, Source, Table, Value, laid_out, of, or_dash, side_by_side
 
@@ -128,7 +129,7 @@ class PublishedBeside(Result):
             UserError: naming those that there are.
         """
         if self.id not in ids():
-            raise UserError(f"{parameter('paper')} {self.id}: there is no such table; there are {', '.join(ids())}")
+            raise UserError(f"Unknown {parameter('paper')} {self.id}", do=f"Choose from: {', '.join(ids())}")
 
     @property
     def provenance(self) -> Mapping[str, Any]:  # type: ignore[override]
@@ -188,7 +189,10 @@ def of_paper(
         if not runs and release is None:
             return PublishedBeside(paper)
     if len(runs) != 1:
-        raise UserError(f"{parameter('paper')} {paper}: give the folder of a grid's runs, not {len(runs)} RUNs")
+        raise UserError(
+            f"{parameter('paper')} {paper} is compared with the folder of a grid, not with {counted(len(runs), 'run')}",
+            do="Give the folder",
+        )
     ours = results(runs[0], open_release(release), seed, allow_missing)
     return ours if paper == ALL else PublishedBeside(paper, ours)
 
@@ -212,7 +216,7 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
         runs=[file for file in files if file.parent == folder and cell_of(run_name(file))], untrained=controls
     )
     if not runs:
-        raise UserError(f"{folder}: holds no run named <system>.<shift>.<held-out>.trec")
+        raise UserError(f"{folder} has no run named <system>.<shift>.<held-out>.trec")
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in in_cells(runs):
         if run.cell:
@@ -225,7 +229,7 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
             incomplete.append(str(error))
             del groups[key]
     if not groups:
-        raise UserError(f"{folder}: no grid is complete: {incomplete[0]}")
+        raise UserError(f"{folder} has no complete grid", incomplete[0])
     of_grids = _protocols(groups, of_control, release, seed, allow_missing)
     return Results(of_grids, None, release, incomplete=incomplete)
 

@@ -170,7 +170,7 @@ def read(path: Path) -> pl.DataFrame:
         models.add((system, training))
     faults.raise_any()
     if not rows:
-        raise UserError(f"{path}: holds no model")
+        raise UserError(f"{path} contains no model")
     return pl.DataFrame(rows, _MODELS, orient="row")
 
 

@@ -139,7 +139,7 @@ def clean(
     release = open_release(release)
     training = train if isinstance(train, TrainingQueries) else read(Path(train))
     if not 0 < near <= 1:
-        raise UserError(f"the threshold of near-duplicates must be above 0 and at most 1, not {near}")
+        raise UserError(f"The threshold of near-duplicates must be above 0 and at most 1, not {near}")
     selection = named(release.test_sets, test_sets)
     texts = pl.concat(map(release.queries, selection))
     texts = leaks.with_normal(texts.drop_nulls().unique("query_id", keep="first", maintain_order=True))

@@ -19,7 +19,7 @@ from eval_kit.authors.judgements import Judgements, Texts
 from eval_kit.authors.opening import ReleaseSource, release_of
 from eval_kit.divisions import FEW as FEW_QUERIES
 from eval_kit.divisions import HOLLOW, WHOLE, Parts, whole
-from eval_kit.errors import UserError, parameter
+from eval_kit.errors import UserError, choices, parameter
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols import by_part
 from eval_kit.protocols import panel as known_systems
@@ -392,7 +392,7 @@ def compare(
             share.
     """
     if looks and no_worse_than is None:
-        raise UserError(f"{parameter('looks')}: the looks are at a gate; give {parameter('no_worse_than')}")
+        raise UserError(f"{parameter('looks')} needs {parameter('no_worse_than')}", "Looks are at a gate")
     opened_release = release_of(release, qrels, queries)
     [taken] = take(runs=runs)
     own = with_measures(named(opened_release.test_sets, test_sets), measures)
@@ -438,7 +438,7 @@ def compared(
     names = values["system"].unique(maintain_order=True).to_list()
     base = baseline_of(names, baseline)
     if len(names) < 2:
-        raise UserError("give at least two systems to compare")
+        raise UserError("There is one system, and nothing to compare it with", do="Give at least two systems")
     names = [base, *(name for name in names if name != base)]
     rows: list[dict[str, Any]] = []
     left_out: list[str] = []
@@ -449,7 +449,9 @@ def compared(
         else:
             left_out += [f"{name}: {test_set}" for name in present]
     if not rows:
-        raise UserError(f"{base} shares no test set with {' or '.join(names[1:])}; nothing can be compared")
+        raise UserError(
+            f"{base} and {' or '.join(names[1:])} have no test set in common", do="Compare runs of the same queries"
+        )
     for measure in dict.fromkeys(row["measure"] for row in rows):
         family = [row for row in rows if row["measure"] == measure and row["system"] != base]
         correct(family, "p_equivalent")
@@ -482,7 +484,7 @@ def baseline_of(systems: Sequence[str], named: str | None) -> str:
         UserError: none of the systems has that name.
     """
     if named is not None and named not in systems:
-        raise UserError(f"there is no system {named} to compare with; there are {', '.join(systems)}")
+        raise UserError(f"No run is of the system {named}", do=f"Choose from: {choices(systems)}")
     return named or systems[0]
 
 

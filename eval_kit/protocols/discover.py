@@ -21,6 +21,7 @@ from eval_kit.protocols.scoring import named, scores_of, with_measures
 from eval_kit.release import Release
 from eval_kit.results import Picture, Result, origin
 from eval_kit.runs.given import GivenRun, GivenRuns, take
+from eval_kit.sentences import counted
 from eval_kit.stats.differences import ALPHA
 from eval_kit.stats.halves import PICKED, Kind, worst
 from eval_kit.stats.kinds import kinds
@@ -225,14 +226,14 @@ def discover(
     first, second = take(pivot=[] if pivot is None else [pivot], runs=runs)
     both = [*first, *second]
     if len(both) != 2 or first == second:
-        raise UserError(f"give two runs, or one and {parameter('pivot')}, not {len(both)}")
+        raise UserError(f"There are {counted(len(both), 'run')}", do=f"Give two runs, or one and {parameter('pivot')}")
     own = with_measures(named(opened.test_sets, test_sets), [measure] if measure else ())
     scores = scores_of(both, opened, allow_missing=allow_missing, test_sets=own)
     systems = both[0].name, both[1].name
     values, names, name = _values(scores, systems, opened)
     texts = pl.concat(map(opened.queries, names)).unique("query_id", keep="first")
     if not texts["text"].count():
-        raise UserError(f"the texts of the queries are not known; {parameter('queries')} names a file of them")
+        raise UserError("The texts of the queries are needed", do=f"Add {parameter('queries')} FILE")
     pairs = values.join(texts.drop_nulls("text"), on="query_id").filter("searched").sort("query_id").drop("searched")
     of_measure = parse(name)
     pairs = pairs.with_columns(difference=pl.col("after") - pl.col("before"))
@@ -264,7 +265,9 @@ def _values(scores: Scores, systems: tuple[str, str], release: Release) -> tuple
     covered = [{mean.test_set for mean in scores.means if mean.run == system} for system in systems]
     shared = [name for name in first if name in covered[0] & covered[1]]
     if not shared:
-        raise UserError(f"{systems[0]} shares no test set with {systems[1]}; nothing can be compared")
+        raise UserError(
+            f"{systems[0]} and {systems[1]} have no test set in common", do="Compare runs of the same queries"
+        )
     measure = first[max(shared, key=lambda name: len(release.test_sets[name].queries))]
     names = [name for name in release.test_sets if name in shared and first[name] == measure]
     values = scores.per_query_in_full().filter(pl.col("test_set").is_in(names), measure=pl.lit(measure))

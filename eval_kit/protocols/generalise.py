@@ -254,7 +254,10 @@ def generalise(
     training = queries_of(trained_on)
     systems, untrained = take(runs=runs, pivots=pivots)
     if not untrained:
-        raise UserError("name a pivot: the run of an untrained system, such as BM25, on the same queries")
+        raise UserError(
+            "A pivot is needed: an untrained system, such as BM25, on the same queries",
+            do=f"Add {parameter('pivot')} RUN",
+        )
     of_test_set = far_test_set(opened_release, test_set)
     sides = near_and_far(opened_release, of_test_set, training=training, by=by, far=far, vectors=vectors, seed=seed)
     every_run = list(dict.fromkeys([*systems, *untrained]))
@@ -342,8 +345,8 @@ def near_and_far(
     divisions = _divisions(release, test_set, distances, by, far, seed, training)
     if not any(map(attrgetter("far"), divisions)):
         raise UserError(
-            f"it is not known which parts are far; give {parameter('trained_on')}, or {parameter('by')} and "
-            f"{parameter('far')}"
+            "The kit does not know which queries are far from training",
+            do=f"Add {parameter('trained_on')} FILE, or {parameter('by')} and {parameter('far')}",
         )
     return Sides(divisions, distances, vectors, seed)
 
@@ -360,9 +363,7 @@ def _divisions(
     texts = release.queries(test_set.name)
     given = [divide(each, release, texts, training) for each in by]
     if strange := sorted(set(far).difference(*(division.parts["part"] for division in given))):
-        raise UserError(
-            f"{parameter('far')}: there is no part {strange[0]!r:.40} in the divisions of {parameter('by')}"
-        )
+        raise UserError(f"{parameter('far')} {strange[0]!r:.40} is not a part that {parameter('by')} makes")
     divisions = []
     if distances is not None:
         of_queries = texts.select("query_id", part=_small_parts(texts, seed))
@@ -440,7 +441,7 @@ def _covariates(
         of_run = values.filter(pl.col("run") == run.name).select("query_id", pivot="value", pivot_searched="searched")
         of_pivot = frame.join(of_run, on="query_id", how="left", maintain_order="left")
         if of_pivot["pivot"].null_count():
-            raise UserError(f"{run.name}: has no value for some queries of {test_set.name}")
+            raise UserError(f"{run.name} has no value for some queries of {test_set.name}")
         success = _success(run, relevant)
         covariates[run.name] = of_pivot.join(success, on="query_id", how="left", maintain_order="left").fill_null(0.0)
     return covariates

@@ -291,7 +291,7 @@ def _refuse_foreign_runs(shift: Shift, cells: dict[Run, RunName], values: pl.Dat
     covering = {RunName(system, shift.name, held_out, seed) for system, held_out, seed in needed_cells.iter_rows()}
     for run, cell in cells.items():
         if cell.shift == shift.name and cell not in covering:
-            raise UserError(f"{run}: covers no test set of the {shift.name} shift, which it was trained on")
+            raise UserError(f"{run} covers no test set of the {shift.name} shift, which it was trained on")
 
 
 def _refuse_unequal_batches(cells: Mapping[Run, RunName]) -> None:
@@ -305,7 +305,9 @@ def _refuse_unequal_batches(cells: Mapping[Run, RunName]) -> None:
             sizes = ", ".join(
                 f"{run.own_name} in batches of {size}" for size, run in sorted(runs.items(), key=itemgetter(0))
             )
-            raise UserError(f"the cells of {system} on {shift} were trained differently: {sizes}; train them alike")
+            raise UserError(
+                f"The cells of {system} on {shift} were trained differently: {sizes}", do="Train them alike"
+            )
 
 
 def _means_of_untrained(scores: Scores, runs: Sequence[Run]) -> dict[str, dict[str, dict[str, float]]]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from eval_kit.authors.judgements import Judgements, Texts
 from eval_kit.authors.opening import ReleaseSource, open_release, release_of
-from eval_kit.errors import UserError, parameter
+from eval_kit.errors import UserError, choices, parameter
 from eval_kit.files.opening import is_file
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols.compare import baseline_of
@@ -195,7 +195,8 @@ def snapshots(
     after = after or before
     if len(before) != len(after):
         raise UserError(
-            f"{parameter('against_runs')}: give one run for each of the {len(before)} systems, not {len(after)}"
+            f"There are {counted(len(before), 'system')}, but {len(after)} of {parameter('against_runs')}",
+            do="Give one for each system",
         )
     first, second = release_of(release, qrels, queries), open_release(against)
     names = [[run.name for run in each] for each in (before, after)]
@@ -229,7 +230,7 @@ def snapshots(
             remarks.append(f"No pair of query and passage is judged by both {called[0]} and {called[1]} on {name}.")
         rows += [*on_pairs, *plain] if depths_differ else [*plain, *on_pairs]
     if not rows:
-        raise UserError(f"the two snapshots share no measure; name one with {parameter('measures')}")
+        raise UserError("The two snapshots have no measure in common", do=f"Add {parameter('measures')}")
     for measure, is_on_pairs in dict.fromkeys((row["measure"], _PAIRS in row) for row in rows):
         family = [row for row in rows if (row["measure"], _PAIRS in row) == (measure, is_on_pairs)]
         beside = [row for row in family if row["system"] != base]
@@ -273,7 +274,9 @@ def _pairs(before: Collection[str], after: Collection[str]) -> list[tuple[str, s
         return list(zip(before, after, strict=True))
     if pairs := [(name, name) for name in before if name in after]:
         return pairs
-    raise UserError(f"no test set is in both snapshots: {', '.join(before)}; {', '.join(after)}")
+    raise UserError(
+        f"The two snapshots have no test set in common: one has {choices(before)}, the other {choices(after)}"
+    )
 
 
 def _positions(before: pl.DataFrame, after: pl.DataFrame) -> tuple[tuple[Integers, Integers], int]:

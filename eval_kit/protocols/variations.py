@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from eval_kit import plots
 from eval_kit.authors.opening import ReleaseSource, open_release
 from eval_kit.divisions import FEW, HOLLOW
-from eval_kit.errors import UserError, parameter
+from eval_kit.errors import UserError, choices, parameter
 from eval_kit.measures.definitions import Measure, parse
 from eval_kit.protocols.reformulations import beside_published
 from eval_kit.protocols.scores import Scores
@@ -195,9 +195,11 @@ def variations(
     worded_runs = wordings_of(taken, opened_release)
     test_sets = opened_release.test_sets
     if test_set is not None and test_set not in test_sets:
-        raise UserError(f"{opened_release.folder}: has no test set {test_set!r}; it has {', '.join(test_sets)}")
+        raise UserError(
+            f"Unknown test set {test_set!r} of {opened_release.folder}", do=f"Choose from: {choices(test_sets)}"
+        )
     if pivot is not None and pivot not in set(map(attrgetter("system"), worded_runs)):
-        raise UserError(f"{parameter('pivot')} {pivot}: none of the runs is of that system")
+        raise UserError(f"{parameter('pivot')} {pivot} is not the system of any run")
     scores = score_on(_to_score(worded_runs, opened_release, test_set), opened_release, allow_missing=allow_missing)
     return varied(scores, worded_runs, pivot=pivot, rankers=rankers, seed=seed)
 
@@ -261,7 +263,8 @@ def _variant(test_set: TestSet, variation: Variation, release: Release) -> TestS
     """
     if not test_set.query_ids <= release.test_sets[variation.base].query_ids:
         raise UserError(
-            f"{variation.full_name}: {parameter('test_set')} {test_set.name} is not a part of {variation.base}"
+            f"{parameter('test_set')} {test_set.name} is not a part of {variation.base}, which {variation.full_name} "
+            "varies"
         )
     wordings = release.wordings(variation)["query_id"]
     return replace(test_set, queries=test_set.queries.filter(test_set.queries.is_in(wordings.implode())))
@@ -352,7 +355,7 @@ def _rows(variant: pl.DataFrame, pivot: str | None, seed: int) -> Iterator[dict[
     common = set.intersection(*ids)
     if not common:
         raise UserError(
-            f"{variant['method'][0]} of {variant['test_set'][0]}: no query is in every replica of all systems"
+            f"No query of {variant['method'][0]} of {variant['test_set'][0]} is in every replica of all systems"
         )
     pairs: Pairs = {}
     for (system, measure), of_all in groups.items():

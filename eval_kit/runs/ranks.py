@@ -302,7 +302,7 @@ def _whole_queries(run: Run, frames: Iterator[pl.DataFrame]) -> Iterator[pl.Data
             frame = pl.concat([before.tail(last), frame])
         before, last = frame, frame["query_id"].rle().struct.field("len")[-1]
         if last > HIGHEST_RANK:
-            raise RunError(f"{run}: query {frame['query_id'][-1]} has more than {HIGHEST_RANK:,} lines")
+            raise RunError(f"Query {frame['query_id'][-1]} has more than {HIGHEST_RANK:,} lines in {run}")
     if before is not None:
         yield before
 

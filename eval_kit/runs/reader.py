@@ -115,7 +115,7 @@ def read_pieces(path: Path, piece_bytes: int = _PIECE_BYTES, feed: Feed | None =
     except EOFError as error:
         faults.add(line, str(error))
     except OSError as error:
-        raise RunError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise RunError(f"Could not read {path}: {error.strerror or error}") from error
     if not form.columns and not faults.count:
         faults.add(1, "the file is empty")
     faults.raise_any()
