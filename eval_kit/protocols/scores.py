@@ -18,7 +18,7 @@ from eval_kit.tables.table import Column, Fields, Table, Value, laid_out, of, si
 
 _RANKS = "Scores win, as in trec_eval. Without scores, ranks do, and of a repeated rank the last line"
 JUDGED = "Judged@10"
-_FEW_JUDGED, _APART = 0.5, 0.05
+_FEW_JUDGED, APART = 0.5, 0.05
 """The share of judged passages below which, and the difference beyond which, figures are also of the judgements."""
 NOTHING_JUDGED = "No passage of {} is judged. Check that its passage ids are the collection's"
 _COLUMNS = {
@@ -186,7 +186,7 @@ def on_judgements(shares: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
     """
     for name, of_runs in shares.items():
         least, most = min(of_runs.values()), max(of_runs.values())
-        if least < _FEW_JUDGED or most - least > _APART:
+        if least < _FEW_JUDGED or most - least > APART:
             told = ", ".join(f"{run} {share:.2f}" for run, share in of_runs.items())
             yield (
                 f"{JUDGED} on {name}: {told}. What nobody judged counts as not relevant, so the figures, and the "
