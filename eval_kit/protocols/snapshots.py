@@ -150,7 +150,8 @@ class Snapshots(Result):
     def method(self) -> list[str]:
         """What the figures are."""
         notes = [
-            "° not significant: t-test over queries, p ≥ 0.05 after Holm's correction over the systems and test sets of "
+            "° not significant: t-test over queries, p ≥ 0.05 after Holm's correction over the systems and test "
+            "sets of "
             "a measure",
             UNTESTED,
             f"RC is ({self.names[0]} − {self.names[1]}) / {self.names[0]}. Intervals are each of that figure alone, "
