@@ -159,7 +159,9 @@ def export(
     if with_passages and not has_passages(opened_release) and passages is None:
         collection = opened_release.manifest.collection
         where = f"ir_datasets {collection}" if collection else "not in the release"
-        lines.append(f"  no corpus.jsonl, which its loader needs: the passages are {where}; give --passages")
+        lines.append(
+            f"  No corpus.jsonl was written, and its loader needs one. The passages are {where}. Add --passages"
+        )
     print_result([{"folder": str(folder)} for folder in folders], lines, json_file)
 
 
@@ -173,7 +175,7 @@ def card(folder: Folder = RELEASE) -> None:
     cards.write(folder)
     typer.echo(f"{folder / cards.CARD}: written")
     for name in reports.read(folder, read_manifest(folder)).outdated:
-        typer.echo(f"  remark: left out {name}, which was made from other content; make it again")
+        typer.echo(f"  Skipped {name}: it describes another version of this release. Make it again")
 
 
 @app.command()

@@ -15,6 +15,7 @@ from eval_kit import __version__, plots
 from eval_kit.errors import UserError
 from eval_kit.release import Release, beir_folder, open_release
 from eval_kit.results import Picture, Result
+from eval_kit.sentences import counted
 from eval_kit.shifts import SHIFTS, union
 from eval_kit.stats.distance import Trigrams
 from eval_kit.stats.figure import POWER
@@ -39,8 +40,8 @@ _REACH = NormalDist().inv_cdf(1 - _LEVEL / 2) + NormalDist().inv_cdf(POWER)
 _MOST, _NEWEST = 10_000, 5
 """Queries of each side that are compared with the other log, at most, and how many of the newest are named."""
 _NOT_WHOLE = (
-    "whether the logs differ is not tested: a release has the queries that its shifts kept, no random sample; "
-    "give both logs themselves, as files"
+    "Whether the logs differ is not tested, as a release has only the queries that its shifts kept. "
+    "Give both logs themselves, as files"
 )
 
 
@@ -125,10 +126,12 @@ def describe(source: Path, against: Path | None, seed: int) -> Description:
             table = _with_labels(release, name, shift.label)
             rows += [(name, *row) for row in _parts(table, shift.label, other, seed)]
     keys = pl.Series([" ".join(sorted(words(text))) for text in queries["text"]])
-    lines = [f"{queries.height:,} queries; {keys.is_duplicated().sum():,} consist of the same words as another query"]
+    lines = [f"{queries.height:,} queries, of which {keys.is_duplicated().sum():,} have the same words as another"]
     if other is not None:
         near = weighted_jaccard(queries["text"], other["text"])
-        lines.append(f"{other.height:,} queries of the other log; weighted Jaccard {near:.3f}")
+        lines.append(
+            f"The other log has {counted(other.height, 'query')}. Their weighted Jaccard similarity is {near:.3f}"
+        )
         lines += _verdicts(queries, other, seed) if whole and other_whole else [_NOT_WHOLE]
     provenance: dict[str, Any] = {"kit_version": __version__}
     if release is not None:

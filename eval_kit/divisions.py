@@ -67,7 +67,7 @@ class Division:
         if self.parts["query_id"].is_duplicated().any():
             return "queries are in several parts"
         if self.crosses:
-            return "its parts are those of two divisions at once"
+            return "its parts combine two groupings"
         for other in others:
             both = self.parts.join(other.parts, on="query_id", suffix="_of_other")
             wholes = both.group_by("part").agg(pl.col("part_of_other").n_unique())["part_of_other"]

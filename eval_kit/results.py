@@ -287,4 +287,4 @@ def origin(provenance: Mapping[str, Any]) -> str:
     origin = f"eval_kit {provenance['kit_version']}"
     if release := provenance.get("release"):
         origin = f"{release['kind']} release {release['version']} ({release['digest'][:16]}), {origin}"
-    return f"{origin}; ties: {provenance['tie_rule']}" if "tie_rule" in provenance else origin
+    return f"{origin}, ties {provenance['tie_rule']}" if "tie_rule" in provenance else origin

@@ -47,7 +47,7 @@ class Clean(Result):
     queries: pl.DataFrame
     provenance: dict[str, Any]
 
-    title = "Test queries that training gives away"
+    title = "Test queries leaked by training"
 
     def to_polars(self) -> pl.DataFrame:
         """One row for each query of each test set."""

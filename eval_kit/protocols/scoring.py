@@ -191,10 +191,10 @@ def _scores(
             of_pools = {"judged": judged} if judged else {}
             sources.append(_source(ranking, pairs, coverage) | of_pools | {"training_data": training_data})
             if len(with_blanks) and ranking.judged["passage_id"].is_in(with_blanks.implode()).sum() == 0:
-                why = "a run can hold them only if tabs separate its columns"
-                _warn(f"{run.name}: holds none of the judged ids with blanks, such as {with_blanks[0]!r}; {why}")
+                why = "Ids with blanks need tabs between a run's columns"
+                _warn(f"{run.name} has none of the judged ids with blanks, such as {with_blanks[0]!r}. {why}")
             if contradicts(tag := run.tag, run, release):
-                _warn(f"{run.name}: its lines are tagged {tag}, another run's name")
+                _warn(f"The lines of {run.name} are tagged {tag}, another run's name")
     _warn_of_strange(means, sources)
     _warn_of_levels(means, release)
     provenance = {"kit_version": __version__, "release": release.identity, "tie_rule": TIE_RULE, "runs": sources}

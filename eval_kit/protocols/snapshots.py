@@ -341,7 +341,7 @@ def _changed(row: Fields) -> str:
     if row["p_holm"] is None and row["rc"] == 0:
         return f"has the same {row['measure']}"
     if row["p_holm"] is None or row["p_holm"] >= ALPHA:
-        return "is not shown to change"
+        return f"does not change significantly ({row['measure']})"
     before, after = (parse(row["measure"]).show(row[side]) for side in (BEFORE, AFTER))
     if row["rc"] is None:
         return f"changes from {before} to {after} {row['measure']}"
