@@ -1,6 +1,6 @@
 """What the parts of a release are about, and how its queries differ from another log's: for reading alone."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
@@ -22,7 +22,7 @@ from eval_kit.stats.figure import POWER
 from eval_kit.stats.losses import holm
 from eval_kit.stats.similarity import weighted_jaccard
 from eval_kit.stats.typical import topics
-from eval_kit.tables.table import Column, Table, or_dash
+from eval_kit.tables.table import Column, Table, laid_out
 from eval_kit.words import words
 
 _PARTS = ("shift", "part", "queries", "words", "examples", "jaccard")
@@ -52,13 +52,15 @@ class Description(Result):
     Attributes:
         parts: ``shift``, ``part``, ``queries``, ``words``, ``examples`` (one a line), and ``jaccard``, the weighted
             Jaccard with the other log (null without one).
-        sentences: on all queries together, and the release's remarks.
+        sentences: on all queries together.
+        remarks: of the release.
         provenance: the release.
     """
 
     title = "What the queries are about"
     parts: pl.DataFrame
     sentences: list[str]
+    remarks: Sequence[str]
     provenance: Mapping[str, Any]
 
     def to_polars(self) -> pl.DataFrame:
@@ -67,16 +69,20 @@ class Description(Result):
 
     def tables(self) -> list[Table]:
         """For each shift its parts, and queries of each."""
-        columns = [Column("part", "heading"), Column("queries", "number"), Column("Jaccard", "number")]
+        columns = [
+            Column("part", "heading"),
+            Column("queries", "number", format=","),
+            Column("Jaccard", "number", "jaccard", ".3f", shown=self.parts["jaccard"].count() > 0),
+            Column("typical words", source="words"),
+        ]
         tables = []
         for (shift,), rows in self.parts.group_by("shift", maintain_order=True):
-            about, questions = [], []
-            for _, part, queries, typical, examples, jaccard in rows.iter_rows():
-                about.append([part, f"{queries:,}", or_dash(jaccard, ".3f"), typical])
+            questions = []
+            for part, examples in rows.select("part", "examples").iter_rows():
                 first, *more = examples.split("\n")
                 questions.append([[part, first], *([None, text] for text in more)])
             title = f"{SHIFTS[str(shift)].title} ({shift})"
-            tables.append(Table([*columns, Column("typical words")], [about], section=title))
+            tables.append(laid_out(rows, columns, section=title))
             tables.append(
                 Table([Column("part", "heading"), Column("queries drawn at random")], questions, section=title)
             )
@@ -84,7 +90,7 @@ class Description(Result):
 
     def summary(self) -> list[str]:
         """On all queries together."""
-        return [f"{sentence}." for sentence in self.sentences if not sentence.startswith("remark: ")]
+        return [f"{sentence}." for sentence in self.sentences]
 
     def figures(self) -> list[Picture]:
         """How alike each part of a shift is to the other log; without one, how many queries it has."""
@@ -100,7 +106,11 @@ class Description(Result):
 
     def notes(self) -> list[str]:
         """The release's remarks."""
-        return [sentence for sentence in self.sentences if sentence.startswith("remark: ")]
+        return list(self.remarks)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return super().as_json() | {"summary": self.sentences}
 
 
 def describe(source: Path, against: Path | None, seed: int) -> Description:
@@ -135,9 +145,9 @@ def describe(source: Path, against: Path | None, seed: int) -> Description:
         lines += _verdicts(queries, other, seed) if whole and other_whole else [_NOT_WHOLE]
     provenance: dict[str, Any] = {"kit_version": __version__}
     if release is not None:
-        lines += [f"remark: {remark}" for remark in release.manifest.remarks]
         provenance["release"] = release.identity
-    return Description(pl.DataFrame(rows, _PARTS, orient="row"), lines, provenance)
+    remarks = release.manifest.remarks if release is not None else ()
+    return Description(pl.DataFrame(rows, _PARTS, orient="row"), lines, remarks, provenance)
 
 
 def _two_sample(first: pl.Series, other: pl.Series, seed: int) -> tuple[float, float]:

@@ -159,7 +159,8 @@ class Variations(Result):
                     cost, n = (row["rel_loss"], row["rel_loss_low"], row["rel_loss_high"]), row["queries"]
                     effects.append(plots.Effect(label, *cost, n, n < FEW, systems.index(row["system"])))
             axis = f"loss of {of_measure['measure'][0]} to query variations"
-            caption = f"{test_set}: {axis}, each with its own 95 % interval, ordered by {own}'s loss. More is lost on the right."
+            caption = f"{test_set}: {axis}, each with its own 95 % interval, ordered by {own}'s loss. "
+            caption += "More is lost on the right."
             caption += f" {HOLLOW}" * any(effect.is_of_few for effect in effects)
             figures.append(Picture(plots.forest(effects, axis, caption, percent=True), caption, systems))
         return figures
