@@ -60,7 +60,7 @@ def emit(
 
 def _typed() -> str:
     """The command as it was typed, with the page that it can write; none where it can read its input only once."""
-    words = TYPED.get()
-    if not words or any(word == "-" or word.startswith("/dev/") for word in words):
+    command, *words = TYPED.get() or [""]
+    if not command or any(word == "-" or word.startswith("/dev/") for word in words):
         return ""
-    return shlex.join([*words, "--page", f"{words[1]}.html"])
+    return f"{command} {shlex.join([*words, '--page', command.split()[-1] + '.html'])}"

@@ -24,7 +24,7 @@ BESIDE = (".training.json", ".ids.txt", ".npy")
 
 
 TYPED: ContextVar[tuple[str, ...]] = ContextVar("TYPED", default=())
-"""The words of the command that runs, as they were typed; empty in Python."""
+"""The command that runs, and its words as they were typed; empty in Python."""
 
 
 class Program(TyperGroup):
@@ -121,7 +121,7 @@ def check_outputs(parameters: Mapping[str, Any]) -> None:
 def _parse(command: TyperCommand, context: Any, arguments: list[str]) -> list[str]:
     """As the command does; what is wrong with a value, without the name of the error's class."""
     texts = list(arguments)
-    TYPED.set((*context.command_path.split(), *texts))
+    TYPED.set((context.command_path, *texts))
     try:
         rest = type(command).parse_args(command, context, arguments)
         _check_numbers(command, context, texts)
