@@ -139,7 +139,7 @@ def test_by_default_a_dense_encoder_searches_beside_bm25(
         app(["lite", str(mini_release.folder), *options, "--out", str(out), *more], standalone_mode=False)
         return open_release(out)
 
-    with pytest.raises(UserError, match=r"; name another encoder with --dense, runs with --pool, or --dense none$"):
+    with pytest.raises(UserError, match=r"another encoder with --dense, runs with --pool, or --dense none"):
         run(tmp_path / "out")
     assert not (tmp_path / "out").exists()
     model = tiny("dense")
@@ -157,7 +157,7 @@ def test_by_default_a_dense_encoder_searches_beside_bm25(
 
 
 def test_what_is_refused(mini_release: Release, made: Release, tmp_path: Path):
-    with pytest.raises(UserError, match="is a lite release already"):
+    with pytest.raises(UserError, match="a lite release"):
         lite.make(made, tmp_path / NAME)
     with pytest.raises(UserError, match="has no test sets of tpoic; it has those of topic, wh"):
         lite.make(mini_release, tmp_path / NAME, queries=5, shifts=["topic", "tpoic"])

@@ -97,7 +97,7 @@ def test_no_passage_is_shared_where_the_sides_are_apart() -> None:
         for split in ("train", "test")
     )
     assert not set(train["corpus-id"]) & set(test["corpus-id"]) and abs(halves.filter(split="test").height - 80) <= 4
-    with pytest.raises(UserError, match="400 of 400 queries are linked"):
+    with pytest.raises(UserError, match="400 of 400 queries"):
         apart("topic", assigned, pairs.with_columns(pl.lit("p").alias("corpus-id")), 13)
 
 

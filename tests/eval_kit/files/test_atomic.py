@@ -143,7 +143,7 @@ def test_what_this_process_has_open_is_written_straight(tmp_path: Path):
     os.close(writing)
     with os.fdopen(reading) as pipe:
         assert pipe.read() == "text"
-    with pytest.raises(UserError, match="/proc/self/x: cannot be written"):
+    with pytest.raises(UserError, match="/proc/self/x"):
         atomic.write_text(Path("/proc/self/x"), "text")
 
 
