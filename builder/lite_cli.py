@@ -29,7 +29,10 @@ def fidelity(
     json_file: JsonFile = None,
     page: PageFile = None,
 ) -> None:
-    """Compare a rebuilt release with the published one, or systems on a pool with the same systems on all passages."""
+    """Compare a release with the published one, or a pool with all.
+
+    A pool has some passages; its systems are compared with the same systems on all passages.
+    """
     from builder.fidelity import compare
     from builder.pool import measure_fidelity, read_systems
     from eval_kit.release import open_release
@@ -82,7 +85,10 @@ def lite(
     cache: Cache = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Write a release with some of the passages: judged ones, the best of each ranker, and a random sample."""
+    """Write a release with some of the passages.
+
+    Those that are judged, the best of each ranker, and a random sample.
+    """
     from builder.lite import ENCODER, make, of_passages
     from builder.release import summary
     from eval_kit.release import open_release

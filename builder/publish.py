@@ -52,7 +52,7 @@ class Publication:
     def lines(self, dry_run: bool) -> list[str]:
         """What happened, or in a dry run what would happen, as text."""
         if self.done:
-            return [f"{self.repo_id}: {self.tag} is published already; nothing to do"]
+            return [f"{self.repo_id} already has {self.tag}. There is nothing to do"]
         counts = f"{len(self.added)} files added, {len(self.removed)} removed, {len(self.kept)} sent where they differ"
         if not dry_run:
             return [f"{self.repo_id}: published {self.tag} at commit {self.commit}: {counts}"]

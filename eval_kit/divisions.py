@@ -35,7 +35,7 @@ _CROSS = " × "
 _WORD_COUNTS = ((3, "1-3"), (5, "4-5"), (8, "6-8"), (12, "9-12"))
 _MORE_WORDS = "13+"
 _QUESTION_WORDS = {ENGLISH: ("what", "how", "who", "whom", "whose", "when", "where", "which", "why")}
-_NOT_LABELS = ("query_id", "text", "query-id", "corpus-id", "score", "passage_ids")
+_NOT_LABELS = ("query_id", "text", "passage_ids")
 _DATE = r"^\d{4}-\d\d-\d\d([T ].*)?$"
 _CHAMELEONS = re.compile(r"level_(\d+)")
 
@@ -67,7 +67,7 @@ class Division:
         if self.parts["query_id"].is_duplicated().any():
             return "queries are in several parts"
         if self.crosses:
-            return "its parts are those of two divisions at once"
+            return "its parts combine two groupings"
         for other in others:
             both = self.parts.join(other.parts, on="query_id", suffix="_of_other")
             wholes = both.group_by("part").agg(pl.col("part_of_other").n_unique())["part_of_other"]
@@ -182,11 +182,21 @@ def _named(by: str, release: Release, queries: pl.DataFrame, training: pl.DataFr
     of_queries = release.folder / QUERIES_FILE
     if release.in_beir_format and (parts := field_of_queries(of_queries, by)).height:
         return _coarser(Division(by, parts, f"{QUERIES_FILE}, field {by}"), queries["query_id"])
-    names = [*names_of(release), WORDS, QUESTION_WORD, DISTANCE, LEAKED]
     if Path(by).suffix in (".tsv", ".csv", ".txt") or "/" in by:
         raise UserError(f"{by} does not exist", do=f"Check the file that {parameter('by')} names")
-    hint = did_you_mean(by, [name for name in names if name != by])
-    raise UserError(f"Cannot group these queries by {by}{hint}", do=f"Use a file, or one of: {choices(names)}")
+    of_texts = [WORDS, QUESTION_WORD, DISTANCE, LEAKED] if queries["text"].count() else []
+    names = [
+        *(name for name in names_of(release) if name not in labels or _has_any(release, labels[name], ids)),
+        *of_texts,
+    ]
+    what = f"Cannot group these queries by {by}{did_you_mean(by, [name for name in names if name != by])}"
+    why = f"{by} labels none of them" if by in labels else ""
+    raise UserError(what, why, f"Use a file, or one of: {choices(names)}")
+
+
+def _has_any(release: Release, places: Sequence[tuple[str, str, str]], ids: pl.Series) -> bool:
+    """Whether a label's tables have any of the queries."""
+    return any(release.table(*place[:2])["query_id"].is_in(ids).any() for place in places)
 
 
 def names_of(release: Release) -> list[str]:
@@ -198,8 +208,8 @@ def _labels(release: Release) -> dict[str, list[tuple[str, str, str]]]:
     """Names of the release's labels, each with config, split and column of the tables that hold it."""
     places: dict[str, list[tuple[str, str, str]]] = {}
     for table in release.manifest.tables:
-        for column in table.columns:
-            if column.name in _NOT_LABELS or table.config == "qrels" or not (column.labels or column.type == "string"):
+        for column in table.columns if "query_id" in {column.name for column in table.columns} else ():
+            if column.name in _NOT_LABELS or not (column.labels or column.type == "string"):
                 continue
             level = _CHAMELEONS.fullmatch(column.name)
             name = f"{table.config}{level[1]}" if level else column.name

@@ -134,7 +134,7 @@ def environment(program: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        _say(program, f"no package {error.name!r} in this Python; activate the one with it: . .venv/bin/activate")
+        _say(program, f"This Python has no package {error.name!r}. Activate the one that has it: . .venv/bin/activate")
         sys.exit(_EXIT_USER_ERROR)
     except Exception:
         _crash()
@@ -170,7 +170,7 @@ def reporting(program: str) -> Iterator[None]:
         package = str(error.name).partition(".")[0]
         of_package = next((extra for extra, brings in EXTRAS.items() if package in brings), "models")
         extra = "baselines" if program == "baselines" else of_package
-        what = f"a package that this command needs is missing: {error}; in a clone, run: pip install '.[{extra}]'"
+        what = f"This command needs a package that is missing ({error.name}). In a clone, run: pip install '.[{extra}]'"
         _say(program, what)
         sys.exit(_EXIT_USER_ERROR)
     except SystemExit as end:
@@ -184,7 +184,7 @@ def reporting(program: str) -> Iterator[None]:
         end_of_pipe()
     except OSError as error:
         _discard_output()
-        where = f"{error.filename!s}: " if error.filename is not None else ""
+        where = f"Could not use {error.filename!s}: " if error.filename is not None else ""
         _say(program, f"{where}{error.strerror or error}")
         sys.exit(_EXIT_USER_ERROR)
     except Exception:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,10 @@ _OUTPUTS = ("json_file", "per_query", "out", "page", "report")
 RELEASE = "manifest.json"
 BESIDE = (".training.json", ".ids.txt", ".npy")
 """What commands read beside a file: the declaration of a run, the ids of vectors, the vectors of a run."""
+
+
+TYPED: ContextVar[tuple[str, ...]] = ContextVar("TYPED", default=())
+"""The command that runs, and its words as they were typed; empty in Python."""
 
 
 class Program(TyperGroup):
@@ -116,6 +121,7 @@ def check_outputs(parameters: Mapping[str, Any]) -> None:
 def _parse(command: TyperCommand, context: Any, arguments: list[str]) -> list[str]:
     """As the command does; what is wrong with a value, without the name of the error's class."""
     texts = list(arguments)
+    TYPED.set((context.command_path, *texts))
     try:
         rest = type(command).parse_args(command, context, arguments)
         _check_numbers(command, context, texts)

@@ -54,7 +54,7 @@ class Dense(Encoder):
     @cached_property
     def identity(self) -> str:
         """Identifies everything that decides a passage's vector."""
-        decides = [self._digest, self.pooling, self.compared_by == "cosine", self.passage_prompt]
+        decides = [self.digest, self.pooling, self.compared_by == "cosine", self.passage_prompt]
         numbers = [self.dtype, store_of(self.store, self.encode_precision), self.truncate_dim]
         return json.dumps(["dense", *decides, self.passage_length, *numbers])
 

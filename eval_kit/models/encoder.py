@@ -157,7 +157,7 @@ class PretrainedModel(ABC):
         return f"{self.dtype}; stored: {self._stored}"
 
     @cached_property
-    def _digest(self) -> str:
+    def digest(self) -> str:
         """Of the files, or of the weights in memory."""
         return checkpoint.digest(self.model, self.revision) if self.loaded is None else weights_digest(self.loaded)
 

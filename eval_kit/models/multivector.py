@@ -48,7 +48,7 @@ class MultiVector(Encoder):
     def identity(self) -> str:
         """Identifies everything that decides a passage's vectors."""
         numbers = [self.dtype, store_of(self.store, self.encode_precision)]
-        return json.dumps(["multivector", self._digest, self.passage_length, *numbers])
+        return json.dumps(["multivector", self.digest, self.passage_length, *numbers])
 
     def encode_passages(self, texts: list[str]) -> shards.Arrays:
         """``tokens`` (all tokens, d), text after text, and ``lengths`` (n,)."""

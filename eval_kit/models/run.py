@@ -12,7 +12,7 @@ from rich.console import Console
 
 from eval_kit import __version__
 from eval_kit.authors.opening import ReleaseSource, open_release
-from eval_kit.divisions import WORDS, Parts
+from eval_kit.divisions import DISTANCE, LEAKED, WORDS, Parts
 from eval_kit.errors import UserError, parameter
 from eval_kit.files import atomic, checkpoint
 from eval_kit.models.bm25 import Bm25
@@ -26,7 +26,7 @@ from eval_kit.models.runs import DEPTH, make_runs, only, variation_queries
 from eval_kit.models.shown import Shown, lines_of
 from eval_kit.models.typos import with_typos
 from eval_kit.program import check_outputs
-from eval_kit.protocols.by_part import scores_by_part
+from eval_kit.protocols.by_part import divisions, scores_by_part
 from eval_kit.protocols.clean import clean
 from eval_kit.protocols.compare import Comparison, compared
 from eval_kit.protocols.generalise import contrasts, far_test_set, near_and_far
@@ -39,6 +39,7 @@ from eval_kit.runs.training import TrainingQueries, queries_of, read
 from eval_kit.search.encoders import weights_digest
 from eval_kit.search.passages import Collection, collection_of, first_of, with_titles
 from eval_kit.search.retriever import Retriever
+from eval_kit.sentences import counted
 from eval_kit.tables import terminal
 
 _OF_ALL = re.compile(r"checkpoint-\d+|final|best|last|model|output|snapshots|[0-9a-f]{40}")
@@ -69,9 +70,9 @@ def run(
 ) -> Card | Shown:
     """Search a release with a model, score the runs, and set them beside the pivots'.
 
-    Every call searches again, so that no run is older than its passages, queries or model. What was encoded or indexed
-    is kept in ``out`` and not made again, by this or a later call, for the same passages and model. What will run is
-    printed before it does, and is on the card.
+    No run is older than its passages, queries, model or options: a later call searches again if one of them changed,
+    and else uses the finished run. What was encoded or indexed is kept in ``out`` too, for the same passages and model.
+    What will run is printed before it does, and is on the card.
 
     Args:
         model: a name, as :func:`eval_kit.models.opening.open_retriever` takes it; or a model in memory: one of
@@ -106,6 +107,9 @@ def run(
     training = read(Path(trained_on)) if isinstance(trained_on, str | PathLike) else trained_on
     train = queries_of(training)
     texts = collection_of(release, passages)
+    scored_on = named(release.test_sets, test_sets)
+    test_sets = [*scored_on] if test_sets else []
+    divisions([each for each in by if train is None or not _compares(each)], release, [*scored_on])
     run_name = name or name_of(model)
     if limit is not None:
         if limit < 1 or pivots or first:
@@ -126,7 +130,7 @@ def run(
             f"{out} is inside the model's folder, whose files say whether the model changed",
             do=f"Choose another {parameter('out')}",
         )
-    queries = {"": only(release, test_sets)} | variation_queries(release, variations, test_sets)
+    queries = {"": only(release, test_sets)} | variation_queries(release, variations, test_sets, True)
     runs: dict[str, dict[Path, pl.DataFrame]] = {}
     for system in [run_name] if pivots is not None or model == BM25 else [BM25, run_name]:
         names = {f"{system}.{variation}".rstrip("."): wording for variation, wording in queries.items()}
@@ -158,7 +162,6 @@ def run(
         _search(*open_retriever(BM25), texts, runs[BM25], out / BM25, depth)
     pivot_files = [*(pivots or ()), *(out / f"{system}.trec" for system in [*runs][:-1])]
     untrained, systems, worded = take(pivots=pivot_files, runs=[out / f"{run_name}.trec"], variations=run_files)
-    scored_on = named(release.test_sets, test_sets)
     scores = scores_of([*untrained, *systems], release, allow_missing=True, test_sets=scored_on)
     by = by or ([WORDS] if release.in_beir_format else [])  # no shift of its own says where it is worst
     figures_of: Comparison | Scores = scores
@@ -209,6 +212,11 @@ def _class_of(loaded: Any) -> Any:
     return loaded if hasattr(loaded, "__name__") else type(loaded)
 
 
+def _compares(by: str | Parts) -> bool:
+    """Whether a division compares queries with those of training, which takes its time."""
+    return isinstance(by, str) and (DISTANCE in by or LEAKED in by)
+
+
 def _spread(texts: Iterable[str]) -> list[str]:
     """Sixteen of the first texts, of all lengths."""
     some = sorted(islice(texts, 16 * 16), key=len) or [""]
@@ -231,6 +239,7 @@ def _search(
         if not isinstance(retriever, Cross):
             raise UserError("Only a cross-encoder re-ranks a run", do=f"Leave {parameter('first')} out")
         [[run]] = take(first=first)
+        first = run.path
         retriever.first, retriever.candidates = FirstRun(run), min(depth, retriever.candidates)
     elif isinstance(retriever, Cross) and (texts.corpus is not None if retriever.fields is None else retriever.fields):
         retriever.first = Bm25(retriever.k1, retriever.b, fields=True).over(texts)
@@ -239,4 +248,7 @@ def _search(
     for file in runs:  # before the run, which a kill would leave with what was declared of an earlier one
         contamination.declare(file, trained_on)
     folder = index.with_name(f"{index.name}.{'lucene' if isinstance(retriever, Bm25) else 'index'}")
-    make_runs(retriever, texts.read(), runs, folder, depth)
+    if kept := make_runs(retriever, texts, runs, folder, depth, first):
+        why = "the model, passages, queries, depth and options are the same"
+        note = f"Used {counted(kept, 'finished run')} in {folder.parent} again, because {why}"
+        terminal.show_notes([note], Console(stderr=True))

@@ -58,9 +58,10 @@ class Shown(Result):
         """The lines, each with what it is about."""
         return [f"{about.capitalize()}: {line}" for about, line in self.lines.items()]
 
-    def show(self, console: Console) -> None:
+    def show(self, console: Console) -> int:
         """Print the lines."""
         terminal.show_notes([self.name, *self.sentences()], console)
+        return 0
 
 
 def lines_of(retriever: Any, *examples: str, remark: str) -> dict[str, str]:

@@ -130,6 +130,10 @@ class Report(Result):
         """The notes of both."""
         return list(chain.from_iterable(part.notes() for part in self.parts))
 
+    def method(self) -> list[str]:
+        """The method of both."""
+        return list(chain.from_iterable(part.method() for part in self.parts))
+
     def as_json(self) -> dict[str, Any]:
         """The document of the grid, with that of the changes as ``variations``; of one alone, its own."""
         if self.grid is None or self.changes is None:

@@ -64,7 +64,7 @@ class Results(Report):
     def comparable(self) -> str:
         """One sentence on whether the figures can be compared with the papers', and which system is in none."""
         systems = [base(system) for rows in self.grid.results.values() for system in rows["system"].unique()]
-        ours = "; static is no paper's system" if "static" in systems else ""
+        ours = ". No paper has the system static" if "static" in systems else ""
         if self.release.manifest.kind == "published":
             return f"✓ the paper's figure lies inside our 95 % interval, ✗ outside it{ours}"
         kinds = {"mini": "synthetic", "lite": "lite, a part of the collection"}
@@ -100,12 +100,12 @@ class Results(Report):
         for id, comparisons in self._beside.items():
             for shift in dict.fromkeys(map(attrgetter("shift"), comparisons)):
                 table = _beside(id, [row for row in comparisons if row.shift == shift])
-                tables.append(dataclasses.replace(table, section="beside the papers"))
+                tables.append(dataclasses.replace(table, section="compared with the papers"))
         return tables
 
     def notes(self) -> list[str]:
         """Those of the report, what is left out, and whether the figures are comparable."""
-        return [*super().notes(), *(f"left out: {line}" for line in self.incomplete), self.comparable]
+        return [*super().notes(), *(f"Left out: {line}" for line in self.incomplete), self.comparable]
 
 
 @dataclass(frozen=True, repr=False)
@@ -168,7 +168,7 @@ class PublishedBeside(Result):
         frames = [frame.select("test_sets", "queries") for frame in self.ours.grid.results.values()]
         scored = pl.concat(frames).unique(maintain_order=True).iter_rows()
         on = ", ".join(f"{test_sets} ({queries:,} queries)" for test_sets, queries in scored)
-        return [f"no cell of this table is of what these runs were scored on: {on}"]
+        return [f"This table has no cell for what these runs were scored on: {on}"]
 
 
 def of_paper(
@@ -279,7 +279,7 @@ def _beside(id: str, rows: Sequence[BesidePaper]) -> Table:
         columns += [Column(name, "number", of(figure, each), none="", wrap="never") for name, each in sources.items()]
     frame = pl.DataFrame([row.as_json() for row in rows], infer_schema_length=None)
     frame = frame.with_columns(pl.col("figure").replace("value", "in"))
-    title = f"{rows[0].shift}: ours beside {rows[0].source} (arXiv {reference['arxiv']})"
+    title = f"{rows[0].shift}: ours compared with {rows[0].source} (arXiv {reference['arxiv']})"
     return laid_out(side_by_side(frame, keys, "figure"), columns, title=title)
 
 

@@ -109,20 +109,22 @@ class Suite(Result):
         for system, average in self.averages().items():
             notes.append(
                 f"{system} against {self._bm25} (nDCG@10): {or_dash(average.relative, '+z.1%')} (ratio of the means, "
-                f"{average.system:.3f} against {average.bm25:.3f}); datasets: {average.datasets}. "
-                "The paper's own row does not follow from its 18 datasets."
+                f"{average.system:.3f} against {average.bm25:.3f}) over {counted(average.datasets, 'dataset')}. "
+                "The paper's own row does not follow from its 18 datasets"
             )
         lacking = self.rows.filter(pl.col("missing") > 0, pl.col("measure").is_in(_OVER_ANSWERED))
         for (system, dataset), group in lacking.group_by("system", "dataset", maintain_order=True):
             means = ", ".join(f"{row['measure']} {row['answered']:.4f}" for row in group.iter_rows(named=True))
             notes.append(
-                f"{system}: nothing was found for {group['missing'][0]:,} queries of {dataset} "
-                f"(scored 0; without them, as BEIR averages: {means})"
+                f"{system} found nothing for {counted(group['missing'][0], 'query')} of {dataset}, scored as 0. "
+                "Without "
+                f"them, as BEIR averages: {means}"
             )
         for source in self.provenance["runs"]:
             if left_out := source.get("own_passages_left_out"):
                 notes.append(
-                    f"{source['run']}: {left_out:,} queries had a passage with the query's own id, which was left out"
+                    f"{source['run']} had a passage with the query's own id for {counted(left_out, 'query')}. It "
+                    "was left out"
                 )
         return notes
 

@@ -27,6 +27,7 @@ from eval_kit.protocols.scoring import mean
 from eval_kit.release import Release, TestSet
 from eval_kit.results import Picture, Result, origin
 from eval_kit.runs import contamination
+from eval_kit.sentences import counted
 from eval_kit.stats.differences import ALPHA, CANNOT_TELL, FEW_DIFFER, NOT_WORSE, UNCHANGED, WORSE, difference, overall
 from eval_kit.stats.losses import MARGIN, correct, p_equivalent
 from eval_kit.tables.table import UNTESTED, Column, Fields, Table, Value, laid_out, of, side_by_side, significance
@@ -162,10 +163,8 @@ class Comparison(Result):
             for (test_set,), group in list(self.first_measures().group_by("test_set", maintain_order=True))[:4]:
                 rows = group.to_dicts()
                 (better, worse), best = counts(rows), max(rows, key=gain)
-                text = (
-                    f"{test_set}: against {self.systems[0]}, {better} of {len(rows)} systems are better, {worse} worse"
-                )
-                sentences.append(f"{text}{_neither(rows, 'of')}; best is {best['system']}, {difference_shown(best)}.")
+                text = f"{test_set}: {better} of {len(rows)} systems are better than {self.systems[0]}, {worse} worse"
+                sentences.append(f"{text}{_neither(rows)}. Best is {best['system']}, {difference_shown(best)}.")
             return sentences
         return [*sentences, *filter(None, map(self.verdict_on, self.systems[1:4])), *self._parts_that_differ()]
 
@@ -190,13 +189,13 @@ class Comparison(Result):
         if len(rows) == on:
             said = f"{most} than {base} on all {len(rows)} test sets"
         elif not on:
-            said = f"not shown to differ from {base} on any of {len(rows)} test sets"
-        neither = _neither(rows, "on") if on else ""
+            said = f"not significantly different from {base} on any of {len(rows)} test sets"
+        neither = _neither(rows) if on else ""
         return f"{system} is {said}{neither} (each by its first measure, over queries)." if rows else ""
 
     def _verdict_on(self, row: dict[str, Any]) -> str:
         """The same of a test set: both values, and what its other measures show otherwise."""
-        kinds = {BETTER: "is better than", WORSE: "is worse than", "": "is not shown to differ from"}
+        kinds = {BETTER: "is better than", WORSE: "is worse than", "": "is not significantly different from"}
         here = self.rows.filter(pl.col("system") == row["system"], pl.col("test_set") == row["test_set"]).to_dicts()
         others = [f"{word(each)} by {each['measure']}" for each in here if word(each) not in ("", word(row))]
         value, before = (parse(row["measure"]).show(row["value"] - minus) for minus in (0, row["difference"]))
@@ -234,42 +233,48 @@ class Comparison(Result):
         return figures[:_MOST_PICTURES]
 
     def notes(self) -> list[str]:
-        """How the differences were tested, what they rest on, and what is missing or was left out."""
-        notes = [self._gate(), self._rules_of_the_gate()] if self.margin is not None else []
-        notes += map(str, self.standings)
-        notes += by_part.notes_of(self.parts, self.over_parts) if self.parts.height else []
-        few = f"fewer than {FEW_DIFFER} queries differ, so intervals allow for what was not drawn, and there is no ≈"
+        """What is missing or was left out, and what the differences rest on."""
+        notes = by_part.notes_of(self.parts, self.over_parts) if self.parts.height else []
+        few = f"Fewer than {FEW_DIFFER} queries differ, so intervals allow for what was not drawn, and there is no ≈"
         notes += [f"{few}: {names}"] if (names := self._on_few()) else []
-        notes += [
-            *self.remarks,
-            f"Differences are from {self.systems[0]}; their 95 % intervals, over queries alone, hold together for all "
-            "systems and test sets of a measure. Whether a difference varies with the kind of query: eval_kit "
-            f"generalise; which kinds lose: eval_kit discover.{self._lower_is_better()}",
-            "° not significant over queries: two-sided paired t-test, p ≥ 0.05 after Holm's correction over the "
-            "systems and test sets of a measure",
-            UNTESTED,
-            f"≈ equivalent: within {100 * MARGIN:g} % of {self.systems[0]}'s value, by two one-sided t-tests over the "
-            "queries that a run searched, p < 0.05 after the same correction",
-            origin(self.provenance),
-        ]
+        notes += [*self.remarks, *filter(None, [self._lower_is_better()])]
         incomplete = self.rows.filter(pl.col("missing") > 0)
         for row in incomplete.unique(["system", "test_set"], maintain_order=True).iter_rows(named=True):
             notes.append(
-                f"Missing from {row['system']}: {row['missing']:,} queries of {row['test_set']} (scored as empty)"
+                f"{row['system']} has no results for {counted(row['missing'], 'query')} of {row['test_set']}, "
+                "scored as 0"
             )
         notes += on_judgements(judged_shares(self.provenance["runs"]))
-        for source in self.provenance["runs"]:
-            notes += cut_short(source, max(parse(name).cutoff or 0 for name in self.rows["measure"].unique()))
+        deepest = max(parse(name).cutoff or 0 for name in self.rows["measure"].unique())
+        notes += cut_short(self.provenance["runs"], dict.fromkeys(self.systems, deepest))
         notes += contamination.notes(self.rows.select("system", "trained_on").iter_rows())
         if self.left_out:
-            notes.append(f"Not compared, as covered by one side only: {'; '.join(self.left_out)}")
+            notes.append(f"Not compared, because only one run covers them: {'; '.join(self.left_out)}")
         return notes
 
+    def method(self) -> list[str]:
+        """How the differences were tested, and what they rest on."""
+        return [
+            "° not significant: two-sided paired t-test over queries, p ≥ 0.05 after Holm's correction over the "
+            "systems "
+            "and test sets of a measure",
+            UNTESTED,
+            f"≈ equivalent: within {100 * MARGIN:g} % of {self.systems[0]}'s value, by two one-sided t-tests over the "
+            "queries that a run searched, p < 0.05 after the same correction",
+            f"Δ is the system minus {self.systems[0]}. The 95 % intervals are over queries alone and hold together for "
+            "all systems and test sets of a measure",
+            *([self._rules_of_the_gate()] if self.margin is not None else []),
+            *(by_part.method_of(self.over_parts) if self.parts.height else []),
+            "Whether a difference varies with the kind of query: eval_kit generalise. Which kinds lose: eval_kit "
+            "discover",
+            origin(self.provenance),
+        ]
+
     def _lower_is_better(self) -> str:
-        """Which of its measures are better where they are lower."""
+        """Which of its measures are better where they are lower; empty where none is."""
         kinds = [parse(name).kind for name in self.rows["measure"].unique(maintain_order=True)]
         lower = dict.fromkeys(kind.name for kind in kinds if kind.lower_is_better)
-        return f" For {', '.join(lower)}, lower is better." if lower else ""
+        return f"For {', '.join(lower)}, lower is better" if lower else ""
 
     def _on_few(self) -> str:
         """The differences that rest on too few queries for t."""
@@ -282,25 +287,24 @@ class Comparison(Result):
         parts = by_part.shown(self.parts)
         rows = parts.drop_nulls("verdict").to_dicts()
         if not rows:
-            return f"Gate: {by_part.NOT_TESTED}."
+            return f"Gate at {self.margin:g}: {by_part.NOT_TESTED}."
         due = [row for row in rows if row["verdict"] == self.verdict]
         several = parts.height > 1
         named = [self._found(row, several) for row in sorted(due, key=gain)[:_MOST_NAMED]]
         more = f" and in {len(due) - len(named)} more" if len(due) > len(named) else ""
-        said = f"Gate: {self.verdict}{' in ' if several else ': '}{'; in '.join(named)}{more}"
+        said = f"Gate at {self.margin:g}: {self.verdict}{' in ' if several else ': '}{'; in '.join(named)}{more}"
         words = [*(row["verdict"] for row in rows), *[by_part.NOT_TESTED] * (parts.height - len(rows))]
         others = dict.fromkeys(word for word in (*by_part.ORDER, by_part.NOT_TESTED) if word in words)
         others.pop(self.verdict, None)
-        of_parts = f" of {parts.height} parts"
-        said += "".join(f"; {words.count(word)}{of_parts} {word}" for word in others)
+        said += "".join(f"; {word} in {words.count(word)} of {parts.height} parts" for word in others)
         if self.verdict == CANNOT_TELL:
             if None not in (losses := [row["detectable"] for row in due]):
-                said += f"; a loss of {max(losses):.4f} would be found in 80 % of cases"
+                said += f". A loss of {max(losses):.4f} would be found in 80 % of cases"
             if needed := max(row["needed"] or 0 for row in due):
                 said += f', and "{NOT_WORSE}" needs about {needed:,} queries where nothing is lost'
         if self.verdict == UNCHANGED:
             fewest = min(row["queries"] for row in due)
-            said += f"; that leaves open that up to {1 - ALPHA ** (1 / fewest):.1%} of such queries lose"
+            said += f". That leaves open that up to {1 - ALPHA ** (1 / fewest):.1%} of such queries lose"
         return f"{said}."
 
     def _found(self, row: dict[str, Any], several: bool) -> str:
@@ -317,9 +321,12 @@ class Comparison(Result):
         """What its words mean."""
         tests = "t-tests that hold however often one looks while queries are added" if self.looks else "t-tests"
         return (
-            f"{NOT_WORSE}: shown to lose less than {self.margin:g} to {self.systems[0]} (one-sided; where fewer than "
-            f"{FEW_DIFFER} queries differ, more that lose all are counted); {WORSE}: shown to lose (two-sided; "
-            f"where all differ by the same, the sign test); {tests} over queries, p < 0.05 after Holm's correction"
+            f"{NOT_WORSE}: significantly less than {self.margin:g} is lost to {self.systems[0]} (one-sided). "
+            f"{WORSE}: a "
+            f"loss is significant (two-sided). Both are {tests} over queries, p < 0.05 after Holm's correction. Where "
+            f"fewer than {FEW_DIFFER} queries differ, more that lose all are counted; where all differ by the "
+            "same, it is "
+            "the sign test"
         )
 
     def per_query(self) -> pl.DataFrame:
@@ -338,7 +345,7 @@ class Comparison(Result):
             "divisions": dict(self.divisions),
             "panel": [each.as_json() for each in self.standings],
             "gate": gate if self.margin is not None else None,
-            "notes": self.notes(),
+            "notes": [*self.notes(), *self.method()],
             "provenance": self.provenance,
         }
 
@@ -514,10 +521,10 @@ def counts(rows: Sequence[dict[str, Any]]) -> tuple[int, int]:
     return words.count(BETTER), words.count(WORSE)
 
 
-def _neither(rows: Sequence[dict[str, Any]], preposition: str) -> str:
-    """Of how many the test shows neither, after a semicolon; empty if of none."""
+def _neither(rows: Sequence[dict[str, Any]]) -> str:
+    """How many differences are not significant, after a comma; empty if none."""
     count = list(map(word, rows)).count("")
-    return f"; {preposition} {count} neither is shown" if count else ""
+    return f", {count} not significant" if count else ""
 
 
 def difference_shown(row: dict[str, Any], short: bool = False) -> str:

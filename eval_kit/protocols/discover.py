@@ -102,11 +102,11 @@ class Discovery(Result):
         more = lost.filter(pl.col("p_rest_holm") < ALPHA)
         named = (more if more.height else lost).group_by("kind", maintain_order=True)
         kinds = [f"{kind} ({'; '.join(map(self._shown, rows.to_dicts()))})" for (kind,), rows in named]
-        than = "more than on other queries, on" if more.height else "not shown to be more than on other queries, on"
+        than = "more than on other queries, on" if more.height else "not significantly more than on other queries, on"
         where = f"{after} loses to {before}, {than} {'; '.join(kinds)}."
         show = partial(parse(self.measure).show, with_sign=True)
         of_all = f"{self.searched:,} queries, {show(self.difference)} {self.measure} on all"
-        said = [where if kinds else f"No kind of query is shown to lose ({of_all})."]
+        said = [where if kinds else f"No kind of query loses significantly ({of_all})."]
         if self.rows.height:
             found, held = (show(_mean(self.rows[name])) for name in ("found", "difference"))
             said.append(
@@ -114,7 +114,7 @@ class Discovery(Result):
             )
             said[-1] += f", and by {held} in the queries that were not looked at."
         if self.searched < FEW_QUERIES:
-            said.append(f"With fewer than {FEW_QUERIES:,} queries hardly any kind can be shown.")
+            said.append(f"With fewer than {FEW_QUERIES:,} queries, hardly any kind can be found.")
         return [sentence.replace(" -", " \u2212") for sentence in said]
 
     def _shown(self, row: dict[str, Any]) -> str:
@@ -172,16 +172,22 @@ class Discovery(Result):
         return [Picture(plots.forest(effects, f"difference in {self.measure}", title), caption)]
 
     def notes(self) -> list[str]:
+        """What was looked at, and what was left out."""
+        left_out = f"{counted(self.left_out, 'query')} that neither run searched, or without a text, left out"
+        return [
+            f"{self.looked_at:,} kinds of at least {FEWEST} queries in each half were looked at",
+            *([left_out] if self.left_out else []),
+        ]
+
+    def method(self) -> list[str]:
         """How kinds were found and tested, and what they rest on."""
         return [
             f"Each half of the queries picks at most {PICKED} kinds that lose most against its other queries, and the "
-            "other half tests them; a kind that both pick stands twice",
-            "p, and the 95 % intervals: t-tests over queries of the half that did not pick, two-sided, after "
-            "correction over all rows; ≠ rest: of no difference to the other queries of that half; would find: "
-            "the loss that is found in 80 % of cases",
-            f"{self.looked_at:,} kinds of at least {FEWEST} queries in each half were looked at: words, pairs of "
-            "words, beginnings, clusters, lengths, question words and fields of the queries",
-            f"Queries that neither run searched, or without a text, are left out: {self.left_out:,}",
+            "other half tests them. A kind that both pick stands twice",
+            "p and the 95 % intervals are two-sided t-tests over queries of the half that did not pick, corrected over "
+            'all rows. "≠ rest" is the p that the kind equals the other queries of that half. "would find" is the '
+            "smallest loss that is found in 80 % of cases",
+            "Kinds are words, pairs of words, beginnings, clusters, lengths, question words and fields of the queries",
             origin(self.provenance),
         ]
 

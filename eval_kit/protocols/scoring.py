@@ -106,17 +106,18 @@ def scores_of(
 
 
 def named(test_sets: Mapping[str, TestSet], only: Collection[str]) -> Mapping[str, TestSet]:
-    """The test sets of these names, or all if none are named.
+    """The test sets of these names, or all if none are named; the name of a shift, or of a part, is all of its sets'.
 
     Raises:
         UserError: there is no test set of a name.
     """
-    selection = {}
+    selection: dict[str, TestSet] = {}
     for name in [only] if isinstance(only, str) else only:
-        if name not in test_sets:
+        found = [name] if name in test_sets else [each for each in test_sets if each.startswith(f"{name}.")]
+        if not found:
             hint = did_you_mean(name, test_sets)
             raise UserError(f"Unknown test set {name!r:.40}{hint}", do=f"Choose from: {choices(test_sets)}")
-        selection[name] = test_sets[name]
+        selection |= {each: test_sets[each] for each in found}
     return selection or test_sets
 
 
@@ -190,10 +191,10 @@ def _scores(
             of_pools = {"judged": judged} if judged else {}
             sources.append(_source(ranking, pairs, coverage) | of_pools | {"training_data": training_data})
             if len(with_blanks) and ranking.judged["passage_id"].is_in(with_blanks.implode()).sum() == 0:
-                why = "a run can hold them only if tabs separate its columns"
-                _warn(f"{run.name}: holds none of the judged ids with blanks, such as {with_blanks[0]!r}; {why}")
+                why = "Ids with blanks need tabs between a run's columns"
+                _warn(f"{run.name} has none of the judged ids with blanks, such as {with_blanks[0]!r}. {why}")
             if contradicts(tag := run.tag, run, release):
-                _warn(f"{run.name}: its lines are tagged {tag}, another run's name")
+                _warn(f"The lines of {run.name} are tagged {tag}, another run's name")
     _warn_of_strange(means, sources)
     _warn_of_levels(means, release)
     provenance = {"kit_version": __version__, "release": release.identity, "tie_rule": TIE_RULE, "runs": sources}

@@ -127,7 +127,7 @@ class Similarities(Result):
             axis = "weighted Jaccard similarity to the other clusters"
             for (shift,), rows in self.clusters.group_by("shift", maintain_order=True):
                 bars = [(name, value, f"{value:.3f}") for name, value in rows.select("cluster", "jaccard").iter_rows()]
-                title = f"{SHIFTS[str(shift)].title}: {axis}; the shorter the bar, the further the shift."
+                title = f"{SHIFTS[str(shift)].title}: {axis}. The shorter the bar, the further the shift."
                 figures.append(Picture(plots.bars(bars, axis, title), title))
             return figures
         points, measure = self.figure_3.points, self.figure_3.measure

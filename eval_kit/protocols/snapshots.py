@@ -121,33 +121,23 @@ class Snapshots(Result):
         return sentences
 
     def notes(self) -> list[str]:
-        """What the figures are, which queries are independent, and what cannot be told."""
+        """Which queries are independent, and what cannot be told."""
         one, two = self.names
-        notes = [
-            f"RC: ({one} − {two}) / {one}; ° not significant: t-test over queries, p ≥ 0.05 after Holm's correction "
-            "over the systems and test sets of a measure; intervals are each of that figure alone, uncorrected.",
-            UNTESTED,
-        ]
-        if self.rows["verdict"].count():
-            notes.append(
-                f"ER, ΔRI: what is left of the difference from {self.pivot} (1: all) and what is lost of the relative "
-                f"improvement over it (0: none). {MORE}, {LESS}: a greater or smaller share than {self.pivot}, "
-                f"p < 0.05 likewise; {CANNOT_TELL}: the snapshots cannot separate the two."
-            )
+        notes = []
         own = self.rows.filter(pl.col(_PAIRS).is_null())
         for row in own.unique("test_set", maintain_order=True).iter_rows(named=True):
             name, shared = row["test_set"], row["shared"]
-            alone = f"{row['queries'] - shared:,} and {row['queries_after'] - shared:,} in one alone (independent)"
-            notes.append(f"{name}: {shared:,} queries are in both snapshots (paired); {alone}")
+            alone = f"{row['queries'] - shared:,} and {row['queries_after'] - shared:,} are in one alone (independent)"
+            notes.append(f"{name}: {counted(shared, 'query')} in both snapshots (paired), {alone}")
         if pairs := self.rows[_PAIRS].drop_nulls().unique(maintain_order=True).to_list():
             notes.append(
                 f"On the {counted(sum(pairs), 'pair')} of query and passage that {one} and {two} both judge, all other "
-                "passages are left out of the runs, and lower ranks move up."
+                "passages are left out of the runs, and lower ranks move up"
             )
         unclear = own.filter(pl.col("verdict").is_not_null() & pl.col("effect_ratio").is_null())
         for row in unclear.unique(["test_set", "system"], maintain_order=True).iter_rows(named=True):
             notes.append(
-                f"{row['system']} is not shown to differ from {self.pivot} on {one} "
+                f"{row['system']} does not differ significantly from {self.pivot} on {one} "
                 f"({row['test_set']}, {row['measure']}): any ER is possible"
             )
         sides = [judged_shares(self.provenance["runs"], f" on {one}")]
@@ -155,7 +145,25 @@ class Snapshots(Result):
         of_sets = self.rows.select("test_set", "test_set_after").unique(maintain_order=True).iter_rows()
         both = {name: sides[0].get(name, {}) | sides[1].get(other, {}) for name, other in of_sets}
         notes += on_judgements({name: shares for name, shares in both.items() if shares})
-        return [*notes, *self.remarks, origin(self.provenance)]
+        return [*notes, *self.remarks]
+
+    def method(self) -> list[str]:
+        """What the figures are."""
+        notes = [
+            "° not significant: t-test over queries, p ≥ 0.05 after Holm's correction over the systems and test "
+            "sets of "
+            "a measure",
+            UNTESTED,
+            f"RC is ({self.names[0]} − {self.names[1]}) / {self.names[0]}. Intervals are each of that figure alone, "
+            "uncorrected",
+        ]
+        if self.rows["verdict"].count():
+            notes.append(
+                f"ER is what is left of the difference from {self.pivot} (1: all), ΔRI what is lost of the relative "
+                f"improvement over it (0: none). {MORE}, {LESS}: a significantly greater or smaller share than "
+                f"{self.pivot}. {CANNOT_TELL}: the snapshots cannot separate the two"
+            )
+        return [*notes, origin(self.provenance)]
 
 
 def snapshots(
@@ -333,7 +341,7 @@ def _changed(row: Fields) -> str:
     if row["p_holm"] is None and row["rc"] == 0:
         return f"has the same {row['measure']}"
     if row["p_holm"] is None or row["p_holm"] >= ALPHA:
-        return "is not shown to change"
+        return f"does not change significantly ({row['measure']})"
     before, after = (parse(row["measure"]).show(row[side]) for side in (BEFORE, AFTER))
     if row["rc"] is None:
         return f"changes from {before} to {after} {row['measure']}"

@@ -57,16 +57,16 @@ _NOTES = (
     "° not significant: paired t-test over queries, and over replicas where there are several, p ≥ 0.05 after Holm's "
     "correction",
     UNTESTED,
-    "n: queries, and × replicas; Rel Loss: (clean − varied) / clean, LongEval's RC, with its own 95 % interval, "
-    "uncorrected; RI: robustness index, helped − hurt",
+    "n counts queries, × replicas. Rel Loss is (clean − varied) / clean, LongEval's RC, with its own uncorrected 95 % "
+    "interval. RI is the robustness index, helped − hurt",
 )
 _ONE_REPLICA = (
-    "of one replica, p and interval hold for this draw of the wordings: what another would cost is not in them"
+    "With one replica, p and interval are about this draw of the variation. Another draw may cost more or less"
 )
-_VALID_NOTE = "valid: of the wordings that people judged to ask the same"
+_VALID_NOTE = "valid counts only variations that people judged to ask the same"
 _PIVOT_NOTE = (
-    "ER, ΔRI: effect ratio and difference of the relative improvement over {}, of means over replicas, with 95 % "
-    "intervals over queries"
+    "ER and ΔRI are the effect ratio and the difference of the relative improvement over {}, of means over replicas, "
+    "with 95 % intervals over queries"
 )
 
 
@@ -119,7 +119,7 @@ class Variations(Result):
     @property
     def heading(self) -> str:
         """The systems."""
-        return f"What other wordings of queries cost {', '.join(self.results['system'].unique(maintain_order=True))}"
+        return f"What query variations cost {', '.join(self.results['system'].unique(maintain_order=True))}"
 
     def summary(self) -> list[str]:
         """What costs each of the first five systems most, by the first measure of the first test set."""
@@ -133,7 +133,7 @@ class Variations(Result):
             sentences.append(f"{system} loses most by {cost} ({row['test_set']}, n = {row['queries']:,}).")
         return sentences
 
-    def notes(self) -> list[str]:
+    def method(self) -> list[str]:
         """What the marks and the columns mean."""
         valid = [_VALID_NOTE] if VALID in self.results["queries_are"] else []
         one = [_ONE_REPLICA] if (self.results["replicas"] == 1).any() else []
@@ -158,9 +158,9 @@ class Variations(Result):
                     label = "" if number else str(method)
                     cost, n = (row["rel_loss"], row["rel_loss_low"], row["rel_loss_high"]), row["queries"]
                     effects.append(plots.Effect(label, *cost, n, n < FEW, systems.index(row["system"])))
-            axis = f"loss of {of_measure['measure'][0]} to other wordings"
-            caption = f"{test_set}: {axis}, each with a 95 % interval of its own; farther right: more is lost; ordered "
-            caption += f"by {own}'s loss."
+            axis = f"loss of {of_measure['measure'][0]} to query variations"
+            caption = f"{test_set}: {axis}, each with its own 95 % interval, ordered by {own}'s loss. "
+            caption += "More is lost on the right."
             caption += f" {HOLLOW}" * any(effect.is_of_few for effect in effects)
             figures.append(Picture(plots.forest(effects, axis, caption, percent=True), caption, systems))
         return figures

@@ -347,5 +347,5 @@ def _why(error: Exception) -> str:
 
     why = hub.reason(error) or hub.UNREADABLE
     if isinstance(error, RepositoryNotFoundError):
-        return f"{why}; there is no release folder of that name here either"
+        return f"{why}. There is no release folder of that name here either"
     return why

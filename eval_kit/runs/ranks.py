@@ -158,7 +158,7 @@ def _ranking(
             hits.append(_hits(blocks, frame, pairs))
     faults = Faults(run)
     if ranks and _look_like_scores(pl.concat(ranks)):
-        faults.add(1, f"the third column looks like a score; expected {MS_MARCO}, or {TREC}")
+        faults.add(1, f"column 3 looks like a score, not a rank. Use {MS_MARCO}, or {TREC}")
         faults.raise_any()
     for line, what in sorted(chain.from_iterable(repeat.result() for repeat in repeats)):
         faults.add(line, what)

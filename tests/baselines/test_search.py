@@ -157,5 +157,5 @@ def test_names_of_variations(mini_release: Release):
     assert list(variation_queries(mini_release, ["dl19.typo.swap_key"], [])) == ["dl19.typo.swap_key.1"]
     assert variation_queries(mini_release, [], []) == {}
     for names, test_sets in ((["dl19.typo.swap"], []), (["all"], ["dev"])):
-        with pytest.raises(UserError, match=r"has no variation|dl19 is not searched"):
+        with pytest.raises(UserError, match=r"has no query variation|dl19 is not searched"):
             variation_queries(mini_release, names, test_sets)

@@ -239,3 +239,16 @@ def test_compare_and_similarity(run, published_release):
     assert set(from_memory.per_query()["system"]) == {"tas-b.dl19", "bm25.dl19"}
     assert len(from_memory.to_pandas()) == from_memory.rows.height
     assert eval_kit.similarity(published_release).to_polars().height > 0
+
+
+def test_the_name_of_a_shift_is_that_of_all_its_test_sets(mini_release):
+    for shift, parts in {"topic": 5, "chameleons.pygmy": 5, "length": 2, "dl19": 1}.items():
+        names = [name for name in mini_release.test_sets if f"{name}.".startswith(f"{shift}.")]
+        queries = pl.concat([mini_release.queries(name) for name in names])["query_id"].unique()
+        frame = pl.DataFrame({"query_id": queries, "passage_id": "p", "score": 1.0})
+        scores = eval_kit.score(frame, mini_release, test_sets=[shift])
+        assert list(dict.fromkeys(mean.test_set for mean in scores.means)) == names and len(names) == parts
+    with pytest.raises(UserError, match=r"test set 'topi'"):
+        eval_kit.score(frame, mini_release, test_sets=["topi"])
+    with pytest.raises(UserError, match=r"topic is 5 test sets.*test_set.*topic\.c0"):
+        eval_kit.generalise(frame, frame, mini_release, test_set="topic", trained_on=["a"])

@@ -221,3 +221,14 @@ def test_judgements_alone_are_a_test_set(shared: Path, published_release: Releas
     beir.write_text("q1 0 p1 1\nq1 0 p1 2\n")
     with pytest.raises(UserError, match="two grades"):
         open_judgements(beir)
+
+
+def test_labels_that_are_offered_have_queries_here(mini_release: Release) -> None:
+    queries = mini_release.queries("dl19")
+    for typed in ("topic", "topci", "passage_id"):
+        with pytest.raises(UserError) as told:
+            divide(typed, mini_release, queries)
+        offered = str(told.value).rpartition(" of ")[2].split(", ")
+        assert typed not in offered and {"bucket", "judged", "words"} <= set(offered)
+        for name in set(offered) - {"distance", "leaked"}:
+            assert divide(name, mini_release, queries).parts.height

@@ -116,6 +116,29 @@ def test_other_wordings_are_searched_and_their_cost_is_in_the_card(
     assert row["clean"] > row["varied"] + 0.1
 
 
+def test_typos_are_made_where_a_release_has_none(trainable_release: Release, tmp_path: Path) -> None:
+    arguments = {"test_sets": ["dl20"], "out": tmp_path / "runs"}
+    card = run_model("bm25", trainable_release, variations=["dl20.typo.1"], **arguments)
+    assert card.variations is not None
+    methods = card.variations.results["method"].unique().to_list()
+    assert sorted(methods) == [
+        f"typo.{kind}" for kind in ("delete", "insert", "substitute", "swap_adjacent", "swap_key")
+    ]
+
+
+def test_what_is_typed_wrongly_is_told_before_anything_is_searched(trainable_release: Release, tmp_path: Path) -> None:
+    for options, sentence in (
+        ({"by": ["topc"]}, "topc"),
+        ({"by": ["distance"]}, "distance"),
+        ({"variations": ["dl20.tpyo"]}, r"did you mean dl20\.typo"),
+        ({"variations": ["dl20.typo.2"]}, r"dl20\.typo\.2"),
+        ({"test_sets": ["topics"]}, "topics"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            run_model("bm25", trainable_release, tmp_path / "runs", **options)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_what_cannot_be_searched_is_one_sentence(
     trainable_release: Release, published_release: Release, tmp_path: Path, command: Run
 ) -> None:

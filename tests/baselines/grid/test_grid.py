@@ -146,7 +146,7 @@ def test_a_cell_searches_the_variations_of_its_test_sets(release: Release, tmp_p
     assert done["variations"] == {"dl19.typo.swap_key.1": file_sha256(worded)}
     changes = variations([plain.published_run, worded], release, allow_missing=True).results
     assert changes.select("test_set", "system", "queries").unique().rows() == [("dl19", "bm25.wh.wha", 43)]
-    with pytest.raises(UserError, match="has no variation 'dl21'"):
+    with pytest.raises(UserError, match="has no query variation 'dl21'"):
         cells(BM25, release, tmp_path, variations=["dl21"])
 
 

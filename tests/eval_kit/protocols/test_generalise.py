@@ -182,6 +182,11 @@ def test_by_default_the_main_test_set_is_divided(tmp_path: Path) -> None:
         folder = beir_folder(tmp_path / split, passages, texts, judged, split)
         result = generalise(run, run, folder, by=[part], far=["0", "1"])
         assert result.to_polars()["queries"].to_list() == [12]
+    (folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq99\tp99\t1\n")  # which no run searched
+    with (folder / "queries.jsonl").open("a") as queries:
+        queries.write('{"_id": "q99", "text": "of dev"}\n')
+    (folder / "qrels" / "validation.tsv").rename(folder / "qrels" / "test.tsv")
+    assert generalise(run, run, folder, by=[part], far=["0"]).to_polars()["queries"].to_list() == [12]
 
 
 def test_what_the_lengths_of_relevant_passages_predict_is_taken_out(tmp_path: Path) -> None:
