@@ -106,10 +106,10 @@ class UnderJudges(Result):
         shown = [f"{difference_shown(row, short=True)} under {row['judge']}" for row in rows[:_WITH_INTERVALS]]
         figures = "; ".join(shown) + "; …" * (len(rows) > len(shown))
         if verdict == NOT_SHOWN:
-            return f"{system} is not shown to differ from {base} under any of {len(rows)} judges ({figures})."
+            return f"{system} is not significantly different from {base} under any of {len(rows)} judges ({figures})."
         if verdict == DEPENDS:
             words = {each: [row["judge"] for row in rows if word(row) == each] for each in (BETTER, WORSE, "")}
-            kinds = ((BETTER, "better"), (WORSE, "worse"), ("", "not shown to differ"))
+            kinds = ((BETTER, "better"), (WORSE, "worse"), ("", "not significant"))
             under = [f"{said} under {joined(words[each])}" for each, said in kinds if words[each]]
             return f"Whether {system} differs from {base} depends on the judge: {', '.join(under)} ({figures})."
         return f"{system} is {word(rows[0])} than {base} under all {len(rows)} judges ({figures})."
@@ -125,28 +125,39 @@ class UnderJudges(Result):
         return pictures
 
     def notes(self) -> list[str]:
-        """Which queries were compared and how, and what the signs and verdicts mean."""
+        """Which queries were compared, and how deep each judge judged."""
         queries = counted(self.rows["queries"][0], "query")
-        left_out = f"; {self.left_out:,} that only some of them judged are left out" if self.left_out else ""
+        left_out = f". Left out, as only some of them judged it: {counted(self.left_out, 'query')}"
         of_judges: dict[str, dict[str, float]] = {}
-        for judge, provenance in self.provenance["judges"].items():
-            for name, shares in judged_shares(provenance["runs"], f" under {judge}").items():
+        sources = {judge: provenance["runs"] for judge, provenance in self.provenance["judges"].items()}
+        one_pool = len({str(judged_shares(runs)) for runs in sources.values()}) == 1
+        for judge, runs in sources.items():
+            for name, shares in judged_shares(runs, "" if one_pool else f" under {judge}").items():
                 of_judges[name] = of_judges.get(name, {}) | shares
         missing = self.rows.filter(pl.col("missing") > 0).unique("system", keep="first", maintain_order=True)
         return [
-            f"Compared on the {queries} that all of {joined(self.judges)} judged{left_out}.",
-            f"{OWN} its own judge: NAME.training.json lists the judge among the models that made the run, so that this "
-            "judge's figures are no evidence for it.",
-            "Verdicts: under all of them: each judge shows the same sign (p < 0.05). "
-            f"{DEPENDS}: some show it, and others do not, or show the opposite. Not shown is not equal.",
-            "° not significant over queries: two-sided paired t-test, p ≥ 0.05 after Holm's correction over the "
-            "systems and judges of a measure; the 95 % intervals hold together for all of these.",
-            UNTESTED,
+            f"Compared on the {queries} that all of {joined(self.judges)} judged{left_out * bool(self.left_out)}",
             *on_judgements(of_judges),
-            *(f"Missing from {row['system']}: {counted(row['missing'], 'query')} (scored as empty)"
-              for row in missing.iter_rows(named=True)),
+            *(
+                f"{row['system']} has no results for {counted(row['missing'], 'query')}, scored as 0"
+                for row in missing.iter_rows(named=True)
+            ),
+        ]
+
+    def method(self) -> list[str]:
+        """How the differences were tested, and what the signs and verdicts mean."""
+        return [
+            f"{OWN} its own judge: NAME.training.json lists the judge among the models that made the run, so its "
+            "figures are no evidence for the run",
+            "° not significant: two-sided paired t-test over queries, p ≥ 0.05 after Holm's correction over the "
+            "systems and judges of a measure",
+            UNTESTED,
+            f"Under all of them: each judge shows the same sign. {DEPENDS.capitalize()}: some show it, and others do "
+            "not or show the opposite",
+            f"Δ is the system minus {self.systems[0]}. The 95 % intervals are over queries and hold together for all "
+            "systems and judges of a measure",
             origin(self.provenance),
-        ]  # fmt: skip
+        ]
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
