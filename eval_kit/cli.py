@@ -2,7 +2,6 @@
 
 import dataclasses
 import gc
-import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eval_kit import __version__, options
-from eval_kit.errors import UserError, parameter, reporting
+from eval_kit.errors import UserError, call, parameter, reporting
 from eval_kit.options import argument, emitting, option
 from eval_kit.program import commands
 
@@ -50,11 +49,7 @@ def _call[R](function: Callable[..., R], values: dict[str, Any], why: str = "") 
         why: it takes no more than it does.
     """
     given = {name: value for name, value in values.items() if value is not None and value is not False and value != []}
-    takes = inspect.signature(function).parameters
-    for name in given:
-        if name not in takes:
-            raise UserError(why, do=f"Leave {parameter(name)} out")
-    return function(**given)
+    return call(function, given, why)
 
 
 def _opened(values: dict[str, Any]) -> dict[str, Any]:
@@ -402,7 +397,7 @@ def compare(
     baseline: Annotated[str | None, option("Test the other systems against this one. Default: the first RUN.")] = None,
     release: options.Release = None,
     upstream: options.Upstream = None,
-    qrels: options.Qrels = None,
+    qrels: options.Judges = None,
     queries: options.Queries = None,
     measures: options.Measures = None,
     test_sets: options.TestSets = None,
@@ -443,14 +438,12 @@ def compare(
 
     Example: eval_kit compare bm25.trec mine.trec --test-set dl19
     """
-    values = _opened(_with_runs(dict(locals()), "upstream", "qrels", "against"))
-    if against is None:
-        from eval_kit.protocols.compare import compare as compare_systems
+    values = _with_runs(dict(locals()), "upstream", "qrels", "against")
+    from eval_kit.protocols.comparing import compare as compare_systems
+    from eval_kit.protocols.comparing import judges_named
 
-        return _call(compare_systems, values, f"{parameter('against_runs')} needs {parameter('against')}")
-    from eval_kit.protocols.snapshots import snapshots
-
-    return _call(snapshots, values, f"{parameter('against')} compares two snapshots as a whole")
+    values = _opened(values | {"qrels": judges_named(qrels) if qrels else None})
+    return _call(compare_systems, values)
 
 
 @_computing

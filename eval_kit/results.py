@@ -30,7 +30,7 @@ from eval_kit.markup import element
 from eval_kit.tables import latex, markdown, terminal
 from eval_kit.tables.table import Table
 
-SIGNS = ("°", "?", "≈", "†", "·")
+SIGNS = ("°", "?", "≈", "†", "‡", "·")
 """Behind figures; a note that begins with one says what it means."""
 _REPR_WIDTH = 120
 SHOWN_NOTES = 3

@@ -4,7 +4,7 @@ Every system is compared with one *baseline*, the first unless another is named.
 per-query values are compared; means alone are not enough.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -15,22 +15,18 @@ import numpy as np
 import polars as pl
 
 from eval_kit import plots
-from eval_kit.authors.judgements import Judgements, Texts
-from eval_kit.authors.opening import ReleaseSource, release_of
 from eval_kit.divisions import FEW as FEW_QUERIES
 from eval_kit.divisions import HOLLOW, WHOLE, Parts, whole
-from eval_kit.errors import UserError, choices, parameter
+from eval_kit.errors import UserError, choices
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols import by_part
 from eval_kit.protocols import panel as known_systems
 from eval_kit.protocols.panel import Standing
 from eval_kit.protocols.scores import Scores, best_shown, cut_short, judged_shares, on_judgements, value_shown
-from eval_kit.protocols.scoring import mean, named, scores_of, with_measures
+from eval_kit.protocols.scoring import mean
 from eval_kit.release import Release, TestSet
 from eval_kit.results import Picture, Result, origin
 from eval_kit.runs import contamination
-from eval_kit.runs.given import GivenRuns, take
-from eval_kit.runs.training import TrainedOn, queries_of
 from eval_kit.sentences import counted
 from eval_kit.stats.differences import ALPHA, CANNOT_TELL, FEW_DIFFER, NOT_WORSE, UNCHANGED, WORSE, difference, overall
 from eval_kit.stats.losses import MARGIN, correct, p_equivalent
@@ -224,16 +220,16 @@ class Comparison(Result):
         for (name, measure), group in rows.group_by(by, "measure", maintain_order=True):
             if group.height > 1 or self.parts.is_empty():  # of a single test set, its parts say more
                 ranked = group.to_dicts() if is_of_systems else sorted(group.to_dicts(), key=gain, reverse=True)
-                effects = [_effect(row[each], row) for row in ranked]
-                figures.append(_forest(effects, str(measure), f"{measure} {of} {name} minus that of {base}"))
+                effects = [effect(row[each], row) for row in ranked]
+                figures.append(forest(effects, str(measure), f"{measure} {of} {name} minus that of {base}"))
         parts = self.parts.filter(FIRST_MEASURE)
         for key, group in parts.group_by("test_set", "measure", "system", "by", maintain_order=True):
             if group.height > 1:
                 test_set, measure, system, division = map(str, key)
                 in_order = by_part.in_order(group).to_dicts()
-                effects = [_effect(by_part.label(division, row["part"]), row) for row in in_order]
+                effects = [effect(by_part.label(division, row["part"]), row) for row in in_order]
                 title = f"{measure} of {system} minus that of {base} on {test_set} by {division}"
-                figures.append(_forest(effects, measure, title))
+                figures.append(forest(effects, measure, title))
         return figures[:_MOST_PICTURES]
 
     def notes(self) -> list[str]:
@@ -354,82 +350,17 @@ class Comparison(Result):
         }
 
 
-def compare(
-    runs: GivenRuns,
-    release: ReleaseSource = None,
-    baseline: str | None = None,
-    *,
-    measures: Collection[str] = (),
-    test_sets: Collection[str] = (),
-    by: Sequence[str | Parts] = (),
-    trained_on: TrainedOn = None,
-    no_worse_than: float | None = None,
-    looks: bool = False,
-    panel: bool = False,
-    qrels: Judgements | None = None,
-    queries: Texts | None = None,
-    allow_missing: bool = False,
+def compared(
+    scores: Scores, release: Release, baseline: str | None = None, *, with_panel: bool = False, **how: Any
 ) -> Comparison:
-    """Systems side by side on the same test sets, with paired tests against a baseline.
-
-    Runs whose names differ only in the test set or track at the end, as ``ance.dl19`` and ``ance.dl20`` or
-    ``ance.2019`` and ``ance.2020``, are one system, unless they cover the same test set.
+    """The comparison of runs that are scored.
 
     Args:
-        runs: of two or more systems; like ``release``, ``measures``, ``test_sets``, ``by``, ``trained_on``, ``qrels``,
-            ``queries`` and ``allow_missing`` as for :func:`eval_kit.protocols.scoring.score`.
-        release: what they are scored on.
+        scores: of the runs.
+        release: what they were scored on.
         baseline: the name of the system that the others are tested against; by default the first.
-        measures: in place of the test sets' own.
-        test_sets: names of those to compare on; by default all that the runs cover.
-        by: divisions of the queries, to compare in each part as well.
-        trained_on: training queries, for the divisions ``distance`` and ``leaked``.
-        no_worse_than: of a gate: the result's ``verdict`` says whether each system loses less than this, by each test
-            set's first measure.
-        looks: the gate's tests hold however often one looks while queries are added, as every night, at two to four
-            times the queries.
-        panel: also compare the baseline with twelve known systems on TREC DL 2019 and 2020
-            (:mod:`eval_kit.protocols.panel`), and say which places it can have among them.
-        qrels: judgements to score on, in place of a release.
-        queries: the texts of their queries.
-        allow_missing: score test sets that a run covers only in part.
-
-    Raises:
-        UserError: fewer than two systems; a run, measure or test set that cannot be used; nothing that two systems
-            share.
-    """
-    if looks and no_worse_than is None:
-        raise UserError(f"{parameter('looks')} needs {parameter('no_worse_than')}", "Looks are at a gate")
-    opened_release = release_of(release, qrels, queries)
-    [taken] = take(runs=runs)
-    own = with_measures(named(opened_release.test_sets, test_sets), measures)
-    scores = scores_of(taken, opened_release, allow_missing=allow_missing, test_sets=own)
-    return compared(
-        scores,
-        opened_release,
-        baseline,
-        test_sets=own,
-        by=by,
-        training=queries_of(trained_on, by),
-        margin=no_worse_than,
-        looks=looks,
-        with_panel=panel,
-    )
-
-
-def compared(
-    scores: Scores,
-    release: Release,
-    baseline: str | None = None,
-    *,
-    test_sets: Mapping[str, TestSet],
-    by: Sequence[str | Parts] = (),
-    training: pl.DataFrame | None = None,
-    margin: float | None = None,
-    looks: bool = False,
-    with_panel: bool = False,
-) -> Comparison:
-    """The comparison of runs that are scored; the arguments are those of :func:`compare`.
+        with_panel: also compare the baseline with the known systems.
+        how: the further arguments of :func:`of_values`.
 
     Raises:
         UserError: as there.
@@ -437,11 +368,42 @@ def compared(
     systems = _systems(scores)
     of_run = pl.col("run").replace_strict(systems).alias("system")
     values = scores.per_query_in_full().select(of_run, pl.exclude("run"))
-    standings = []
-    if with_panel:
-        base = baseline_of(list(systems.values()), baseline)
-        standings = known_systems.standings(values.filter(pl.col("system") == base))
-        values = known_systems.beside(values)
+    if not with_panel:
+        return of_values(values, release, baseline, scores.provenance, **how)
+    base = baseline_of(list(systems.values()), baseline)
+    standings = known_systems.standings(values.filter(pl.col("system") == base))
+    found = of_values(known_systems.beside(values), release, baseline, scores.provenance, **how)
+    return replace(found, standings=standings)
+
+
+def of_values(
+    values: pl.DataFrame,
+    release: Release,
+    baseline: str | None,
+    provenance: dict[str, Any],
+    *,
+    test_sets: Mapping[str, TestSet],
+    by: Sequence[str | Parts] = (),
+    training: pl.DataFrame | None = None,
+    margin: float | None = None,
+    looks: bool = False,
+) -> Comparison:
+    """The comparison of systems whose value of each query is known.
+
+    Args:
+        values: as :attr:`Comparison.values`.
+        release: has the queries, and the labels that they can be divided by.
+        baseline: the name of the system that the others are tested against; by default the first.
+        provenance: of the values.
+        test_sets: by name, with the queries and measures that are compared.
+        by: divisions of the queries, to compare in each part as well.
+        training: ``query_id`` and ``text`` of training queries, for the divisions ``distance`` and ``leaked``.
+        margin: the loss that a gate is about.
+        looks: the gate holds however often one looks.
+
+    Raises:
+        UserError: fewer than two systems, or nothing that two of them share; a division that cannot be made.
+    """
     names = values["system"].unique(maintain_order=True).to_list()
     base = baseline_of(names, baseline)
     if len(names) < 2:
@@ -452,7 +414,7 @@ def compared(
     for (test_set,), group in values.group_by("test_set", maintain_order=True):
         present = [name for name in names if name in set(group["system"])]
         if present[0] == base and present[1:]:
-            rows += _rows(group.sort("query_id", maintain_order=True), present, str(test_set))
+            rows += rows_of(group.sort("query_id", maintain_order=True), present, str(test_set))
         else:
             left_out += [f"{name}: {test_set}" for name in present]
     if not rows:
@@ -464,8 +426,7 @@ def compared(
         correct(family, "p_equivalent")
         by_part.hold_together(family)
     table = pl.DataFrame(rows, ROWS)
-    comparison = Comparison(table, values, names, left_out, scores.provenance, margin=margin, looks=looks)
-    comparison = replace(comparison, standings=standings)
+    comparison = Comparison(table, values, names, left_out, provenance, margin=margin, looks=looks)
     if not by and margin is None:
         return comparison
     shared = table["test_set"].unique(maintain_order=True).to_list()
@@ -513,7 +474,7 @@ def _systems(scores: Scores) -> dict[str, str]:
     return systems
 
 
-def _rows(values: pl.DataFrame, systems: Sequence[str], test_set: str) -> list[dict[str, Any]]:
+def rows_of(values: pl.DataFrame, systems: Sequence[str], test_set: str) -> list[dict[str, Any]]:
     """A row for each measure and system; those of the others also with the ``figure`` of their difference."""
     columns = {}
     searched = {}
@@ -575,12 +536,14 @@ def difference_shown(row: dict[str, Any], short: bool = False) -> str:
     return text.replace("-", "\u2212") + ("" if short else f", n = {row['queries']:,}")
 
 
-def _effect(label: str, row: dict[str, Any]) -> plots.Effect:
+def effect(label: str, row: dict[str, Any]) -> plots.Effect:
+    """A row's difference, to be drawn."""
     few = row["queries"] < FEW_QUERIES
     return plots.Effect(label, row["difference"], row["low"], row["high"], row["queries"], few)
 
 
-def _forest(effects: Sequence[plots.Effect], measure: str, title: str) -> Picture:
+def forest(effects: Sequence[plots.Effect], measure: str, title: str) -> Picture:
+    """A picture of differences in a measure, and what it shows."""
     caption = f"{title}, with 95 % intervals over queries, which hold together; right of the line it is higher."
     caption += f" {HOLLOW}" * any(effect.is_of_few for effect in effects)
     return Picture(plots.forest(effects, f"difference in {measure}", title), caption)

@@ -56,9 +56,7 @@ def queries_of(trained_on: TrainedOn, by: Sequence[Any] | None = None) -> pl.Dat
     if trained_on is None:
         return None
     if by is not None and not by:
-        raise UserError(
-            f"Only {parameter('by')} needs {parameter('trained_on')}", do="Add it"
-        )
+        raise UserError(f"Only {parameter('by')} needs {parameter('trained_on')}", do="Add it")
     if isinstance(trained_on, str | PathLike):
         trained_on = read(Path(trained_on))
     if isinstance(trained_on, TrainingQueries):

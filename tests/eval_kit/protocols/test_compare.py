@@ -16,7 +16,8 @@ from scipy import stats as scipy_stats
 
 from eval_kit.errors import UserError
 from eval_kit.pages.page import result_page
-from eval_kit.protocols.compare import ROWS, Comparison, compare
+from eval_kit.protocols.compare import ROWS, Comparison
+from eval_kit.protocols.comparing import compare
 from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, open_release
 from eval_kit.stats.differences import NOT_WORSE, WORSE
