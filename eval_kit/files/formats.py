@@ -168,7 +168,8 @@ def tab_separated(frame: pl.DataFrame) -> Iterator[str]:
     if missing := texts.null_count():
         first = ids.filter(texts.is_null())[0]
         raise UserError(
-            f"{counted(missing, 'text')} of {len(texts):,} are missing", f"The first is the text of {first}"
+            f"{missing:,} of {counted(len(texts), 'text')} {'is' if missing == 1 else 'are'} missing",
+            f"The first is the text of {first}",
         )
     count = int(texts.str.contains(_BREAKS).sum())
     if count:

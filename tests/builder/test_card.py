@@ -103,7 +103,7 @@ def test_an_audit_is_quoted_while_it_is_of_this_content(tmp_path: Path, command)
     add_audit(folder, "0" * 64)
     done = command("builder", "card", folder)
     assert done.returncode == 0 and card.read_bytes() == plain
-    assert done.stdout.splitlines()[1].startswith("  remark: left out reports/audit.json")
+    assert done.stdout.splitlines()[1].startswith("  Skipped reports/audit.json")
     headless = json.dumps({"release": {"digest": release.digest}})
     for content, words in (
         ("{", "reports/audit.json:1: is not JSON"),

@@ -198,7 +198,7 @@ def test_an_export_replaces_its_own_folders_whole_or_not_at_all(
 
     with monkeypatch.context() as patch:
         patch.setattr("builder.export.atomic.write_lines", full_disk)
-        with pytest.raises(UserError, match=f"^{out}: cannot be written: No space left on device$"):
+        with pytest.raises(UserError, match=rf"{out}.*No space left on device"):
             export(release, out, "beir")
     assert content(out) == before
     (strange := out / "length.long" / "notes.txt").write_text("mine")

@@ -99,9 +99,9 @@ assert vectors.shape == (200_000, 200) and vectors[:, 0].all()
 
 def test_texts_that_are_refused(tmp_path: Path) -> None:
     for refused, sentence in (
-        ([], r"there are no texts to encode"),
-        (["a", "", "b", " \t"], r"text 2 is empty \(2 in all\)"),
-        (pl.Series(["a", None]), r"text 2 is empty \(1 in all\)"),
+        ([], "There are no texts to encode"),
+        (["a", "", "b", " \t"], r"Text 2 is empty \(2 in all\)"),
+        (pl.Series(["a", None]), r"Text 2 is empty \(1 in all\)"),
     ):
         with pytest.raises(UserError, match=f"^{sentence}$"):
             encode(refused, Counting(), tmp_path)

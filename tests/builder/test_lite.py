@@ -16,7 +16,6 @@ from eval_kit.papers.beside import Results
 from eval_kit.protocols.grid_results import Protocols
 from eval_kit.protocols.scoring import score
 from eval_kit.release import NAME, Release, open_release
-from eval_kit.results import origin
 from eval_kit.search import bm25
 from eval_kit.search.passages import passages
 from tests.schemas import validate
@@ -88,7 +87,7 @@ def test_the_manifest_and_every_figure_say_what_it_is(mini_release: Release, mad
     synthetic, caution = made.cautions
     assert "synthetic" in synthetic and caution == made.manifest.remarks[-2]
     assert caution.startswith("pool of bm25: ")
-    assert caution in origin(scores.provenance)
+    assert caution in scores.all_notes()
     validate("scores", scores.as_json())
 
 

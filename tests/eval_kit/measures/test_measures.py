@@ -124,7 +124,7 @@ def test_asl_against_its_definition(run, judged, bound):
         assert mine[query] == pytest.approx(search_length(run.get(query, {}), judged[query], bound), abs=1e-9)
 
 
-UNKNOWN = "unknown measure .* cutoffs from 1 to 9,999,999$"
+UNKNOWN = "Unknown measure .* cutoffs from 1 to 9,999,999$"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ UNKNOWN = "unknown measure .* cutoffs from 1 to 9,999,999$"
         *((name, UNKNOWN) for name in ("MRR@10", "RR@0", "RR@10 ", "RR(rel=0)@10", "")),
         *((name, f"'{name}' needs a cutoff") for name in ("R", "R_cap", "ASL", "P", "Judged")),
         *((name, "take") for name in ("nDCG(rel=2)@10", "RR(p=0.5)@10", "R(dcg='exp-log2')@10")),
-        *((name, "of the whole run") for name in ("Rprec@10", "Bpref(rel=2)@5")),
+        *((name, "takes no cutoff") for name in ("Rprec@10", "Bpref(rel=2)@5")),
         *((name, UNKNOWN) for name in ("RBP(p=1.5)", "RBP(p=0.5,p=0.6)", "RBP()", "nDCG(dcg=exp)@5", "RBP(=)")),
     ],
 )
