@@ -110,7 +110,7 @@ Train = Annotated[
 By = Annotated[
     list[str] | None,
     option(
-        "Also show each part of this division of the queries: a FILE of ids and parts, a field such as "
+        "Also show each part of this division of the queries: a FILE of ids and parts, FILE:COLUMN, a field such as "
         "metadata.article, a label of the release (topic, length, bucket, chameleons50, intent …), words, "
         "question-word, distance or leaked (both with --trained-on), or two of them: A×B. Repeatable.",
         "DIVISION",

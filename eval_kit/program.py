@@ -156,3 +156,5 @@ def _paths(value: Any) -> Iterator[Path]:
     for item in values:
         if isinstance(item, str | Path) and str(item) and "\0" not in str(item):
             yield Path(item)
+            if (file := str(item).rpartition(":")[0]) and is_file(Path(file)):  # FILE:COLUMN
+                yield Path(file)
