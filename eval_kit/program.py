@@ -170,3 +170,5 @@ def _paths(value: Any) -> Iterator[Path]:
             yield Path(item)
             if (file := str(item).partition("=")[2]) and not is_file(Path(item)):  # NAME=FILE
                 yield Path(file)
+            if (file := str(item).rpartition(":")[0]) and is_file(Path(file)):  # FILE:COLUMN
+                yield Path(file)

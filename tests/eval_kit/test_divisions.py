@@ -232,3 +232,31 @@ def test_labels_that_are_offered_have_queries_here(mini_release: Release) -> Non
         assert typed not in offered and {"bucket", "judged", "words"} <= set(offered)
         for name in set(offered) - {"distance", "leaked"}:
             assert divide(name, mini_release, queries).parts.height
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl"])
+def test_a_column_of_a_log_divides_its_queries(folder: Path, release: Release, tmp_path: Path, ending: str) -> None:
+    rows = [(f"q{n}", f"what, is {n}", f"k{n % PARTS}" if n < 392 else "") for n in range(400)]
+    frame, file = pl.DataFrame(rows, ["query_id", "query", "Kind"], orient="row"), tmp_path / f"log{ending}"
+    if ending == ".jsonl":
+        frame.write_ndjson(file)
+    elif ending == ".csv":
+        frame.write_csv(file)
+    else:
+        frame.write_csv(file, separator="\t", quote_style="never")
+    queries = release.queries("test")
+    by_field = divide("metadata.kind", release, queries).parts
+    assert divide(f"{file}:kind", release, queries).parts.equals(by_field)
+    for by, message in (
+        (f"{file}", rf"query_id, query, Kind\. Name .* {file}:Kind"),
+        (f"{file}:sort", rf"query_id, query, Kind\. Name .* {file}:Kind"),
+        (f"{tmp_path}/absent{ending}:kind", "there is no such file"),
+    ):
+        with pytest.raises(UserError, match=message):
+            divide(by, release, queries)
+
+
+def test_columns_without_names_are_counted(release: Release, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("q1,x,k1\nq2,x,k2\n")
+    with pytest.raises(UserError, match="does not name its 3 columns"):
+        divide(f"{tmp_path}/log.csv", release, release.queries("test"))

@@ -203,3 +203,26 @@ def test_ids_of_another_release_are_refused_and_not_served(mini_release: Release
     )
     done = python(None, tmp_path / "home", "-c", code, str(mini_release.folder))
     assert "UserError: ms-marco-shift-mini/shift/" in done.stderr and "is of another release already" in done.stderr
+
+
+def test_an_id_that_a_release_lacks_says_why(published_release: Release, tmp_path: Path) -> None:
+    for dataset, words in (
+        ("topic/not-c0", ("topic/train", "queries_clustering", "make release")),
+        ("topic/c9", ("did you mean", "topic/c4")),
+    ):
+        code = f"import eval_kit.integrations.irds, ir_datasets\ntry: ir_datasets.load('{PUBLISHED}/{dataset}')\n"
+        done = python(published_release.folder, tmp_path, "-c", f"{code}except KeyError as error: print(error)")
+        assert f"{PUBLISHED}/{dataset}" in done.stdout and all(word in done.stdout for word in words), done.stdout
+        shown = python(
+            published_release.folder,
+            tmp_path,
+            "-m",
+            "eval_kit.integrations.irds",
+            "export",
+            f"{PUBLISHED}/{dataset}",
+            "queries",
+        )
+        assert (shown.returncode, shown.stderr.splitlines()[-1]) == (
+            2,
+            f"eval_kit.integrations.irds: {done.stdout.strip()}",
+        )

@@ -196,3 +196,15 @@ def test_a_library_that_computes_wrongly_is_refused(monkeypatch):
         definitions.check_library()
     monkeypatch.undo()
     definitions.check_library.cache_clear()
+
+
+def test_a_measure_typed_without_its_sign_is_guessed_with_it():
+    for typed, meant in {
+        "NDCG10": "nDCG@10",
+        "MRR10": "RR@10",
+        "P5": "P@5",
+        "Recall100": "R@100",
+        "nDGC10": "nDCG@10",
+    }.items():
+        with pytest.raises(UserError, match=rf"did you mean {meant}\?"):
+            measure_named(typed)

@@ -124,19 +124,19 @@ def test_up_to_8_percent_may_be_missing_wherever_they_are(data, size):
 
 @pytest.mark.parametrize("allow_missing", [False, True])
 def test_a_run_that_nobody_judged_is_refused(tmp_path, allow_missing):
-    with pytest.raises(RunError, match=r"run\.trec: none of its 5 queries is in mini; name the release"):
+    with pytest.raises(RunError, match="the release"):
         cover(tmp_path, ids("u", (0, 5)), allow_missing)
 
 
 def test_a_run_of_which_few_queries_are_known_is_of_another_release(tmp_path):
     held = ids("u", (0, 7)) + ids("c", (0, 3))
-    with pytest.raises(RunError, match=r"run\.trec: only 3 of its 10 queries are in mini; name the release"):
+    with pytest.raises(RunError, match="the release"):
         cover(tmp_path, held)
     assert cover(tmp_path, held, allow_missing=True) == (["exact"], 7)
 
 
 def test_a_set_that_a_run_was_to_cover_is_answered_with_those_that_it_does():
-    with pytest.raises(RunError, match="holds no query of other; it covers exact: add test_sets exact"):
+    with pytest.raises(RunError, match="test_sets exact"):
         complete(Path("run.trec"), pl.Series(MEMBERS["exact"]), [SETS["other"]], others=SETS.values())
 
 
