@@ -40,7 +40,7 @@ def published(
     from builder.sources.published import draft
 
     if upstream is not None and not upstream.is_dir():
-        raise UserError(f"{upstream}: there is no such folder")
+        raise UserError(f"The folder {upstream} does not exist")
     with status("reading the authors' lists"):
         release = draft(upstream, allow_partial, unlicensed)
     _write(release, out, version, json_file)
@@ -121,10 +121,10 @@ def rebuilt(
     ShiftParameters().with_settings(settings or [])  # reports a mistake before anything is read
     runs = {run_name(path): path for path in run or []}
     if len(runs) < len(run or []):
-        raise UserError("two runs have the same name; each ranker's run file needs its own")
+        raise UserError("Two runs have the same name", do="Name the run file of each ranker differently")
     if queries is not None and not queries.isdecimal():
         if collection != MINI:
-            raise UserError("--queries LOG is a collection of its own, without --collection")
+            raise UserError("--queries LOG is a collection of its own", do="Leave --collection out")
         collection, source = queries, log.collection(Path(queries))
     else:
         source = _collection(collection, {"queries": queries and int(queries), "strength": strength})
@@ -180,7 +180,7 @@ def _write(draft: "Draft", out: Path, version: str | None, json_file: Path | Non
     from eval_kit.documents import VERSION
 
     if version is not None and not re.fullmatch(VERSION, version):
-        raise UserError(f"--version {version}: expected three numbers, such as 1.1.0")
+        raise UserError(f"--version {version} is not three numbers", do="Write it like 1.1.0")
     with status(f"writing {out}"):
         manifest = write(replace(draft, version=version or draft.version), out)
     print_result(manifest.as_json(), summary(out, manifest), json_file)

@@ -218,15 +218,15 @@ def check_card(folder: Path, manifest: Manifest) -> None:
     import yaml
     from huggingface_hub import DatasetCard
 
-    path, again = folder / CARD, f"run 'python -m builder card {folder}' to write it again"
+    path, again = folder / CARD, f"Write it again: python -m builder card {folder}"
     try:
         data = DatasetCard(read_utf8(path)).data.to_dict()  # type: ignore[no-untyped-call]
     except UserError as error:
-        raise UserError(f"{error}; {again}") from error
+        raise UserError(f"{error}", do=again) from error
     except (ValueError, TypeError, yaml.YAMLError) as error:
-        raise UserError(f"{path}: its YAML is not valid: {str(error).splitlines()[0]}; {again}") from error
+        raise UserError(f"The YAML of {path} is not valid", str(error).splitlines()[0], again) from error
     if _described(data) != _described(card_data(folder, manifest)):
-        raise UserError(f"{path}: is not that of the release; {again}")
+        raise UserError(f"{path} describes another release, or another version of this one", do=again)
 
 
 def _described(data: Mapping[str, Any]) -> list[Any]:

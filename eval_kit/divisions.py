@@ -18,6 +18,7 @@ from eval_kit.files.parts import SCHEMA, field_of_queries, file_and_column, read
 from eval_kit.question_words import ENGLISH, TERMS
 from eval_kit.release import Release
 from eval_kit.release.beir_folder import QUERIES_FILE
+from eval_kit.sentences import counted
 from eval_kit.stats import distance, leaks
 from eval_kit.words import SPACELESS
 
@@ -65,7 +66,7 @@ class Division:
         if self.parts["query_id"].is_duplicated().any():
             return "queries are in several parts"
         if self.crosses:
-            return "its parts are those of two divisions at once"
+            return "its parts combine two groupings"
         for other in others:
             both = self.parts.join(other.parts, on="query_id", suffix="_of_other")
             wholes = both.group_by("part").agg(pl.col("part_of_other").n_unique())["part_of_other"]
@@ -105,8 +106,9 @@ def divide(by: str | Parts, release: Release, queries: pl.DataFrame, training: p
         name = next((each.name for each in release.test_sets.values() if each.queries.equals(ids)), "the test set")
         other = f" (its ids are like {division.parts['query_id'][0]!r})" if division.parts.height else ""
         raise UserError(
-            f"{parameter('by')} {division.name}: not one of the {queries.height:,} queries of {name}, such as "
-            f"{ids[0]!r}, is in a part{other}; give parts to the ids of these queries"
+            f"{division.name} has no part for any of the {queries.height:,} queries of {name}, such as "
+            f"{ids[0]!r}{other}",
+            do=f"Check the query ids that {parameter('by')} takes",
         )
     order = sorted(inside["part"].unique(), key=_natural)
     ranked = inside.with_columns(rank=pl.col("part").replace_strict(order, range(len(order)), return_dtype=pl.Int64))
@@ -143,24 +145,25 @@ def _named(by: str, release: Release, queries: pl.DataFrame, training: pl.DataFr
         known = frozenset().union(*(test_set.query_ids for test_set in release.test_sets.values()))
         strange = [query for query in parts["query_id"].unique(maintain_order=True) if query not in known]
         if strange and len(strange) < parts["query_id"].n_unique():
-            warnings.warn(f"{by}: {len(strange):,} of its ids are of no test query, first {strange[0]}", stacklevel=2)
+            warnings.warn(
+                f"{counted(len(strange), 'id')} in {by} match no test query. The first is {strange[0]}", stacklevel=2
+            )
         return _coarser(Division(Path(by).name, parts, by), queries["query_id"])
     first, cross, second = by.replace("×", "*").partition("*")
     if cross:
         sides = [_named(side.strip(), release, queries, training) for side in (first, second)]
         return _crossed(*sides)
     if by in (WORDS, QUESTION_WORD, DISTANCE, LEAKED) and queries["text"].count() == 0:
-        raise UserError(
-            f"{parameter('by')} {by}: the texts of the queries are not known; {parameter('queries')} names a file of "
-            "them"
-        )
+        raise UserError(f"{parameter('by')} {by} needs the texts of the queries", do=f"Add {parameter('queries')} FILE")
     if by == WORDS:
         return Division(by, _words(queries), "the number of words between blanks")
     if by == QUESTION_WORD:
         return Division(by, _question_words(queries), "the first question word of the text")
     if by in (DISTANCE, LEAKED):
         if training is None:
-            raise UserError(f"{parameter('by')} {by}: say what the model was trained on: {parameter('trained_on')}")
+            raise UserError(
+                f"{parameter('by')} {by} needs the training queries", do=f"Add {parameter('trained_on')} FILE"
+            )
         parts = _distances(queries, training) if by == DISTANCE else _leaks(queries, training)
         return Division(by, parts, f"{training.height:,} training queries")
     labels = _labels(release)
@@ -179,20 +182,19 @@ def _named(by: str, release: Release, queries: pl.DataFrame, training: pl.DataFr
     if release.in_beir_format and (parts := field_of_queries(of_queries, by)).height:
         return _coarser(Division(by, parts, f"{QUERIES_FILE}, field {by}"), queries["query_id"])
     if Path(by).suffix.partition(":")[0] in (".tsv", ".csv", ".txt") or "/" in by:
-        raise UserError(f"{parameter('by')} {by}: there is no such file")
+        raise UserError(f"{by} does not exist", do=f"Check the file that {parameter('by')} names")
     of_texts = [WORDS, QUESTION_WORD, DISTANCE, LEAKED] if queries["text"].count() else []
     names = [
-        *(name for name in names_of(release) if name not in labels or _holds(release, labels[name], ids)),
+        *(name for name in names_of(release) if name not in labels or _has_any(release, labels[name], ids)),
         *of_texts,
     ]
-    what = f"is neither a file nor a division{did_you_mean(by, names)}"
-    if by in labels:
-        what = "has none of these queries"
-    raise UserError(f"{parameter('by')} {by} {what}", do=f"Choose one of {choices(names)}")
+    what = f"Cannot group these queries by {by}{did_you_mean(by, [name for name in names if name != by])}"
+    why = f"{by} labels none of them" if by in labels else ""
+    raise UserError(what, why, f"Use a file, or one of: {choices(names)}")
 
 
-def _holds(release: Release, places: Sequence[tuple[str, str, str]], ids: pl.Series) -> bool:
-    """Whether a label's tables hold any of the queries."""
+def _has_any(release: Release, places: Sequence[tuple[str, str, str]], ids: pl.Series) -> bool:
+    """Whether a label's tables have any of the queries."""
     return any(release.table(*place[:2])["query_id"].is_in(ids).any() for place in places)
 
 
@@ -264,7 +266,7 @@ def _of_python(by: Parts) -> pl.DataFrame:
     frame = by if isinstance(by, pl.DataFrame) else pl.DataFrame(by.to_dict("list") if hasattr(by, "to_dict") else by)
     if len(frame.columns) != 2:
         raise UserError(
-            f"{parameter('by')}: expected a table of query id and part, not the columns {', '.join(frame.columns)}"
+            f"{parameter('by')} takes a table of two columns, query id and part, not {', '.join(frame.columns)}"
         )
     return frame.select(pl.all().cast(pl.String)).rename(dict(zip(frame.columns, SCHEMA, strict=True))).drop_nulls()
 

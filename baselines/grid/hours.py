@@ -106,9 +106,8 @@ def memory(cells: Sequence[Cell]) -> list[str]:
     for cell in cells:
         if isinstance(cell.options, Trained) and _finds(cell.options) and not cell.is_finished:
             gigabytes = (how_many(cell.release) or 0) * _VECTOR / 1e9
-            what = f"searches {gigabytes:.1f} GB of vectors at every step"
-            where = "on one GPU where they fit, else read from the disk in parts, which takes far longer"
-            lines[cell.name.system] = f"{cell.name.system} {what}, {where}"
+            what = f"{cell.name.system} searches {gigabytes:.1f} GB of vectors at every step"
+            lines[cell.name.system] = f"{what}. A GPU without room for them reads them from the disk, far more slowly"
     return [*lines.values()]
 
 

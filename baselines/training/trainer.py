@@ -21,7 +21,7 @@ from baselines.training.distillation import teacher
 from baselines.training.early_stopping import METRIC, evaluator
 from baselines.training.mining import Opener, miner
 from baselines.training.queries import Lookup, dataset, passage_texts, training
-from eval_kit.errors import UserError, in_one_sentence
+from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.search.encoders import free_memory
 
@@ -33,6 +33,7 @@ LOG = logging.getLogger(__name__)
 _LOSSES_LOGGED = 20
 """How many mean losses a training records, at least: a curve can be drawn of a short one too."""
 MINI_BATCH = "mini_batch_size.json"
+_SMALLER = "Shorten the texts, or use a smaller backbone"
 _SCHEDULES = {"linear": "linear", "constant": "constant_with_warmup"}
 
 
@@ -115,15 +116,14 @@ def train_by(build: Build, opener: Opener, cell: Cell, callbacks: "Sequence[Trai
             smaller = (mini_batch or options.batch_size) // 2
             if smaller == 0:
                 raise UserError(
-                    f"{cell.name.file}: the GPU's memory cannot hold a mini-batch of one text beside the model "
-                    "and its optimiser; shorten the texts, or take a smaller backbone"
+                    f"The GPU's memory is too small to train {cell.name.file}, even with one text in a mini-batch",
+                    do=_SMALLER,
                 ) from error
-            LOG.warning("%s: out of memory; continuing in mini-batches of %d", cell.name.file, smaller)
+            LOG.warning("The GPU ran out of memory for %s. Mini-batches now have %d texts", cell.name.file, smaller)
             atomic.write_text(path, json.dumps(smaller) + "\n")
         except torch.OutOfMemoryError as error:
-            raise UserError(
-                f"{cell.name.file}: the GPU's memory cannot hold the model; free it, or take a smaller backbone"
-            ) from error
+            what = f"The GPU's memory is too small for the model of {cell.name.file}"
+            raise UserError(what, do="Free the GPU's memory, or use a smaller backbone") from error
         free_memory()
 
 
@@ -172,7 +172,8 @@ def _attempt(
     except Exception as error:
         if last is None or trainer.state.global_step > _step(last) or isinstance(error, UserError):
             raise
-        raise UserError(f"{last}: training cannot go on from it, remove it: {in_one_sentence(error)}") from error
+        why = str(error).strip().partition("\n")[0].rstrip(".:")
+        raise UserError(f"Training cannot continue from {last}", why, "Remove it to train from the start") from error
     losses = [(entry["step"], entry["loss"]) for entry in trainer.state.log_history if "loss" in entry]
     facts = {
         "steps": trainer.state.global_step,

@@ -73,12 +73,12 @@ def read_given(parts: str, collection: Path) -> pl.DataFrame:
     elif queries.is_file():
         frame = field_of_queries(queries, parts)
     else:
-        raise UserError(f"--parts {parts}: is no file, and {collection} has no {QUERIES_FILE} with such a field")
+        raise UserError(f"--parts {parts} is not a file, and {collection} has no {QUERIES_FILE} with such a field")
     if frame.is_empty():
-        raise UserError(f"--parts {parts}: no query has a text or number there")
+        raise UserError(f"No query has a text or number in --parts {parts}")
     twice = frame.filter(pl.col("query_id").is_duplicated())
     if twice.height:
-        raise UserError(f"--parts {parts}: query {twice['query_id'][0]} has two parts")
+        raise UserError(f"Query {twice['query_id'][0]} has two parts in --parts {parts}")
     return frame
 
 
@@ -129,7 +129,7 @@ def without_part(shift: str, parts: pl.DataFrame, queries: pl.DataFrame) -> list
         UserError: none has a part.
     """
     if not parts.height:
-        raise UserError("no training query has a part; are the ids those of the collection?")
+        raise UserError("No training query has a part", do="Check that the ids are the collection's")
     if left_out := queries.height - parts.height:
         return [f"{shift}: {left_out:,} of {queries.height:,} queries have no part and are left out"]
     return []

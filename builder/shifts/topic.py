@@ -85,7 +85,7 @@ def cluster(queries: Vectors, parameters: TopicParameters) -> Clusters:
         UserError: parameters make no sense, or k exceeds the number of queries.
     """
     if not 2 <= parameters.topics <= parameters.k:
-        raise UserError(f"there must be 2 to k = {parameters.k} topics, not {parameters.topics}")
+        raise UserError(f"The number of topics must be 2 to k = {parameters.k}, not {parameters.topics}")
     check_share(parameters.test_share)
     return kmeans(queries.values, parameters.k, parameters.seed, parameters.iterations)
 
@@ -119,7 +119,7 @@ def topics(clusters: Clusters, count: int, size: int) -> Ints:
     occupied_clusters = np.flatnonzero(clusters.sizes)
     if len(occupied_clusters) < count:
         raise UserError(
-            f"there are only {len(occupied_clusters)} distinct clusters for {count} topics: the vectors are too alike"
+            f"There are only {len(occupied_clusters)} distinct clusters for {count} topics", "The vectors are too alike"
         )
     distances = cdist(clusters.centroids, clusters.centroids)
     native = occupied_clusters[list(farthest(distances[np.ix_(occupied_clusters, occupied_clusters)], count))]

@@ -70,10 +70,11 @@ def terms_of(parameters: WhParameters) -> question_words.Terms:
         terms = question_words.parse(parameters.terms) if parameters.terms else None
     except ValueError:
         raise UserError(
-            f"wh.terms={parameters.terms}: expected cluster:term|term,cluster:term (clusters in a-z, 0-9, _)"
+            f"wh.terms={parameters.terms} is not of the form cluster:term|term,cluster:term",
+            do="Name clusters in a-z, 0-9 and _",
         ) from None
     if terms is not None and len(terms) < 2:
-        raise UserError(f"wh.terms={parameters.terms}: two clusters are needed")
+        raise UserError(f"wh.terms={parameters.terms} has fewer than two clusters")
     return terms or question_words.TERMS[parameters.language]
 
 
@@ -102,7 +103,7 @@ def assign(queries: pl.DataFrame, parameters: WhParameters = WhParameters()) -> 
     """
     check_share(parameters.test_share)
     if parameters.size < 2:
-        raise UserError(f"a wh cluster must have at least 2 queries, not {parameters.size}")
+        raise UserError(f"A wh cluster must have at least 2 queries, not {parameters.size}")
     parts = []
     clusters = terms_of(parameters)
     rule = rule_of(parameters)
@@ -114,7 +115,8 @@ def assign(queries: pl.DataFrame, parameters: WhParameters = WhParameters()) -> 
     if memberships.is_empty():
         terms = ", ".join(chain.from_iterable(clusters.values()))
         raise UserError(
-            f"no training query holds a question word ({terms}); --set wh.terms gives those of its language"
+            f"No training query has a question word ({terms})",
+            do="Name the question words of its language with --set wh.terms",
         )
     distinct = memberships["query_id"].unique()
     test = draw_ids(distinct, round(parameters.test_share * len(distinct)), parameters.seed, "wh test")

@@ -1,6 +1,7 @@
 """What is wrong with a file, line by line."""
 
 from eval_kit.errors import UserError
+from eval_kit.sentences import counted
 
 SHOWN_FAULTS = 5
 MOST_FAULTS = 10_000
@@ -29,10 +30,10 @@ class Faults:
             self.shown.append(f"{self.source}:{line}: {what}")
         self.count += 1
         if self.count == MOST_FAULTS:
-            raise RunError(f"{'; '.join(self.shown)}; and at least {self.count - SHOWN_FAULTS:,} more")
+            raise RunError("; ".join(self.shown), f"At least {self.count - SHOWN_FAULTS:,} more lines are wrong")
 
     def raise_any(self) -> None:
         """Raise a :class:`RunError` if anything was noted."""
         if self.count:
-            more = f"; and {self.count - len(self.shown):,} more" if self.count > len(self.shown) else ""
-            raise RunError("; ".join(self.shown) + more)
+            rest = self.count - len(self.shown)
+            raise RunError("; ".join(self.shown), f"{counted(rest, 'more line')} wrong" if rest else "")

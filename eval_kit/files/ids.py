@@ -28,7 +28,7 @@ def why_no_id(text: str) -> str:
     if not text:
         return "is empty"
     if _NO_ID.search(text):
-        return "begins or ends with a blank, or holds a tab, a line break, a zero byte or a byte-order mark"
+        return "begins or ends with a blank, or contains a tab, a line break, a zero byte or a byte-order mark"
     if len(text) > LONGEST_ID // 4 and len(text.encode()) > LONGEST_ID:
         return f"is longer than {LONGEST_ID:,} bytes"
     return ""

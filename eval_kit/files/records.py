@@ -204,7 +204,7 @@ def read_parquet(path: Path) -> pl.DataFrame:
         try:
             return pl.read_parquet(file)
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-            raise UserError(f"{path}: is Parquet that cannot be read: {first_line(error)}") from None
+            raise UserError(f"Could not read {path} as Parquet: {first_line(error)}") from None
 
 
 def is_table(path: Path, first: str, layout: Layout) -> bool:

@@ -141,7 +141,10 @@ def register(source: str | os.PathLike[str] | Release | None = None, revision: s
     registry = set(ir_datasets.registry)
     for dataset_id in ids.keys() & _DIGESTS.keys():
         if _DIGESTS[dataset_id] != release.digest:
-            raise UserError(f"{dataset_id} is of another release already; register {release.folder} in its own process")
+            raise UserError(
+                f"{dataset_id} is already registered for another release",
+                do=f"Register {release.folder} in a new Python process",
+            )
     _DIGESTS.update(dict.fromkeys(ids, release.digest))
     new = [dataset_id for dataset_id in ids if dataset_id not in registry]
     for dataset_id in new:
@@ -228,12 +231,12 @@ if __name__ == "__main__":
         except NoDatasetError:
             raise
         except KeyError as error:
-            raise UserError(f"There is no dataset {error}") from None
+            raise UserError(f"Unknown dataset {error}") from None
 elif has_default():
     register()
 else:
     warnings.warn(
-        f"no release at ./{DEFAULT} and ${ENVIRONMENT_VARIABLE} is not set: no dataset was registered; "
-        "call eval_kit.integrations.irds.register(folder or Hub id)",
+        f"No dataset was registered: there is no release at ./{DEFAULT}, and ${ENVIRONMENT_VARIABLE} is not set. "
+        "Call eval_kit.integrations.irds.register(folder or Hub id)",
         stacklevel=2,
     )

@@ -41,14 +41,14 @@ class MultiVector(Encoder):
         super().__post_init__()
         if self.engine not in (None, *late.ENGINES):
             engines = ", ".join(late.ENGINES)
-            raise UserError(f"there is no late-interaction engine {self.engine!r}; there are {engines}")
+            raise UserError(f"Unknown late-interaction engine {self.engine!r}", do=f"Choose from: {engines}")
         store_of(self.store, self.encode_precision)  # refuses
 
     @cached_property
     def identity(self) -> str:
         """Identifies everything that decides a passage's vectors."""
         numbers = [self.dtype, store_of(self.store, self.encode_precision)]
-        return json.dumps(["multivector", self._digest, self.passage_length, *numbers])
+        return json.dumps(["multivector", self.digest, self.passage_length, *numbers])
 
     def encode_passages(self, texts: list[str]) -> shards.Arrays:
         """``tokens`` (all tokens, d), text after text, and ``lengths`` (n,)."""
@@ -63,7 +63,7 @@ class MultiVector(Encoder):
         """
         count = operator.length_hint(passages)
         if late.engine_for(count, self.engine) == "plaid" and find_spec("fast_plaid") is None:
-            raise UserError(f"{count:,} passages need fast-plaid; install it, or give --option engine=exact")
+            raise UserError(f"{count:,} passages need fast-plaid", do="Install it, or add --option engine=exact")
         super().index(passages, folder)
 
     def build(self, encodings: shards.Shards, folder: Path) -> None:
@@ -98,7 +98,7 @@ class MultiVector(Encoder):
         if self.truncate_dim is None:
             return tokens
         if self.truncate_dim > (width := tokens.shape[1]):
-            raise UserError(f"truncate_dim: the model gives {width} numbers, fewer than {self.truncate_dim}")
+            raise UserError(f"truncate_dim is {self.truncate_dim}, but the model gives {width} numbers")
         kept = tokens[:, : self.truncate_dim]
         is_unit = any(type(module).__name__ == "Normalize" for module in self._model)
         return unit(kept) if is_unit else kept

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
 from eval_kit.models.cross import Cross
-from eval_kit.models.encoder import PretrainedModel
+from eval_kit.models.encoder import Encoder, PretrainedModel
 from eval_kit.search import shards
 from eval_kit.search.retriever import Retriever
 
@@ -48,8 +48,8 @@ def checked(retriever: Retriever, queries: Sequence[str], passages: Sequence[str
         wide = replace(retriever, encode_precision="float32")
     else:
         wide = replace(retriever, loaded=copy.deepcopy(retriever.loaded).float())
-    narrow, why = _of(retriever, queries, passages)
-    wanted, failed = _of(wide, queries, passages)
+    narrow, why = similarities(retriever, queries, passages)
+    wanted, failed = similarities(wide, queries, passages)
     if wanted is None:
         if narrow is None:
             raise UserError(failed)
@@ -58,25 +58,28 @@ def checked(retriever: Retriever, queries: Sequence[str], passages: Sequence[str
         pairs = (each[:, :, None] - each[:, None] for each in (narrow, wanted))
         swapped = float(np.mean(np.prod([*pairs], axis=0) < 0))
         moved = float(np.abs(narrow - wanted).max() / np.abs(wanted).max().clip(1e-12))
-        why = f"of pairs of passages {swapped:.1%} swap, and a similarity moves by {moved:.1%}, beside float32"
+        why = f"of pairs of passages {swapped:.1%} swap, and a similarity moves by {moved:.1%}, compared with float32"
         if swapped <= _SWAPPED and moved <= _MOVED:
             return retriever, why
     is_chosen = retriever.encode_precision is not None or retriever.loaded is not None
-    taken = "used, as it was asked for" if is_chosen else "not used: float32 is taken"
-    warnings.warn(f"{retriever.model}: {retriever.dtype} is {taken}: {why}", stacklevel=2)
+    taken = f"{retriever.dtype}, as asked" if is_chosen else f"float32, not {retriever.dtype}"
+    warnings.warn(f"The kit computes {retriever.model} in {taken}: {why}", stacklevel=2)
     return (retriever if is_chosen else wide), why
 
 
-def _of(model: Any, queries: Sequence[str], passages: Sequence[str]) -> tuple[_Similarities | None, str]:
-    """The similarity of each query and passage (q, n); None, and why, where the model has none."""
+def similarities(model: Any, queries: Sequence[str], passages: Sequence[str]) -> tuple[_Similarities | None, str]:
+    """What a search by a model finds: the similarity of each query and passage (q, n); None, and why, if it fails."""
     found = np.zeros((len(queries), len(passages)))
     try:
         if isinstance(model, Cross):
             scores = model.scores([(query, passage) for query in queries for passage in passages])
             return scores.astype(np.float64).reshape(found.shape), ""
         with TemporaryDirectory() as folder:
-            numbered = [(str(row), text) for row, text in enumerate(passages)]  # not by index(), which takes every GPU
-            model.build(shards.write(numbered, Path(folder), model.encode_passages, ""), Path(folder))
+            numbered = [(str(row), text) for row, text in enumerate(passages)]
+            if isinstance(model, Encoder):  # not by index(), which takes every GPU
+                model.build(shards.write(numbered, Path(folder), model.encode_passages, ""), Path(folder))
+            else:
+                model.index(numbered, Path(folder))
             frame = pl.DataFrame({"query_id": list(map(str, range(len(queries)))), "text": queries})
             for row, (_, hits) in enumerate(model.search(frame, Path(folder), len(passages))):
                 for passage, score in hits:

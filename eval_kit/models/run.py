@@ -39,6 +39,7 @@ from eval_kit.runs.training import TrainingQueries, queries_of, read
 from eval_kit.search.encoders import weights_digest
 from eval_kit.search.passages import Collection, collection_of, first_of, with_titles
 from eval_kit.search.retriever import Retriever
+from eval_kit.sentences import counted
 from eval_kit.tables import terminal
 
 _OF_ALL = re.compile(r"checkpoint-\d+|final|best|last|model|output|snapshots|[0-9a-f]{40}")
@@ -69,9 +70,9 @@ def run(
 ) -> Card | Shown:
     """Search a release with a model, score the runs, and set them beside the pivots'.
 
-    Every call searches again, so that no run is older than its passages, queries or model. What was encoded or indexed
-    is kept in ``out`` and not made again, by this or a later call, for the same passages and model. What will run is
-    printed before it does, and is on the card.
+    No run is older than its passages, queries, model or options: a later call searches again if one of them changed,
+    and else uses the finished run. What was encoded or indexed is kept in ``out`` too, for the same passages and model.
+    What will run is printed before it does, and is on the card.
 
     Args:
         model: a name, as :func:`eval_kit.models.opening.open_retriever` takes it; or a model in memory: one of
@@ -112,19 +113,22 @@ def run(
     run_name = name or name_of(model)
     if limit is not None:
         if limit < 1 or pivots or first:
-            raise UserError(f"{parameter('limit')}: takes a passage or more, and neither a pivot nor a first run")
+            raise UserError(f"{parameter('limit')} takes one passage or more, and neither a pivot nor a first run")
         texts, pivots, run_name = first_of(texts, limit), (), f"{run_name}-first-{limit}"
     elif first is not None:
         if variations:
-            raise UserError(f"{parameter('variations')}: {first} has no passages for other wordings; leave it out")
+            raise UserError(f"{first} has no passages for query variations", do=f"Leave {parameter('variations')} out")
         pivots = [first] if pivots is None else pivots
     if Path(run_name).name != run_name or run_name.startswith("."):
-        raise UserError(f"{parameter('name')}: {run_name!r:.60} is no name of a file in {out}; choose another")
+        raise UserError(
+            f"{run_name!r:.60} cannot be the name of a file in {out}", do=f"Choose another {parameter('name')}"
+        )
     if run_name == BM25 != model and pivots is None:
-        raise UserError(f"{BM25} is the name of what the model is compared with; give another {parameter('name')}")
+        raise UserError(f"The name {BM25} is taken by the baseline", do=f"Choose another {parameter('name')}")
     if loaded is None and Path(model).is_dir() and out.resolve().is_relative_to(Path(model).resolve()):
         raise UserError(
-            f"{out}: lies in the model's folder, whose files say whether it changed; name another {parameter('out')}"
+            f"{out} is inside the model's folder, whose files say whether the model changed",
+            do=f"Choose another {parameter('out')}",
         )
     queries = {"": only(release, test_sets)} | variation_queries(release, variations, test_sets, True)
     runs: dict[str, dict[Path, pl.DataFrame]] = {}
@@ -138,8 +142,8 @@ def run(
     if not replace and not check and any(file.exists() for file in runs[run_name]) and run_name != BM25:
         before = maker.read_text(encoding="utf-8", errors="replace") if maker.exists() else "another model"
         if before != source:
-            instead = f"give another {parameter('name')}, or {parameter('replace')}"
-            raise UserError(f"{next(iter(runs[run_name]))}: is a run of {before}; {instead}")
+            instead = f"Use another {parameter('name')}, or {parameter('replace')}"
+            raise UserError(f"{next(iter(runs[run_name]))} is a run of {before}", do=instead)
     opened, declared = open_retriever(model, options, kind, loaded)
     examples = [_spread(of_role) for of_role in (queries[""]["text"], (text for _, text in texts.read()))]
     opened, remark = checked(opened, *examples)
@@ -233,8 +237,9 @@ def _search(
         retriever = retriever.over(texts)
     elif first is not None:
         if not isinstance(retriever, Cross):
-            raise UserError(f"{parameter('first')}: only a cross-encoder re-ranks a run; leave it out")
+            raise UserError("Only a cross-encoder re-ranks a run", do=f"Leave {parameter('first')} out")
         [[run]] = take(first=first)
+        first = run.path
         retriever.first, retriever.candidates = FirstRun(run), min(depth, retriever.candidates)
     elif isinstance(retriever, Cross) and (texts.corpus is not None if retriever.fields is None else retriever.fields):
         retriever.first = Bm25(retriever.k1, retriever.b, fields=True).over(texts)
@@ -243,4 +248,7 @@ def _search(
     for file in runs:  # before the run, which a kill would leave with what was declared of an earlier one
         contamination.declare(file, trained_on)
     folder = index.with_name(f"{index.name}.{'lucene' if isinstance(retriever, Bm25) else 'index'}")
-    make_runs(retriever, texts.read(), runs, folder, depth)
+    if kept := make_runs(retriever, texts, runs, folder, depth, first):
+        why = "the model, passages, queries, depth and options are the same"
+        note = f"Used {counted(kept, 'finished run')} in {folder.parent} again, because {why}"
+        terminal.show_notes([note], Console(stderr=True))

@@ -7,20 +7,29 @@ import polars as pl
 
 from eval_kit.console import counting, with_count
 from eval_kit.errors import UserError, choices, did_you_mean
+from eval_kit.models import finished
 from eval_kit.models.bm25 import Bm25
 from eval_kit.models.typos import TYPO
 from eval_kit.protocols.scoring import named
 from eval_kit.release import Release
 from eval_kit.runs import writer
-from eval_kit.search.retriever import Hits, Passages, Retriever, lines
+from eval_kit.search.passages import Collection
+from eval_kit.search.retriever import Hits, Retriever, lines
 
 DEPTH = 1000
 
 
 def make_runs(
-    retriever: Retriever, collection: Passages, queries: Mapping[Path, pl.DataFrame], index: Path, depth: int = DEPTH
-) -> None:
+    retriever: Retriever,
+    collection: Collection,
+    queries: Mapping[Path, pl.DataFrame],
+    index: Path,
+    depth: int = DEPTH,
+    first: Path | None = None,
+) -> int:
     """Index once, then search and write each run; after a kill, the next call resumes from the passages encoded so far.
+
+    A run that the same search has made (:mod:`eval_kit.models.finished`) stays as it is.
 
     Args:
         retriever: that searches.
@@ -29,12 +38,23 @@ def make_runs(
             the run's tag.
         index: folder for the index.
         depth: passages per query.
+        first: the run that is re-ranked, if any.
+
+    Returns:
+        How many of the runs were there.
     """
-    if isinstance(retriever, Bm25):
-        collection = with_count(collection, "indexing passages", "passages")
-    retriever.index(collection, index)
-    for run, texts in queries.items():
-        _search(retriever, texts, run, index, depth)
+    made_by = finished.maker(retriever, collection.key, depth, first)
+    made_of = {run: finished.identity(made_by, texts) for run, texts in queries.items()}
+    missing = [run for run in queries if not finished.is_finished(run, index, made_of[run])]
+    if missing:
+        passages = collection.read()
+        if isinstance(retriever, Bm25):
+            passages = with_count(passages, "indexing passages", "passages")
+        retriever.index(passages, index)
+    for run in missing:
+        _search(retriever, queries[run], run, index, depth)
+        finished.record(run, index, made_of[run])
+    return len(queries) - len(missing)
 
 
 def _search(retriever: Retriever, queries: pl.DataFrame, run: Path, index: Path, depth: int) -> None:
@@ -89,10 +109,10 @@ def variation_queries(
             there_are = dict.fromkeys(f"{each.base}.{each.family}" for each in release.variations.values())
             there_are |= dict.fromkeys(f"{base}.{TYPO}" for base in release.test_sets if makes_typos)
             what = f"{release.folder} has no query variation {name!r:.40}{did_you_mean(name, there_are)}"
-            raise UserError(what, do=f"Name one of {choices(there_are)}" if there_are else "Leave it out")
+            raise UserError(what, do=f"Choose from: {choices(there_are)}" if there_are else "Leave it out")
         searched = [each for each in found if not test_sets or each.base in test_sets]
         if not searched:
-            why = f"{found[0].base} is not searched (--test-set {test_sets[0]})"
-            raise UserError(f"--variation {name}: {why}; try --variation {test_sets[0]}.typo")
+            why = f"--test-set {test_sets[0]} leaves out {found[0].base}"
+            raise UserError(why, do=f"Try --variation {test_sets[0]}.typo, not {name}")
         queries |= {each.full_name: release.wordings(each) for each in searched}
     return queries

@@ -24,7 +24,7 @@ class Sparse(Encoder):
     def identity(self) -> str:
         """Identifies everything that decides a passage's weights."""
         is_cosine = self.compared_by == "cosine"
-        return json.dumps(["postings", self._digest, self.passage_length, self.dtype, is_cosine])
+        return json.dumps(["postings", self.digest, self.passage_length, self.dtype, is_cosine])
 
     def encode_passages(self, texts: list[str]) -> shards.Arrays:
         """The postings of the terms; the texts are numbered in order."""

@@ -20,6 +20,7 @@ from eval_kit.authors.draft import Table
 from eval_kit.documents import Rule
 from eval_kit.question_words import ENGLISH
 from eval_kit.release import Release, Variation
+from eval_kit.sentences import counted
 from eval_kit.words import WORD
 
 TYPO = "typo"
@@ -88,7 +89,9 @@ def plant(base: str, queries: pl.DataFrame, replicas: int = 1, seed: int = 13) -
     """
     board = keyboard(queries["text"])
     if lacking := sorted(KINDS.keys() - board.kinds):
-        warnings.warn(f"{base}: no {', '.join(lacking)}: its queries are not in Latin letters", stacklevel=2)
+        warnings.warn(
+            f"The kit makes no {', '.join(lacking)} of {base}, whose queries are not in Latin letters", stacklevel=2
+        )
     of_language = {} if board.language == ENGLISH else {"language": board.language}
     for kind in board.kinds:
         for replica in range(1, replicas + 1):
@@ -102,7 +105,10 @@ def plant(base: str, queries: pl.DataFrame, replicas: int = 1, seed: int = 13) -
                 texts.append(_mistype(text, board, kind, draw))
             wordings = pl.DataFrame({"query_id": queries["query_id"], "text": texts})
             if 2 * (same := int((wordings["text"] == queries["text"]).sum())) > queries.height:
-                warnings.warn(f"{base}: {kind} leaves {same:,} of {queries.height:,} queries as they are", stacklevel=2)
+                warnings.warn(
+                    f"{same:,} of the {counted(queries.height, 'query')} of {base} have no word that {kind} can change",
+                    stacklevel=2,
+                )
             yield variation, Table("variations", split, wordings, rule)
 
 

@@ -23,6 +23,7 @@ from eval_kit.files import atomic, strict_json
 from eval_kit.release import Release, TestSet
 from eval_kit.release.manifest import is_of_ms_marco
 from eval_kit.runs.names import run_name
+from eval_kit.sentences import joined
 from eval_kit.shifts import CONTROL, SHIFTS
 
 MARK = "†"
@@ -114,12 +115,12 @@ def notes(systems: Iterable[tuple[str, TrainedOn]]) -> list[str]:
         by_verdict.setdefault(TrainedOn(verdict), {})[system] = None
     notes = []
     if seen := by_verdict.get(TrainedOn.YES):
-        notes.append(f"{MARK} trained on queries that it is scored on, so not tested on unseen ones: {', '.join(seen)}")
+        notes.append(
+            f"{MARK} trained on these test queries, so the figure is not for unseen queries: {', '.join(seen)}"
+        )
     if unknown := by_verdict.get(TrainedOn.UNKNOWN):
-        *others, last = unknown
-        names = f"{', '.join(others)} and {last}" if others else last
-        why = "are not known, so these queries may be in them (declare them in NAME.training.json)"
-        notes.append(f"The training data of {names} {why}")
+        names = joined(list(unknown))
+        notes.append(f"{names} may have seen these queries. Declare the training data in NAME.training.json")
     return notes
 
 

@@ -118,7 +118,7 @@ def read_pieces(path: Path, piece_bytes: int = _PIECE_BYTES, feed: Feed | None =
     except EOFError as error:
         faults.add(line, str(error))
     except OSError as error:
-        raise RunError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise RunError(f"Could not read {path}: {error.strerror or error}") from error
     if not form.columns and not faults.count:
         faults.add(1, "the file is empty")
     faults.raise_any()
@@ -404,15 +404,15 @@ def _row(line: bytes, columns: int | None) -> tuple[Any, ...] | str:
     if len(line) > LONGEST_LINE:
         return f"the line is longer than {LONGEST_LINE:,} bytes"
     if b"\0" in line:
-        return "holds a zero byte; this is not a text file"
+        return "the line contains a zero byte, so this is not a text file"
     if b"\r" in line:
-        return "holds a carriage return (Windows line ends); end all lines one way"
+        return "the line contains a carriage return, as Windows ends lines. End all lines one way"
     if _BYTE_ORDER_MARK in line:
-        return "holds a byte-order mark; save the file as plain UTF-8"
+        return "the line contains a byte-order mark. Save the file as plain UTF-8"
     try:
         fields = _fields(line.decode("utf-8"))
     except UnicodeDecodeError:
-        return "is not UTF-8 text"
+        return "the line is not UTF-8 text"
     if not fields:
         return "the line is empty"
     if columns is None or (len(fields) != columns and not len(fields) > columns == 6):
@@ -420,7 +420,7 @@ def _row(line: bytes, columns: int | None) -> tuple[Any, ...] | str:
     query, passage, rank, score = map(fields.__getitem__, _PLACES[columns])
     ids = query, passage
     if max(len(each.encode()) for each in ids) > LONGEST_ID:
-        return f"has a field longer than {LONGEST_ID:,} bytes"
+        return f"a field is longer than {LONGEST_ID:,} bytes"
     whole = int(rank) if len(rank) <= 18 and WHOLE_NUMBER.fullmatch(rank) else None
     if columns == 3:
         if not WHOLE_NUMBER.fullmatch(rank):
@@ -435,7 +435,7 @@ def _row(line: bytes, columns: int | None) -> tuple[Any, ...] | str:
         return (*ids, value, whole) if whole is not None else f"the rank {_quote(rank)} is not a whole number"
     no_rank = not (NUMBER.fullmatch(rank) or _NO_RANK.fullmatch(rank))
     if no_rank + (len(fields) > columns) + bool(NUMBER.fullmatch(fields[5])) > 1:
-        return f"{_wrong_columns(fields, columns)}; ids with blanks need tabs between the columns"
+        return f"{_wrong_columns(fields, columns)}. Ids with blanks need tabs between the columns"
     return *ids, value, whole
 
 

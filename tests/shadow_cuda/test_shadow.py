@@ -132,7 +132,7 @@ def test_too_little_memory_takes_mini_batches_or_ends_in_one_sentence(
         assert enough["mini_batch_size"] is None
         for row in limited:
             if "sentence" in row:
-                assert "memory cannot hold" in row["sentence"]
+                assert "memory is too small" in row["sentence"]
             else:
                 assert row["mini_batch_size"] < row["batch_size"] == 16
                 assert row["peak"] <= row["share"] * seen[system]["whole"]["peak"]

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import ir_measures
 import numpy as np
 import pytest
 
@@ -134,7 +135,7 @@ def test_intervals_hold_the_truth_of_small_snapshots_of_skewed_values() -> None:
 
 def test_what_cannot_be_paired_is_refused(months) -> None:
     june, july = months
-    with pytest.raises(UserError, match="one run for each"):
+    with pytest.raises(UserError, match="for each"):
         snapshots(runs(june, "bm25", "mine"), june, july, runs(july, "bm25"))
 
 
@@ -149,10 +150,51 @@ def test_judgements_that_differ_in_depth_are_said(tmp_path: Path) -> None:
         for query, grades in full.items()
     }
     result = eval_kit.snapshots({"a": run}, early, full, measures=["nDCG@10"])
-    assert [note for note in result.notes() if "Judged@10 on test: a before 0.20, a after 1.00" in note]
+    assert [note for note in result.notes() if "Judged@10 on test: a on before 0.20, a on after 1.00" in note]
+    on_pairs, plain = result.rows.to_dicts()
+    assert (on_pairs["judged_in_both"], on_pairs["queries"], on_pairs["rc"]) == (60, 30, 0.0)
+    assert plain["judged_in_both"] is None and plain["p_holm"] < 0.05, "which is of the judgements alone"
+    assert eval_kit.snapshots({"a": run}, full, full, measures=["nDCG@10"]).rows["judged_in_both"].to_list() == [
+        None,
+        300,
+    ], "judged alike, the plain figures come first"
     scores = eval_kit.score({"a": run}, early)
     assert scores.provenance["runs"][0]["judged"] == {"test": pytest.approx(0.2)}
     assert any("Judged@10" in note for note in scores.notes())
     assert not any("Judged@10" in note for note in eval_kit.score({"a": run}, full).notes())
     positives = {query: {passage: 1 for passage, grade in grades.items() if grade} for query, grades in full.items()}
     assert "judged" not in eval_kit.score({"a": run}, positives).provenance["runs"][0], "of no pool"
+    others = {query: {"other": 0, "more": 1} for query in full}
+    for sides in ((early, positives), (positives, full), (others, full)):
+        assert eval_kit.snapshots({"a": run}, *sides).rows["judged_in_both"].count() == 0
+    assert any("No pair" in note for note in eval_kit.snapshots({"a": run}, others, full).notes())
+
+
+@pytest.mark.parametrize("measure", ["nDCG@10", "AP(rel=2)", "R@20", "RR", "P@5", "Bpref"])
+def test_on_pairs_that_both_judge_means_are_those_of_ir_measures(measure: str, shared: Path, tmp_path: Path) -> None:
+    """Of real runs and judgements, of which the second lacks some and has other grades: condensed by hand."""
+    runs = [shared / "real-slice/runs" / f"{name}.dl19.trec" for name in ("bm25", "tas-b")]
+    lines = (shared / "upstream/castorini/anserini-tools/qrels/qrels.dl19-passage.txt").read_text().splitlines()
+    rng = np.random.default_rng(6)
+    pairs = [(query, passage, int(grade)) for query, _, passage, grade in map(str.split, lines)]
+    sides = [
+        {(q, p): g for q, p, g in pairs if rng.random() < 0.6},
+        {(q, p): max(0, g - (rng.random() < 0.3)) for q, p, g in pairs if rng.random() < 0.5},
+    ]
+    files = [tmp_path / f"{name}/qrels.txt" for name in ("june", "july")]
+    for file, side in zip(files, sides, strict=True):
+        file.parent.mkdir()
+        file.write_text("".join(f"{q} 0 {p} {g}\n" for (q, p), g in side.items()))
+    both = sides[0].keys() & sides[1].keys()
+    result = snapshots(runs, against=files[1], qrels=files[0], measures=[measure])
+    assert result.names == ("june/qrels", "july/qrels")
+    rows = result.rows.filter(judged_in_both=len(both)).to_dicts()
+    assert len(rows) == 2
+    for run, row in zip(runs, rows, strict=True):
+        kept = [each for each in ir_measures.read_trec_run(str(run)) if (each.query_id, each.doc_id) in both]
+        for side, name in zip(sides, ("before", "after"), strict=True):
+            qrels = [ir_measures.Qrel(q, p, side[q, p]) for q, p in both]
+            queries = {q for q, _ in both}
+            values = ir_measures.iter_calc([ir_measures.parse_measure(measure)], qrels, kept)
+            expected = sum(each.value for each in values) / len(queries)
+            assert row[name] == pytest.approx(expected, abs=1e-9), (run, name)
