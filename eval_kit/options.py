@@ -110,13 +110,8 @@ By = Annotated[
     list[str] | None,
     option(
         "Also show groups of queries: by a FILE of ids and groups, FILE:COLUMN, a field such as metadata.article, a "
-<<<<<<< HEAD
-        "label of the release (topic, length, bucket, chameleons50, intent …), words, question-word, distance or leaked "
-=======
         "label of the release (topic, length, bucket, chameleons50, intent …), words, question-word, distance or "
-        "leaked "
->>>>>>> main
-        "(with --trained-on), or two of them, A×B. Repeatable.",
+        "leaked (with --trained-on), or two of them, A×B. Repeatable.",
         "GROUPING",
     ),
 ]
