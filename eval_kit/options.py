@@ -111,8 +111,7 @@ By = Annotated[
     option(
         "Also show groups of queries: by a FILE of ids and groups, FILE:COLUMN, a field such as metadata.article, a "
         "label of the release (topic, length, bucket, chameleons50, intent …), words, question-word, distance or "
-        "leaked "
-        "(with --trained-on), or two of them, A×B. Repeatable.",
+        "leaked (with --trained-on), or two of them, A×B. Repeatable.",
         "GROUPING",
     ),
 ]
