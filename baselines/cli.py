@@ -104,7 +104,7 @@ def run_grid(
     if check:
         if expected := hours.of_grid(cells):
             typer.echo(f"{hours.in_words(expected)} on one H100. Its speed is assumed, not measured")
-        for line in hours.memory(cells):
+        for line in filter(None, [hours.saved(expected), *hours.memory(cells)]):
             typer.echo(line)
         return
     candidates.find(cells)

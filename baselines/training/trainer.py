@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from baselines.cell import Cell
-from baselines.options import Trained
+from baselines.options import Colbert, Monobert, Trained
+from baselines.training.batches import Texts, sampler
 from baselines.training.distillation import teacher
 from baselines.training.early_stopping import METRIC, evaluator
 from baselines.training.mining import Opener, miner
@@ -144,12 +145,14 @@ def _attempt(
     parts = build()
     checkpoints = cell.folder / "training" / "checkpoints"
     stopping = [EarlyStoppingCallback(options.patience)] if options.patience is not None else []
+    # the others are embedded in groups by length (baselines.training.grouping), which leaves little to save
+    passages = passage_texts(cell).of if isinstance(options, Colbert | Monobert) else None
     roles = {name: "query" if name == "query" else "document" for name in examples.column_names}
     prompts = getattr(parts.model, "prompts", {})
     trainer = _without_card(parts.trainer)(
         model=parts.model,
         args=parts.trainer.training_args_class(
-            **_arguments(options, cell.name.seed, steps, checkpoints),
+            **_arguments(options, cell.name.seed, steps, checkpoints, passages),
             router_mapping=roles,  # gives each role its own length
             prompts={name: prompt for name, role in roles.items() if (prompt := prompts.get(role))},
         ),
@@ -227,7 +230,7 @@ def _without_card(trainer: Any) -> Any:
     return WithoutCard
 
 
-def _arguments(options: Trained, seed: int, steps: int, folder: Path) -> dict[str, Any]:
+def _arguments(options: Trained, seed: int, steps: int, folder: Path, texts: Texts | None = None) -> dict[str, Any]:
     every = options.evaluate_every
     # with a teacher or mining, batches are made in the training process
     by_the_model = options.teacher is not None or options.mine_every is not None
@@ -243,7 +246,7 @@ def _arguments(options: Trained, seed: int, steps: int, folder: Path) -> dict[st
         "bf16": options.precision == "bfloat16" and device() != "cpu",
         "fp16": options.precision == "float16" and device() != "cpu",
         "seed": seed,
-        "batch_sampler": _sampler(),
+        "batch_sampler": sampler(texts),
         "dataloader_num_workers": 0 if by_the_model else options.loader_processes,
         "dataloader_pin_memory": device() != "cpu",
         "logging_strategy": "steps",
@@ -265,17 +268,6 @@ def _arguments(options: Trained, seed: int, steps: int, folder: Path) -> dict[st
             "greater_is_better": True,
         }
     return arguments
-
-
-def _sampler() -> type:
-    """Batches in which no query or passage appears twice, judged by their ids, before there are texts and labels."""
-    from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
-
-    class Distinct(NoDuplicatesBatchSampler):
-        def __init__(self, dataset: "Dataset", **options: Any) -> None:
-            super().__init__(dataset.with_format(None), **options)
-
-    return Distinct
 
 
 def _keep(model: Any, facts: dict[str, Any], cell: Cell) -> None:

@@ -172,7 +172,7 @@ def test_what_is_no_number_or_id_in_a_pandas_column(published_release):
         {"score": [1j, 2j]},
         {"score": ["1", "2"]},
     ):
-        with pytest.raises(UserError, match="^runs: .* run "):
+        with pytest.raises(UserError, match=r"^runs: .* run "):
             eval_kit.score(frame.assign(**strange), published_release)
     with pytest.raises(UserError, match="two columns called score"):
         eval_kit.score(pandas.concat([frame, frame[["score"]]], axis=1), published_release)
