@@ -73,6 +73,8 @@ def compare(
     given = {name: value for name, value in given.items() if not isinstance(value, tuple | list) or value}
     function: Callable[..., Any] = of_runs
     why = f"{parameter('against_runs')} needs {parameter('against')}"
+    if values is None:
+        given["runs"] = runs
     if values is not None:
         function, why = compare_values, f"{parameter('values')} is compared without runs and judgements"
     elif against is not None:

@@ -124,6 +124,10 @@ def test_what_needs_ranks_is_refused(tmp_path: Path) -> None:
     for more in ({"panel": True}, {"qrels": {"q": {"p": 1}}}, {"runs": {"a": {}}}, {"allow_missing": True}):
         with pytest.raises(UserError, match=f"Leave {next(iter(more))} out"):
             eval_kit.compare(values=frame, **more)
+    judged = {"q": {"p": 1}}
+    for none in ({}, {"qrels": {"a": judged, "b": judged}}, {"against": judged, "qrels": judged}):
+        with pytest.raises(UserError):
+            eval_kit.compare([], **none)
     with pytest.raises(UserError, match="faithfulness is no measure"):
         eval_kit.compare(values=frame)
         eval_kit.score({"a": {"q": {"p": 1.0}}}, qrels={"q": {"p": 1}}, measures=["faithfulness"])
