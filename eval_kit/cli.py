@@ -124,7 +124,7 @@ def score(
 
     scores = _call(score_runs, values | {"per_query": None})
     if per_query is not None:
-        atomic.write_text(per_query, scores.per_query().write_csv(separator="\t"))
+        atomic.write_text(per_query, scores.per_query_in_full().drop("missing", "trained_on").write_csv(separator="\t"))
     return scores
 
 
@@ -399,6 +399,14 @@ def compare(
     upstream: options.Upstream = None,
     qrels: options.Judges = None,
     queries: options.Queries = None,
+    values: Annotated[
+        Path | None,
+        option(
+            "Compare these values of each query, in place of RUNs: columns run, query, measure, value, and test set "
+            "where there are several, as score --per-query writes them.",
+            "FILE",
+        ),
+    ] = None,
     measures: options.Measures = None,
     test_sets: options.TestSets = None,
     by: options.By = None,
@@ -438,12 +446,13 @@ def compare(
 
     Example: eval_kit compare bm25.trec mine.trec --test-set dl19
     """
-    values = _with_runs(dict(locals()), "upstream", "qrels", "against")
+    given = dict(locals())
     from eval_kit.protocols.comparing import compare as compare_systems
     from eval_kit.protocols.comparing import judges_named
 
-    values = _opened(values | {"qrels": judges_named(qrels) if qrels else None})
-    return _call(compare_systems, values)
+    if values is None or example:
+        given = _with_runs(given, "upstream", "qrels", "values", "against")
+    return _call(compare_systems, _opened(given | {"qrels": judges_named(qrels) if qrels else None, "example": None}))
 
 
 @_computing

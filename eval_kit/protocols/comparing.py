@@ -13,6 +13,7 @@ from eval_kit.protocols.compare import Comparison, compared
 from eval_kit.protocols.judges import UnderJudges, are_several, under_judges
 from eval_kit.protocols.scoring import named, scores_of, with_measures
 from eval_kit.protocols.snapshots import Snapshots, snapshots
+from eval_kit.protocols.values import Values, compare_values
 from eval_kit.runs.given import GivenRuns, take
 from eval_kit.runs.training import TrainedOn, queries_of
 
@@ -31,6 +32,7 @@ def compare(
     panel: bool = False,
     qrels: Judgements | Mapping[str, Judgements] | None = None,
     queries: Texts | None = None,
+    values: Values | None = None,
     against: ReleaseSource = None,
     against_runs: GivenRuns = (),
     allow_missing: bool = False,
@@ -58,6 +60,7 @@ def compare(
         qrels: judgements to score on, in place of a release; or those of several judges by name
             (:func:`eval_kit.protocols.judges.under_judges`).
         queries: the texts of their queries.
+        values: values of each query, in place of runs (:func:`eval_kit.protocols.values.compare_values`).
         against: another snapshot (:func:`eval_kit.protocols.snapshots.snapshots`), with ``against_runs``.
         against_runs: of the systems on it; by default the same runs.
         allow_missing: score test sets that a run covers only in part.
@@ -70,7 +73,11 @@ def compare(
     given = {name: value for name, value in given.items() if not isinstance(value, tuple | list) or value}
     function: Callable[..., Any] = of_runs
     why = f"{parameter('against_runs')} needs {parameter('against')}"
-    if against is not None:
+    if values is None:
+        given["runs"] = runs
+    if values is not None:
+        function, why = compare_values, f"{parameter('values')} is compared without runs and judgements"
+    elif against is not None:
         function, why = snapshots, f"{parameter('against')} compares two snapshots as a whole"
         if are_several(qrels):
             why = f"{parameter('against')} compares two snapshots"

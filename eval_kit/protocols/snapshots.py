@@ -207,6 +207,8 @@ def snapshots(
             do="Give one for each system",
         )
     first, second = release_of(release, qrels, queries), open_release(against)
+    if not before:
+        raise UserError("No runs were given", do=f"Add {parameter('runs')}")
     names = [[run.name for run in each] for each in (before, after)]
     base = baseline_of(names[0], baseline)
     scores, owns = [], []
