@@ -22,7 +22,7 @@ from eval_kit.documents.release import (
     Variation,
 )
 from eval_kit.documents.scores import Provenance, ScoresDocument
-from eval_kit.documents.training import Training
+from eval_kit.documents.training import Compared, Training
 
 DOCUMENTS: dict[str, type[Document]] = {
     "cell": FinishedCell,

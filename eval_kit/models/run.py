@@ -13,6 +13,7 @@ from rich.console import Console
 from eval_kit import __version__
 from eval_kit.authors.opening import ReleaseSource, open_release
 from eval_kit.divisions import DISTANCE, LEAKED, WORDS, Parts
+from eval_kit.documents import Training
 from eval_kit.errors import UserError, parameter
 from eval_kit.files import atomic, checkpoint
 from eval_kit.models.bm25 import Bm25
@@ -157,9 +158,14 @@ def run(
     if run_name != BM25:
         maker.parent.mkdir(parents=True, exist_ok=True)
         atomic.write_text(maker, source)
-    _search(opened, declared, texts, runs[run_name], out / run_name, depth, first)
+    leaks = clean(training, release, test_sets=test_sets) if training else None
+    compared_with = None
+    if leaks and declared != []:
+        compared_with = leaks.compared()
+        declared = list(dict.fromkeys([*(declared or ()), compared_with.source]))
+    _search(opened, Training(declared, compared=compared_with), texts, runs[run_name], out / run_name, depth, first)
     if len(runs) > 1:  # the model first: if it cannot be used, that is said at once
-        _search(*open_retriever(BM25), texts, runs[BM25], out / BM25, depth)
+        _search(open_retriever(BM25)[0], Training([]), texts, runs[BM25], out / BM25, depth)
     pivot_files = [*(pivots or ()), *(out / f"{system}.trec" for system in [*runs][:-1])]
     untrained, systems, worded = take(pivots=pivot_files, runs=[out / f"{run_name}.trec"], variations=run_files)
     scores = scores_of([*untrained, *systems], release, allow_missing=True, test_sets=scored_on)
@@ -170,7 +176,6 @@ def run(
     elif by:
         figures_of = scores_by_part(scores, by, release, train)
     changes = varied_beside(scores, worded, release, seed) if variations else None
-    leaks = clean(training, release, test_sets=test_sets) if training else None
     generalises = None
     never_trained = [each for each in untrained if contamination.training_beside(each.path).training_data == []]
     if training and never_trained:
@@ -225,7 +230,7 @@ def _spread(texts: Iterable[str]) -> list[str]:
 
 def _search(
     retriever: Retriever,
-    trained_on: list[str] | None,
+    training: Training,
     texts: Collection,
     runs: Mapping[Path, pl.DataFrame],
     index: Path,
@@ -246,7 +251,7 @@ def _search(
     elif isinstance(retriever, Dense):
         texts = with_titles(texts, retriever.title_separator)
     for file in runs:  # before the run, which a kill would leave with what was declared of an earlier one
-        contamination.declare(file, trained_on)
+        contamination.declare(file, training.training_data, compared=training.compared)
     folder = index.with_name(f"{index.name}.{'lucene' if isinstance(retriever, Bm25) else 'index'}")
     if kept := make_runs(retriever, texts, runs, folder, depth, first):
         why = "the model, passages, queries, depth and options are the same"

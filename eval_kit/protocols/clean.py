@@ -19,6 +19,7 @@ import polars as pl
 
 from eval_kit import __version__, plots
 from eval_kit.authors.opening import ReleaseSource, open_release
+from eval_kit.documents import Compared
 from eval_kit.errors import UserError
 from eval_kit.protocols.scoring import named
 from eval_kit.release import Release
@@ -58,6 +59,13 @@ class Clean(Result):
         kinds = [pl.when(pl.col(kind).count() > 0).then(pl.col(kind).sum()).alias(kind) for kind in KINDS]
         groups = self.queries.group_by("test_set", maintain_order=True)
         return groups.agg(pl.len().alias("queries"), *kinds, pl.col(LEAKED).sum(), (~pl.col(LEAKED)).sum().alias(CLEAN))
+
+    def compared(self) -> Compared:
+        """How many queries of each test set have the text of a training query, as a run declares it."""
+        same = pl.any_horizontal("equal", "normalised").fill_null(False).sum().alias("same")
+        counts = self.queries.group_by("test_set", maintain_order=True).agg(same)
+        training, release = self.provenance["training"], self.provenance["release"]["digest"]
+        return Compared(**training, release=release, test_sets=dict(counts.iter_rows()))
 
     def tables(self) -> list[Table]:
         """The counts, with shares."""

@@ -181,9 +181,11 @@ def _scores(
             reading(run.name)
             ranking = rank_judged(run, passages, cutoffs, own_kept)
             coverage = choose(run, ranking.queries["query_id"])
-            training_data = contamination.training_beside(run.path).training_data
+            declared = contamination.training_beside(run.path)
+            training_data = declared.training_data
             trained_on = {
-                each.name: contamination.trained_on(training_data, each, release) for each in coverage.test_sets
+                each.name: contamination.trained_on(training_data, each, release, declared.compared)
+                for each in coverage.test_sets
             }
             for mean_of_run in _means(run.name, ranking, qrels, coverage.test_sets):
                 means.append(replace(mean_of_run, trained_on=trained_on[mean_of_run.test_set]))

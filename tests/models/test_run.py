@@ -5,6 +5,7 @@ import os
 import shutil
 from pathlib import Path
 
+import polars as pl
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -16,6 +17,7 @@ from eval_kit.models.opening import open_retriever
 from eval_kit.models.run import run as run_model
 from eval_kit.release import Release
 from eval_kit.runs import contamination
+from tests import schemas
 from tests.conftest import Run
 from tests.tiny_checkpoints import tiny
 
@@ -224,6 +226,35 @@ def test_prompts_that_no_text_would_get_are_named(tmp_path: Path) -> None:
     assert isinstance(retriever, Dense)
     prompted, together = retriever.encode_queries(["beta"]), Dense(str(tiny("dense"))).encode_queries(["alpha beta"])
     assert abs(prompted - together).max() < 1e-6 < abs(prompted - plain).max()
+
+
+def test_what_is_given_as_training_is_the_runs_declaration_afterwards(
+    trainable_release: Release, tmp_path: Path
+) -> None:
+    """A file of the test's own queries, of other queries, and of one by chance; every later command says the same."""
+    dl19 = trainable_release.queries("dl19")
+    model, out = tiny("dense"), tmp_path / "runs"
+    for name, texts, verdict in (
+        ("same", [text.upper() for text in dl19["text"]], "yes"),
+        ("other", ["who are you"], "no"),
+        ("chance", [dl19["text"][0], "who are you"], "no"),
+    ):
+        file = tmp_path / f"{name}.tsv"
+        file.write_text("".join(f"t{number}\t{text}\n" for number, text in enumerate(texts)))
+        card = run_model(str(model), trainable_release, out, test_sets=["dl19"], trained_on=file, name=name)
+        declared = contamination.training_beside(out / f"{name}.trec")
+        schemas.validate("training", declared.as_json())
+        assert declared.training_data == [file.name] == card.trained_on
+        assert declared.compared is not None and declared.compared.test_sets["dl19"] == (
+            dl19.height if verdict == "yes" else len(texts) - 1
+        )
+        later = eval_kit.score(out / f"{name}.trec", trainable_release, test_sets=["dl19"])
+        compared = card.to_polars().filter(system=pl.lit(name))["trained_on"]
+        assert {str(mean.trained_on) for mean in later.means} == set(compared) == {verdict}
+        assert any("may have seen" in note for note in [*card.notes(), *later.notes()]) is False
+        elsewhere = eval_kit.score(out / f"{name}.trec", trainable_release, allow_missing=True, test_sets=["dl20"])
+        assert {str(mean.trained_on) for mean in elsewhere.means} == {"unknown"}, "it was not compared with these"
+    assert contamination.training_beside(out / "bm25.trec").training_data == []
 
 
 def test_training_data_is_what_the_card_declares_and_never_none_by_silence(tmp_path: Path) -> None:
