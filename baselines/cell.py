@@ -171,7 +171,8 @@ class Cell:
         """
         trained_for = TRAINED_FOR[self.name.shift]
         if not trained_for.test_tables(self.release):
-            raise UserError(f"{self.release.folder}: holds no queries to test {self.name.shift} on")
+            what = f"{self.release.folder} has no test queries of {self.name.shift}"
+            raise UserError(what, do="Choose a shift of the release with --shift")
         return trained_for.test_queries(self.release, self.name.held_out, self.benchmarks)
 
     def searches(self) -> dict[Path, pl.DataFrame]:

@@ -9,6 +9,7 @@ import typer
 from eval_kit.errors import UserError, reporting
 from eval_kit.options import JsonFile, OfModel, Passages, argument, option
 from eval_kit.program import commands
+from eval_kit.sentences import joined
 from eval_kit.shifts import SHIFTS, check_names
 
 _ReleaseOption = Annotated[
@@ -80,7 +81,7 @@ def run_grid(
     check_names(shifts, "--shift")
     of_card = None if by_ray or precision else instead_of_bfloat16()
     if of_card is not None:
-        typer.echo(f"a GPU has no bfloat16: what the config trains in it is trained in {of_card}", err=True)
+        typer.echo(f"The GPU has no bfloat16, so {of_card} replaces it in training", err=True)
     systems_of = {name: config.choose(name, system, backbone, precision, of_card) for name in configs}
     opened_release = open_release(release)
     for systems in systems_of.values():
@@ -95,15 +96,15 @@ def run_grid(
         only = shifts or plan.shifts
         cells += grid.cells(systems, opened_release, out, only, seeds, plan.control, plan.variations)
     if len({cell.name for cell in cells}) < len(cells):
-        raise UserError(f"--config: {' and '.join(configs)} train the same cells; run each with an --out of its own")
+        raise UserError(f"The configs {joined(configs)} train the same cells", do="Run each with its own --out")
     cells = cells[first - 1 :: step]
     checks.refuse(cells)
     for line in [*grid.starts(cells), *changes(cells)]:
         typer.echo(line, err=True)
     if check:
         if expected := hours.of_grid(cells):
-            typer.echo(f"on one H100, assumed and not measured: {hours.in_words(expected)}")
-        for line in hours.memory(cells):
+            typer.echo(f"{hours.in_words(expected)} on one H100. Its speed is assumed, not measured")
+        for line in filter(None, [hours.saved(expected), *hours.memory(cells)]):
             typer.echo(line)
         return
     candidates.find(cells)
@@ -120,7 +121,7 @@ def _part(text: str) -> tuple[int, int]:
     """I and N of ``--part``."""
     parts = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
     if parts is None or not 1 <= int(parts[1]) <= int(parts[2]):
-        raise UserError(f"--part: {text!r} is no part such as 3/8, the third of eight")
+        raise UserError(f"--part {text} is not a part of the cells", do="Write 3/8 for the third of eight parts")
     return int(parts[1]), int(parts[2])
 
 

@@ -10,9 +10,10 @@ from msgspec import Meta, field
 from baselines.config_faults import faults_of
 from baselines.options import SYSTEMS, Options, SmallBackbone, Static, Trained
 from eval_kit.documents import Document, Text, schema_of
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, choices
 from eval_kit.files import strict_json
 from eval_kit.runs.names import base
+from eval_kit.sentences import counted
 from eval_kit.shifts import check_names
 
 FOLDER = Path(__file__).parent / "configs"
@@ -114,11 +115,11 @@ def choose(
     """
     options: dict[str, Options] = read(config).systems
     if unknown := [name for name in systems or () if name not in options]:
-        raise UserError(f"{config}: has no system {unknown[0]!r}; it has {', '.join(options)}")
+        raise UserError(f"The config {config} has no system {unknown[0]!r}", do=f"Choose from: {choices(options)}")
     selection = {name: options[name] for name in systems or options}
     for name, system_options in selection.items():
         if (start := getattr(system_options, "starts_from", None)) not in (None, *selection):
-            raise UserError(f"{config}: {name} starts from {start}; take that too")
+            raise UserError(f"{name} starts from {start}, which is not selected", do=f"Add --system {start}")
     for name, system_options in selection.items():
         if isinstance(system_options, Trained):
             of_card = instead_of_bfloat16 if system_options.precision == "bfloat16" else None
@@ -137,7 +138,8 @@ def read(config: str | Path) -> Config:
     """
     path = FOLDER / f"{config}.json" if str(config) in names() else Path(config)
     if not path.is_file():
-        raise UserError(f"{config}: no such config; there are {', '.join(names())}, or name a JSON file")
+        which = f"Choose from: {', '.join(names())}, or write the name of a JSON file"
+        raise UserError(f"The config {config} does not exist", do=which)
     return parse(strict_json.read(path), str(path))
 
 
@@ -163,16 +165,18 @@ def parse(document: Any, origin: str) -> Config:
                 systems[name] = {**common, **settings}
         document = document | {"systems": systems}
     if faults := faults_of(document):
-        first, more = faults[0], f" (and {len(faults) - 1} more faults)" if len(faults) > 1 else ""
+        first, further = faults[0], len(faults) - 1
+        more = f"The config has {counted(further, 'more fault')}" if further else ""
         # of a rule about several options, jsonschema would print them all
         why = first.schema["description"] if first.validator in ("oneOf", "not") else first.message
-        raise UserError(f"{origin}: {first.json_path}: {why}{more}")
+        raise UserError(f"{origin}: {first.json_path}: {why}", more)
     check_names(document.get("shifts") or [], f"{origin}: $.shifts:")
     systems = document["systems"]
     for name, settings in systems.items():
         start = settings.get("starts_from")
         if start is not None and (start not in systems or base(start) != base(name) or "starts_from" in systems[start]):
-            raise UserError(f"{origin}: $.systems.{name}.starts_from: {start} is no bi-encoder here with its own start")
+            where = f"{origin}: $.systems.{name}.starts_from"
+            raise UserError(f"{where}: {start} is not a bi-encoder of this config that starts from a backbone")
     of_bm25 = {name: value for name, value in systems.get("bm25", {}).items() if name in _BM25_OPTIONS}
     for name, settings in systems.items():
         if "candidates" in settings and not _BM25_OPTIONS & settings.keys():
@@ -180,5 +184,6 @@ def parse(document: Any, origin: str) -> Config:
         systems[name] = options = msgspec.convert(settings, SYSTEMS[base(name)])
         backbone = getattr(options, "backbone", None)
         if isinstance(backbone, SmallBackbone) and backbone.width % backbone.heads:
-            raise UserError(f"{origin}: $.systems.{name}.backbone: its heads do not divide its width")
+            sizes = f"the width {backbone.width} is not a multiple of {counted(backbone.heads, 'head')}"
+            raise UserError(f"{origin}: $.systems.{name}.backbone: {sizes}")
     return msgspec.convert(document, Config)

@@ -78,11 +78,11 @@ class Trained(Options, frozen=True, kw_only=True):
 
     RULES: ClassVar[tuple[dict[str, Any], ...]] = (
         {
-            "description": "a system trains for so many steps or so many epochs: name one of them",
+            "description": "a system needs either steps or epochs",
             "oneOf": [{"required": ["steps"]}, {"required": ["epochs"]}],
         },
         {
-            "description": "a system with a teacher or mined negatives learns from negatives: at least 1",
+            "description": "a system with a teacher or mined negatives needs at least 1 negative",
             "if": {"anyOf": [{"required": ["distillation"]}, {"required": ["mine_every"]}]},
             "then": {"properties": {"negatives": {"minimum": 1}}},
         },
@@ -169,9 +169,7 @@ class Static(Trained, frozen=True, kw_only=True):
     """Word vectors: the backbone's, or drawn at random where its sizes are given."""
 
     RULES = (
-        never(
-            "static reads whole texts, and has no teacher", ("distillation",), ("query_length",), ("passage_length",)
-        ),
+        never("static takes no teacher and no lengths", ("distillation",), ("query_length",), ("passage_length",)),
     )
 
     scale: Annotated[Positive, about("What cosines are multiplied by before the softmax.")] = 20.0
@@ -182,7 +180,7 @@ class Biencoder(Trained, frozen=True, kw_only=True):
 
     RULES = (
         never(
-            "what starts from another system has neither its own start, teacher, mined negatives nor evaluations",
+            "a system with starts_from takes no random_weights, teacher, mine_every or evaluate_every",
             ("starts_from", "random_weights"),
             ("starts_from", "teacher"),
             ("starts_from", "mine_every"),
@@ -203,7 +201,7 @@ class Biencoder(Trained, frozen=True, kw_only=True):
 class Splade(Trained, frozen=True, kw_only=True):
     """SPLADE, or with sum pooling that of SIGIR 2021."""
 
-    RULES = (never("share has no effect with distillation: remove one", ("distillation", "share")),)
+    RULES = (never("share has no effect with distillation, so remove one of them", ("distillation", "share")),)
 
     pooling: Annotated[Literal["max", "sum"], about("How a term's weights are pooled over the tokens of a text.")] = (
         "max"
@@ -227,7 +225,7 @@ class Colbert(Trained, frozen=True, kw_only=True):
 
     RULES = (
         never(
-            "in_batch_negatives and similarity have no effect with distillation: remove one",
+            "in_batch_negatives and similarity have no effect with distillation, so remove them",
             ("distillation", "in_batch_negatives"),
             ("distillation", "similarity"),
         ),
@@ -256,7 +254,7 @@ class Colbert(Trained, frozen=True, kw_only=True):
 class Monobert(Trained, frozen=True, kw_only=True):
     """monoBERT; the BM25 whose passages it reads is the config's system bm25 if k1, b and tune are left out."""
 
-    RULES = (never("monobert has neither distillation nor mined negatives", ("distillation",), ("mine_every",)),)
+    RULES = (never("monobert takes no distillation and no mine_every", ("distillation",), ("mine_every",)),)
 
     candidates: Annotated[Depth, about("Passages of BM25 that are re-ranked.")]
     k1: Annotated[Positive, about("k1 of the BM25 that finds the candidates.")] = K1

@@ -75,7 +75,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         rates = measure(Path(folder), GPU if on_gpu else CPU)
     if not on_gpu:
-        print(f"no GPU here; on one H100, assumed and not measured: {hours.in_words(of_paper(hours.H100))}")
+        print(f"{hours.in_words(of_paper(hours.H100))} on one H100. Its speed is assumed, not measured: no GPU is here")
         return
     card, memory = torch.cuda.get_device_name(), torch.cuda.get_device_properties(0).total_memory / 1e9
     document = {"card": card, "torch": torch.__version__, **rates}

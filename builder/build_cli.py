@@ -89,7 +89,10 @@ def rebuilt(
     seed: Seed = 13,
     parts: Annotated[
         str | None,
-        option("Parts of the shift given: a field of queries.jsonl (metadata.article), or a TSV of query id and part."),
+        option(
+            "Parts of the shift given: a field of queries.jsonl (metadata.article), or a FILE of ids and parts "
+            "(or FILE:COLUMN)."
+        ),
     ] = None,
     disjoint_passages: Annotated[
         bool,

@@ -103,7 +103,7 @@ class ShiftParameters:
                 given = msgspec.convert({parameter: _structure(text, names[name])}, type(parameters), strict=False)
             except (ValueError, msgspec.ValidationError):
                 kind = f"of the kind of the papers' value, {_text(names[name])}"
-                raise UserError(f"--set {setting} needs {kind}, not {text!r}") from None
+                raise UserError(f"{text!r} in --set {setting} is not {kind}") from None
             changed = replace(parameters, **{parameter: getattr(given, parameter)})
             new_parameters = replace(new_parameters, **{shift: changed})
         return new_parameters

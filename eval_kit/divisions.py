@@ -14,8 +14,7 @@ from typing import Any
 import polars as pl
 
 from eval_kit.errors import UserError, choices, did_you_mean, parameter
-from eval_kit.files.opening import is_input
-from eval_kit.files.parts import SCHEMA, field_of_queries, read_parts, scalar_fields
+from eval_kit.files.parts import SCHEMA, field_of_queries, file_and_column, read_parts, scalar_fields
 from eval_kit.question_words import ENGLISH, TERMS
 from eval_kit.release import Release
 from eval_kit.release.beir_folder import QUERIES_FILE
@@ -85,11 +84,11 @@ def divide(by: str | Parts, release: Release, queries: pl.DataFrame, training: p
     """Divide the queries of a test set.
 
     Args:
-        by: a file of ids and parts (:func:`eval_kit.files.parts.read_parts`); a field of a BEIR folder's queries, such
-            as ``metadata.article``; a label of the release (``topic``, ``wh``, ``length``, ``bucket``,
-            ``chameleons50``, ``intent`` …); ``words``, ``question-word``; ``distance`` or ``leaked`` from training
-            queries; two of these with ``×`` or ``*`` between them; in Python also a dictionary or a table of ids and
-            parts. Dates and fractions that few queries share stand for months and quarters.
+        by: a file of ids and parts, or ``FILE:COLUMN`` (:func:`eval_kit.files.parts.read_parts`); a field of a BEIR
+            folder's queries, such as ``metadata.article``; a label of the release (``topic``, ``wh``, ``length``,
+            ``bucket``, ``chameleons50``, ``intent`` …); ``words``, ``question-word``; ``distance`` or ``leaked`` from
+            training queries; two of these with ``×`` or ``*`` between them; in Python also a dictionary or a table of
+            ids and parts. Dates and fractions that few queries share stand for months and quarters.
         release: the one that is scored.
         queries: ``query_id`` and ``text`` of the test set.
         training: ``query_id`` and ``text`` of training queries, for ``distance`` and ``leaked``.
@@ -141,8 +140,8 @@ def _coarser(division: Division, queries: pl.Series) -> Division:
 
 
 def _named(by: str, release: Release, queries: pl.DataFrame, training: pl.DataFrame | None) -> Division:
-    if is_input(Path(by)):
-        parts = read_parts(Path(by))
+    if of_file := file_and_column(by):
+        parts = read_parts(*of_file)
         known = frozenset().union(*(test_set.query_ids for test_set in release.test_sets.values()))
         strange = [query for query in parts["query_id"].unique(maintain_order=True) if query not in known]
         if strange and len(strange) < parts["query_id"].n_unique():
@@ -182,7 +181,7 @@ def _named(by: str, release: Release, queries: pl.DataFrame, training: pl.DataFr
     of_queries = release.folder / QUERIES_FILE
     if release.in_beir_format and (parts := field_of_queries(of_queries, by)).height:
         return _coarser(Division(by, parts, f"{QUERIES_FILE}, field {by}"), queries["query_id"])
-    if Path(by).suffix in (".tsv", ".csv", ".txt") or "/" in by:
+    if Path(by).suffix.partition(":")[0] in (".tsv", ".csv", ".txt") or "/" in by:
         raise UserError(f"{by} does not exist", do=f"Check the file that {parameter('by')} names")
     of_texts = [WORDS, QUESTION_WORD, DISTANCE, LEAKED] if queries["text"].count() else []
     names = [

@@ -109,9 +109,9 @@ Train = Annotated[
 By = Annotated[
     list[str] | None,
     option(
-        "Also show groups of queries: by a FILE of ids and groups, a field such as metadata.article, a label of the "
-        "release (topic, length, bucket, chameleons50, intent …), words, question-word, distance or leaked (with "
-        "--trained-on), or two of them, A×B. Repeatable.",
+        "Also show groups of queries: by a FILE of ids and groups, FILE:COLUMN, a field such as metadata.article, a "
+        "label of the release (topic, length, bucket, chameleons50, intent …), words, question-word, distance or "
+        "leaked (with --trained-on), or two of them, A×B. Repeatable.",
         "GROUPING",
     ),
 ]

@@ -168,5 +168,5 @@ def _paths(value: Any) -> Iterator[Path]:
     for item in values:
         if isinstance(item, str | Path) and str(item) and "\0" not in str(item):
             yield Path(item)
-            if (file := str(item).partition("=")[2]) and not is_file(Path(item)):  # NAME=FILE
-                yield Path(file)
+            if not is_file(Path(item)):  # NAME=FILE, FILE:COLUMN
+                yield from map(Path, filter(None, (str(item).partition("=")[2], str(item).rpartition(":")[0])))

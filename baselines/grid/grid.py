@@ -15,6 +15,7 @@ from eval_kit.models.checkpoints import declared_data
 from eval_kit.models.runs import variation_queries
 from eval_kit.release import Release
 from eval_kit.runs import names
+from eval_kit.sentences import joined
 from eval_kit.shifts import BENCHMARKS, CONTROL, SHIFTS, TRAINED_FOR
 
 
@@ -69,8 +70,10 @@ def starts(grid: Sequence[Cell]) -> list[str]:
         backbone = cell.named_models.get("backbone")
         if backbone and cell.start is None and not cell.options_as(Trained).random_weights:
             training_data = declared_data(backbone, checkpoint.card(backbone))
-            source = "on data that nobody declared" if training_data is None else f"on {', '.join(training_data)}"
-            lines[cell.name.system] = f"{cell.name.system} starts from {backbone}, which was trained {source}"
+            source = "whose training data nobody declared"
+            if training_data is not None:
+                source = f"which was trained on {joined(training_data) or 'no queries'}"
+            lines[cell.name.system] = f"{cell.name.system} starts from {backbone}, {source}"
     return [*lines.values()]
 
 

@@ -3,7 +3,7 @@
 A rate is one number, which varies by 10 %, or the two ends of a range that holds 95 of 100 draws (log-normal).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,14 @@ from baselines.options import Biencoder, Colbert, Monobert, SmallBackbone, Stati
 from baselines.training.queries import queries_for
 from eval_kit.runs.names import base
 from eval_kit.search.passages import how_many
+from eval_kit.sentences import joined
 
 STEPS = {"biencoder": (7.2, 5_722), "splade": (11.1, 6_124), "colbert": (3.3, 1_227), "monobert": (3.7, 1_480)}
 """TFLOP and kernels of a step of the config ``paper``, calculated (``bench/results/bounds.json``)."""
 TEXTS = {"biencoder": 256, "splade": 256, "colbert": 64, "monobert": 96}
 """Passages, or pairs, of that step; its backbone has ``_LAYERS``."""
+SAVED = {"colbert": 0.22, "monobert": 0.1}
+"""Share of that step's tokens that batches of similar length do not pad, counted on MS MARCO's passages."""
 _LAYERS = 6
 _POOL = 1_600 * 101
 """Passages of an evaluation: the validation queries' own and 100 negatives of each."""
@@ -106,10 +109,15 @@ def memory(cells: Sequence[Cell]) -> list[str]:
     for cell in cells:
         if isinstance(cell.options, Trained) and _finds(cell.options) and not cell.is_finished:
             gigabytes = (how_many(cell.release) or 0) * _VECTOR / 1e9
-            what = f"searches {gigabytes:.1f} GB of vectors at every step"
-            where = "on one GPU where they fit, else read from the disk in parts, which takes far longer"
-            lines[cell.name.system] = f"{cell.name.system} {what}, {where}"
+            what = f"{cell.name.system} searches {gigabytes:.1f} GB of vectors at every step"
+            lines[cell.name.system] = f"{what}. A GPU without room for them reads them from the disk, far more slowly"
     return [*lines.values()]
+
+
+def saved(systems: Iterable[str]) -> str:
+    """What batches of similar length save these systems; empty where it is nothing."""
+    parts = [f"{share:.0%} of the tokens of {system}" for system in systems if (share := SAVED.get(base(system)))]
+    return f"Batches of similar length save {joined(parts)} in training" if parts else ""
 
 
 def _finds(options: Trained) -> bool:
@@ -132,7 +140,7 @@ def _step(kind: str, options: Trained, rates: Mapping[str, Any]) -> Draws:
         size *= 12 / _LAYERS
     tflop, kernels = STEPS[kind]
     launching = kernels * _draws(rates, "waiting") * _draws(rates, "launch_us") / 1e6
-    seconds: Draws = size * (tflop / _draws(rates, "tflops") + launching)
+    seconds: Draws = size * (tflop * (1 - SAVED.get(kind, 0)) / _draws(rates, "tflops") + launching)
     return seconds
 
 

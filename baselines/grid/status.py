@@ -32,7 +32,8 @@ def of_grid(root: Path) -> list[Status]:
     """
     cells = [_of_cell(path) for path in root.glob("*/cell.json")]
     if not cells:
-        raise UserError(f"{root}: holds no grid; 'python -m baselines grid run --config mini --out DIR' makes one")
+        make = "Make one: python -m baselines grid run --config mini --out DIR"
+        raise UserError(f"{root} does not contain a grid", do=make)
     order = list(TRAINED_FOR)
     return sorted(cells, key=lambda cell: (order.index(cell["shift"]), _name(cell)))
 
@@ -81,7 +82,7 @@ def changes(cells: Sequence[Cell]) -> list[str]:
             change = " → ".join(_told_apart([old[cell.name], _settings(description(cell))]))
             changed[change].append(cell.name.file.removesuffix(".trec"))
     return [
-        f"{first}{f' and {len(rest):,} more' if rest else ''}: new beside cells of that name, which are kept: {change}"
+        f"New settings for {first}{f' and {len(rest):,} more' if rest else ''}: {change}. Cells of the old ones stay"
         for change, (first, *rest) in changed.items()
     ]
 
@@ -96,7 +97,7 @@ def _of_cell(path: Path) -> Status:
         if name not in (names.cell_of(own_name), names.control_of(own_name)):
             raise TypeError
     except (KeyError, TypeError) as error:
-        raise UserError(f"{path}: does not describe a cell; remove {folder}") from error
+        raise UserError(f"{path} does not describe a cell", do=f"Remove {folder}") from error
     run, target = folder / name.file, published(folder.parent, name)
     error_file, training = folder / "error.txt", _json(folder / "training.json")
     if (folder / "done.json").is_file() and run.is_file():

@@ -38,7 +38,7 @@ def train(cell: Cell) -> dict[str, Any]:
         UserError: the cell that it starts from failed.
     """
     if cell.start is not None and (failure := attempt(cell.beginning)):
-        raise UserError(f"{cell.beginning.name.file}: {failure}")
+        raise UserError(f"The cell of {cell.beginning.name.file} failed, and this one starts from it", failure)
     with _timed(cell, "training"):
         return systems.system(cell.name.system).train(cell)
 

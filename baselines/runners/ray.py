@@ -16,7 +16,7 @@ from baselines.grid.grid import prepare
 from baselines.grid.work import attempt, train
 from baselines.options import Monobert, Trained
 from baselines.runners.ray_encoding import encode_cell, encode_with_ray
-from eval_kit.errors import UserError, in_one_sentence
+from eval_kit.errors import UserError, first_line, in_one_sentence
 from eval_kit.search.passages import how_many
 from eval_kit.search.retriever import Passages, Retriever
 
@@ -89,7 +89,7 @@ def encode(retriever: Retriever, passages: Passages, folder: Path) -> None:
         UserError: the retriever does not encode passages, as BM25 does not; or as :func:`connect`.
     """
     if not hasattr(retriever, "encode_passages"):
-        raise UserError("Ray shares out the encoding of passages; this system does not encode them")
+        raise UserError("This model does not encode passages, so Ray has no work to share", do="Use eval_kit run")
     gpus = 1 if connect().cluster_resources().get("GPU") else 0
     encode_with_ray(retriever, passages, folder, gpus, threads=1)
 
@@ -112,11 +112,14 @@ def connect() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise UserError("this needs Ray: install the extra 'cluster'") from error
+        raise UserError("Ray is not installed", do="Install it: pip install '.[cluster]'") from error
     if not ray.is_initialized():
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         try:
             ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         except ConnectionError as error:
-            raise UserError(f"the Ray cluster cannot be reached: {in_one_sentence(error)}") from error
+            why = first_line(error).removesuffix(".")
+            raise UserError(
+                "Could not reach the Ray cluster", why, "Start the cluster, or unset RAY_ADDRESS"
+            ) from error
     return ray

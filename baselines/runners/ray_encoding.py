@@ -56,7 +56,7 @@ def encode_with_ray(retriever: Any, passages: Passages, folder: Path, gpus: floa
         lines = str(error).strip().splitlines()
         # Ray says more below the error
         _, _, why = next((line for line in lines if "UserError: " in line), lines[-1]).rpartition("UserError: ")
-        raise UserError(f"the cluster cannot encode the passages: {why}") from error
+        raise UserError("The Ray cluster could not encode the passages", why) from error
 
 
 def _by_actors(

@@ -40,9 +40,8 @@ def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Parts:
         sample = queries[:8]
         vectors = model.encode(sample, batch_size=len(sample), show_progress_bar=False)
     if len(vectors) > 1 and not np.ptp(vectors, axis=0).any():
-        raise UserError(
-            f"{options.backbone}: gives {len(vectors)} queries the same vector, as decoders do; take an encoder"
-        )
+        what = f"{options.backbone} gives {len(vectors)} queries the same vector"
+        raise UserError(what, "A decoder does so, because its first token sees no other", "Use an encoder")
     by_length(model)
     if options.distillation == "margin_mse":
         loss: Any = MarginMSELoss(model)

@@ -57,7 +57,7 @@ def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Parts:
         )
     if options.distillation == "margin_mse":
         if mini_batch:
-            raise UserError(f"{cell.name.file}: the GPU's memory cannot hold a batch; reduce batch_size")
+            raise UserError(f"The GPU's memory is too small for a batch of {cell.name.file}", do="Lower batch_size")
         return Parts(MultiVectorEncoderTrainer, model, MultiVectorMarginMSELoss(model))
     in_batch = options.in_batch_negatives
     scores = negative_squared_l2 if options.similarity == "l2" else colbert_scores
@@ -94,7 +94,8 @@ def register(markers: Iterable[str], encoder: Any) -> None:
             replace_extra_special_tokens=False,
         )
         if tokenizer.tokenize(f"{marker} text")[:1] != [marker]:
-            raise UserError(f"the marker {marker!r} is not one token of the backbone's tokenizer; choose another")
+            what = f"The backbone's tokenizer splits the marker {marker!r} into several tokens"
+            raise UserError(what, do="Choose another marker")
     embeddings = encoder.model.get_input_embeddings()
     if len(tokenizer) > embeddings.num_embeddings:
         encoder.model.resize_token_embeddings(len(tokenizer))

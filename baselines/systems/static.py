@@ -32,7 +32,7 @@ def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Parts:
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
     if mini_batch is not None:  # GradCache cuts batches by rows, and an EmbeddingBag's batch has no row a text
-        raise UserError(f"{cell.name.file}: a batch does not fit into the GPU's memory; lower batch_size")
+        raise UserError(f"The GPU's memory is too small for a batch of {cell.name.file}", do="Lower batch_size")
     with loading(cell):
         backbone = transformer(cell, queries)
     vectors = backbone.model.get_input_embeddings().weight.detach().clone()

@@ -84,7 +84,8 @@ def _negatives(cell: Cell, examples: JudgedQueries, model: Any, folder: Path, op
     except RuntimeError as error:  # says nothing about the size of a step
         if not is_out_of_memory(error):
             raise
-        raise UserError(f"{cell.name.file}: out of GPU memory while mining; lower encode_batch") from error
+        what = f"The GPU ran out of memory while it mined negatives for {cell.name.file}"
+        raise UserError(what, do="Lower encode_batch") from error
     shutil.rmtree(folder)
     return negatives
 

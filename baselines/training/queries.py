@@ -51,7 +51,10 @@ def training(cell: Cell) -> JudgedQueries:
     may_train_on = queries_for(cell)
     queries = judged_queries(cell.release, may_train_on.queries, may_train_on.qrels)
     if not queries.texts:
-        raise UserError(f"{cell.release.folder}: has no judged queries to train {cell.name.file} on")
+        raise UserError(
+            f"{cell.release.folder} has no judged queries to train {cell.name.file} on",
+            do="Use a release with judgements of its training queries",
+        )
     return queries
 
 

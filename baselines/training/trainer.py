@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from baselines.cell import Cell
-from baselines.options import Trained
+from baselines.options import Colbert, Monobert, Trained
+from baselines.training.batches import Texts, sampler
 from baselines.training.distillation import teacher
 from baselines.training.early_stopping import METRIC, evaluator
 from baselines.training.mining import Opener, miner
 from baselines.training.queries import Lookup, dataset, passage_texts, training
-from eval_kit.errors import UserError, in_one_sentence
+from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.search.encoders import free_memory
 
@@ -33,6 +34,7 @@ LOG = logging.getLogger(__name__)
 _LOSSES_LOGGED = 20
 """How many mean losses a training records, at least: a curve can be drawn of a short one too."""
 MINI_BATCH = "mini_batch_size.json"
+_SMALLER = "Shorten the texts, or use a smaller backbone"
 _SCHEDULES = {"linear": "linear", "constant": "constant_with_warmup"}
 
 
@@ -115,15 +117,14 @@ def train_by(build: Build, opener: Opener, cell: Cell, callbacks: "Sequence[Trai
             smaller = (mini_batch or options.batch_size) // 2
             if smaller == 0:
                 raise UserError(
-                    f"{cell.name.file}: the GPU's memory cannot hold a mini-batch of one text beside the model "
-                    "and its optimiser; shorten the texts, or take a smaller backbone"
+                    f"The GPU's memory is too small to train {cell.name.file}, even with one text in a mini-batch",
+                    do=_SMALLER,
                 ) from error
-            LOG.warning("%s: out of memory; continuing in mini-batches of %d", cell.name.file, smaller)
+            LOG.warning("The GPU ran out of memory for %s. Mini-batches now have %d texts", cell.name.file, smaller)
             atomic.write_text(path, json.dumps(smaller) + "\n")
         except torch.OutOfMemoryError as error:
-            raise UserError(
-                f"{cell.name.file}: the GPU's memory cannot hold the model; free it, or take a smaller backbone"
-            ) from error
+            what = f"The GPU's memory is too small for the model of {cell.name.file}"
+            raise UserError(what, do="Free the GPU's memory, or use a smaller backbone") from error
         free_memory()
 
 
@@ -144,12 +145,14 @@ def _attempt(
     parts = build()
     checkpoints = cell.folder / "training" / "checkpoints"
     stopping = [EarlyStoppingCallback(options.patience)] if options.patience is not None else []
+    # the others are embedded in groups by length (baselines.training.grouping), which leaves little to save
+    passages = passage_texts(cell).of if isinstance(options, Colbert | Monobert) else None
     roles = {name: "query" if name == "query" else "document" for name in examples.column_names}
     prompts = getattr(parts.model, "prompts", {})
     trainer = _without_card(parts.trainer)(
         model=parts.model,
         args=parts.trainer.training_args_class(
-            **_arguments(options, cell.name.seed, steps, checkpoints),
+            **_arguments(options, cell.name.seed, steps, checkpoints, passages),
             router_mapping=roles,  # gives each role its own length
             prompts={name: prompt for name, role in roles.items() if (prompt := prompts.get(role))},
         ),
@@ -172,7 +175,8 @@ def _attempt(
     except Exception as error:
         if last is None or trainer.state.global_step > _step(last) or isinstance(error, UserError):
             raise
-        raise UserError(f"{last}: training cannot go on from it, remove it: {in_one_sentence(error)}") from error
+        why = str(error).strip().partition("\n")[0].rstrip(".:")
+        raise UserError(f"Training cannot continue from {last}", why, "Remove it to train from the start") from error
     losses = [(entry["step"], entry["loss"]) for entry in trainer.state.log_history if "loss" in entry]
     facts = {
         "steps": trainer.state.global_step,
@@ -226,7 +230,7 @@ def _without_card(trainer: Any) -> Any:
     return WithoutCard
 
 
-def _arguments(options: Trained, seed: int, steps: int, folder: Path) -> dict[str, Any]:
+def _arguments(options: Trained, seed: int, steps: int, folder: Path, texts: Texts | None = None) -> dict[str, Any]:
     every = options.evaluate_every
     # with a teacher or mining, batches are made in the training process
     by_the_model = options.teacher is not None or options.mine_every is not None
@@ -242,7 +246,7 @@ def _arguments(options: Trained, seed: int, steps: int, folder: Path) -> dict[st
         "bf16": options.precision == "bfloat16" and device() != "cpu",
         "fp16": options.precision == "float16" and device() != "cpu",
         "seed": seed,
-        "batch_sampler": _sampler(),
+        "batch_sampler": sampler(texts),
         "dataloader_num_workers": 0 if by_the_model else options.loader_processes,
         "dataloader_pin_memory": device() != "cpu",
         "logging_strategy": "steps",
@@ -264,17 +268,6 @@ def _arguments(options: Trained, seed: int, steps: int, folder: Path) -> dict[st
             "greater_is_better": True,
         }
     return arguments
-
-
-def _sampler() -> type:
-    """Batches in which no query or passage appears twice, judged by their ids, before there are texts and labels."""
-    from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
-
-    class Distinct(NoDuplicatesBatchSampler):
-        def __init__(self, dataset: "Dataset", **options: Any) -> None:
-            super().__init__(dataset.with_format(None), **options)
-
-    return Distinct
 
 
 def _keep(model: Any, facts: dict[str, Any], cell: Cell) -> None:

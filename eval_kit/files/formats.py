@@ -9,7 +9,7 @@ import polars as pl
 from eval_kit.errors import UserError
 from eval_kit.files import strict_json
 from eval_kit.files.faults import Faults
-from eval_kit.files.ids import PASSAGE_NAMES, no_ids, why_no_id
+from eval_kit.files.ids import GRADE_NAMES, PASSAGE_NAMES, no_ids, why_no_id
 from eval_kit.files.numbers import whole_number
 from eval_kit.files.records import QUERY_IDS, Layout, columns, rows
 from eval_kit.sentences import counted
@@ -23,7 +23,6 @@ SCORED_AS = {"query-id": "query_id", "corpus-id": "passage_id", "score": "releva
 QUERIES_SCHEMA = {"query_id": pl.String(), "text": pl.String()}
 
 
-_GRADE_NAMES = ("score", "relevance", "rel", "grade", "label")
 _TEXT_NAMES = ("text", "query", "question")
 
 
@@ -34,7 +33,7 @@ def _is_header(fields: Sequence[str]) -> bool:
 
 
 _JUDGEMENTS = Layout(
-    names=(QUERY_IDS, PASSAGE_NAMES, _GRADE_NAMES),
+    names=(QUERY_IDS, PASSAGE_NAMES, GRADE_NAMES),
     places={4: (0, 2, 3), 3: (0, 1, 2)},
     expected="query, 0, passage and grade, or query, passage and grade",
     is_row=lambda fields: whole_number(fields[-1]) is not None,
@@ -169,7 +168,8 @@ def tab_separated(frame: pl.DataFrame) -> Iterator[str]:
     if missing := texts.null_count():
         first = ids.filter(texts.is_null())[0]
         raise UserError(
-            f"{counted(missing, 'text')} of {len(texts):,} are missing", f"The first is the text of {first}"
+            f"{missing:,} of {counted(len(texts), 'text')} {'is' if missing == 1 else 'are'} missing",
+            f"The first is the text of {first}",
         )
     count = int(texts.str.contains(_BREAKS).sum())
     if count:

@@ -172,7 +172,9 @@ def records(path: Path, layout: Layout, faults: Faults) -> Iterator[tuple[int, R
     divided: Iterable[tuple[int, list[str]]] = ((number, layout.divide(line)) for number, line in lines)
     if _is_csv(path, first, layout):
         divided = _of_csv(path, lines)
-    names: list[str] = []
+    elif len(names := first.split("\t")) not in layout.places and layout._is_header(names):
+        divided = ((number, line.split("\t")) for number, line in lines)
+    names = []
     for number, fields in divided:
         if not names and number == start[0] and layout._is_header(fields):
             names = fields

@@ -160,9 +160,11 @@ def parse(name: str) -> Measure:
     match = _NAME.fullmatch(name)
     parameters = _parameters(match["parameters"]) if match and match["parameters"] else {}
     if not match or match["kind"] not in KINDS or parameters is None:
-        kind_typed, _, cutoff_typed = name.partition("@")
-        near = difflib.get_close_matches(kind_typed, [*KINDS, *_ALIASES], 1)
-        at = f"@{cutoff_typed}" if cutoff_typed.isdecimal() else ""
+        cutoff_typed = name[len(name.rstrip("0123456789")) :]
+        kind_typed = name.removesuffix(cutoff_typed).rstrip("@_.")
+        alias = _ALIASES.get(kind_typed.lower().replace("_", ""))
+        near = [alias] if alias else difflib.get_close_matches(kind_typed, [*KINDS, *_ALIASES], 1)
+        at = f"@{cutoff_typed}" if cutoff_typed else ""
         has_suggestion = near and len(at) < 9 and not at.startswith("@0")
         hint = f" (did you mean {_ALIASES.get(near[0], near[0])}{at}?)" if has_suggestion else ""
         raise UserError(

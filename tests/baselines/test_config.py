@@ -71,8 +71,8 @@ def test_the_papers_configs_are_as_the_papers_say() -> None:
         ({"biencoder": {**TRAINED, "starts_from": "biencoder-x", "negatives": 0}}, "biencoder-x"),
         ({"biencoder": {**TRAINED, "starts_from": "biencoder", "negatives": 0}}, "starts_from"),
         ({"biencoder": {**TRAINED, "starts_from": "splade"}, "splade": {**TRAINED, **FLOPS}}, "splade"),
-        ({"biencoder": {**TRAINED, "starts_from": "x", "negatives": 0, "mine_every": 3}}, "mined negatives"),
-        ({"monobert": {**TRAINED, "candidates": 9, "pair_length": 64, "mine_every": 3}}, "mined"),
+        ({"biencoder": {**TRAINED, "starts_from": "x", "negatives": 0, "mine_every": 3}}, "mine_every"),
+        ({"monobert": {**TRAINED, "candidates": 9, "pair_length": 64, "mine_every": 3}}, "mine_every"),
         ({"splade": {**TRAINED, **FLOPS, "share": 2, "teacher": "x", "distillation": "kl"}}, "share"),
         ({}, "non-empty"),
     ],
@@ -141,7 +141,7 @@ def test_a_config_says_which_variations_are_searched(tmp_path: Path) -> None:
 
 
 def test_a_config_that_is_not_there_or_not_json(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"^papper: .* paper"):
+    with pytest.raises(UserError, match=r"papper .* paper"):
         config.read("papper")
     (tmp_path / "broken.json").write_text("{")
     with pytest.raises(UserError, match=r"broken\.json:1: "):

@@ -300,7 +300,7 @@ def test_a_backbone_that_does_not_fit_is_refused_before_training(trainable_relea
     sizes = {"vocab_size": len(tokenizer), "n_positions": 64, "n_embd": 32, "n_layer": 1, "n_head": 2}
     GPT2Model(GPT2Config(**sizes)).save_pretrained(causal)
     for system, options, said in (
-        ("biencoder", {"backbone": str(causal)}, "causal: gives 8 queries the same vector"),
+        ("biencoder", {"backbone": str(causal)}, "causal gives 8 queries the same vector"),
         ("biencoder", {"passage_length": 129}, "129 tokens are more than the model's 128 positions"),
         ("monobert", {"pair_length": 129}, "129 tokens are more than the model's 128 positions"),
     ):

@@ -67,7 +67,7 @@ def test_levels_are_compared_in_the_order_of_their_numbers(toy: Path, tmp_path: 
     releases.write(draft, tmp_path / "own")
     assert not faults(tmp_path / "own")
     (tmp_path / "one.tsv").write_text("a dog\n")
-    assert "too few queries" in describe(toy, tmp_path / "one.tsv", 13).notes()[-1]
+    assert "too few queries" in describe(toy, tmp_path / "one.tsv", 13).sentences[-1]
 
 
 def test_whole_words_leave_out_of_training_what_their_own_rule_finds(toy: Path, tmp_path: Path) -> None:

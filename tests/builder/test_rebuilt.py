@@ -279,7 +279,7 @@ def test_without_train_there_are_the_shifts_that_need_none(small: Collection, tm
     assert release.test_sets["length.short"].qrels == "test" and "length_test" not in release.configs["qrels"]
     for shift in ("topic", "wh", "restrain"):
         assert f"no {shift}: toy has no split train with judgements" in release.manifest.remarks
-        with pytest.raises(UserError, match=f"{shift} cannot be built: toy has no split train"):
+        with pytest.raises(UserError, match=f"{shift} .* toy has no split train"):
             rebuilt.draft(collection, [shift], LSA)
 
 
@@ -288,7 +288,9 @@ def test_a_shift_that_the_queries_do_not_suffice_for_is_left_out_unless_it_is_na
     pairs = small.qrels["train"].filter(pl.col("query-id").is_in(few["query_id"].implode()))
     collection = replace(small, queries={**small.queries, "train": few}, qrels={**small.qrels, "train": pairs})
     draft = rebuilt.draft(collection, encoder=LSA)
-    assert any(remark.startswith("no topic: fewer than 30 test queries: c0 (") for remark in draft.remarks)
+    assert any(
+        remark.startswith("no topic: ") and "fewer than 30 test queries: c0 (" in remark for remark in draft.remarks
+    )
     assert "topic" not in {table.config for table in draft.tables}
     built_anyway = rebuilt.draft(collection, ["topic"], LSA)
     assert {table.config for table in built_anyway.tables} >= {"topic"}

@@ -110,7 +110,7 @@ def blocked(things: Things) -> object:
 REFUSED: list[tuple[Callable[[Things], object], str]] = [
     # settings
     *(
-        (lambda things, setting=setting: ShiftParameters().with_settings([setting]), f"^--set {setting}: ")
+        (lambda things, setting=setting: ShiftParameters().with_settings([setting]), f"--set {setting} ")
         for setting in (
             *("topic.kk=3", "topic.seed=3", "topic.k", "topic.k=many", "topic.test_share=half", "wh.rule=word"),
             *("restrain.sizes=100", "restrain.sizes=a:1,a:2", "restrain.sizes=A b:1", "chameleons.levels=ten"),
@@ -118,7 +118,7 @@ REFUSED: list[tuple[Callable[[Things], object], str]] = [
         )
     ),
     (lambda things: things.set("topic.k=5000"), "k = 5,000"),
-    (lambda things: things.set("topic.topics=1"), "2 to k = 30 topics"),
+    (lambda things: things.set("topic.topics=1"), "2 to k = 30"),
     (lambda things: things.set("topic.test_share=1"), "share of test queries"),
     (lambda things: things.draft("topic", encoder=EQUAL), "distinct clusters"),
     (lambda things: things.set("topic.size=900"), "about 900 queries"),
@@ -132,27 +132,27 @@ REFUSED: list[tuple[Callable[[Things], object], str]] = [
     (lambda things: MiniParameters(strength=1.1), "strength"),
     (lambda things: MiniParameters(strength=float("nan")), "strength"),
     (lambda things: MiniParameters(queries=499), "500"),
-    (lambda things: negatives.add(things.folder, negatives.NegativeParameters(depth=10, sample=20)), "20 of 10"),
+    (lambda things: negatives.add(things.folder, negatives.NegativeParameters(depth=10, sample=20)), "20 .* 10"),
     # shifts
-    (lambda things: things.draft("topics"), "'topics'; there are topic, wh"),
-    (lambda things: things.draft("chameleons"), "no runs over dev"),
+    (lambda things: things.draft("topics"), "topic, wh"),
+    (lambda things: things.draft("chameleons"), "runs over dev"),
     (lambda things: things.draft("topic", runs={"a": Path("a")}), "--run is for the shift chameleons"),
     (lambda things: things.draft(encoder=BROKEN), "gives NaN"),
-    (lambda things: things.draft("crossed", encoder=ALIKE, parameters=FOUR_MODELS), "--encoder, or give --parts"),
+    (lambda things: things.draft("crossed", encoder=ALIKE, parameters=FOUR_MODELS), r"--encoder, or"),
     (lambda things: things.draft("crossed", parameters=SIXTEEN_MODELS), "3,200"),
-    (lambda things: things.parts("numbers", "given"), "given: no part has enough"),
-    (lambda things: things.parts(None, "crossed", parameters=FOUR_MODELS), "no training query has a part"),
-    (lambda things: things.parts(None, "given"), "no training query has a part"),
-    (lambda things: read_given("meta", things.toy), "no query has a text or number there"),
+    (lambda things: things.parts("numbers", "given"), "has enough"),
+    (lambda things: things.parts(None, "crossed", parameters=FOUR_MODELS), "training query has a part"),
+    (lambda things: things.parts(None, "given"), "training query has a part"),
+    (lambda things: read_given("meta", things.toy), "query has a text or number"),
     (lambda things: read_given("metadata.article", things.folder), r"queries\.jsonl"),
     (lambda things: read_given(str(things.file("parts.tsv", "")), things.toy), r"parts\.tsv:1: the file is empty"),
     # collections
     (lambda things: things.queries("train", pl.concat([things.small.queries["train"]] * 2)), r"'\d+' appears more"),
-    (lambda things: things.queries("dev", things.small.queries["dev"].with_columns(text=pl.lit(" "))), "of dev has"),
+    (lambda things: things.queries("dev", things.small.queries["dev"].with_columns(text=pl.lit(" "))), "of dev"),
     (lambda things: things.queries("dev", things.small.queries["train"], things.small.qrels["train"]), "both train"),
     (lambda things: things.queries("dev.2", things.small.queries["dev"], things.small.qrels["dev"]), r"'dev\.2'"),
     (lambda things: replace(things.small, qrels={}), "no judged queries"),
-    (lambda things: beir.collection(things.folder / "nowhere"), "nowhere: there is no such folder"),
+    (lambda things: beir.collection(things.folder / "nowhere"), "nowhere"),
     (lambda things: irds.collection("msmarco-passage"), "ir_datasets msmarco-passage/train"),
     (lambda things: log.collection(things.file("log.csv", "a,b,c\n")), r"log\.csv:1:"),
     (lambda things: log.collection(things.file("LOG.CSV", "id,query\n\na,dog\nb\n")), r"LOG\.CSV:4:"),
@@ -177,13 +177,13 @@ REFUSED: list[tuple[Callable[[Things], object], str]] = [
         lambda things: export(things.release(), things.folder / "out", "beir", training_sets=["length.not-long"]),
         "not-long",
     ),
-    (lambda things: export(things.release(), things.file("file", "x"), "beir"), "cannot be written"),
+    (lambda things: export(things.release(), things.file("file", "x"), "beir"), "Could not write"),
     (blocked, r"length\.short/qrels"),
     *(
-        (lambda things, id=id: list(tab_separated(ONE_TEXT.with_columns(query_id=pl.lit(id)))), "cannot be written")
+        (lambda things, id=id: list(tab_separated(ONE_TEXT.with_columns(query_id=pl.lit(id)))), "Could not write")
         for id in ("a b", "a\tb", "a\n9", "", " 1", "\0", "\u2028")
     ),
-    (lambda things: list(tab_separated(ONE_TEXT.with_columns(text=pl.Series(["a", None])))), "1 of the 2 texts"),
+    (lambda things: list(tab_separated(ONE_TEXT.with_columns(text=pl.Series(["a", None])))), "1 of 2 texts"),
     (lambda things: of_passages(things.release(), things.toy, things.folder / "out", ["topics"]), "topics"),
     (
         lambda things: of_passages(things.release(), things.file("twice.tsv", "7\ta\n7\tb\n"), things.folder / "out"),

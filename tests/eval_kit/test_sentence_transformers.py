@@ -175,7 +175,7 @@ def test_a_cross_encoder_is_shown_on_its_candidates(trainable_release: Release, 
 
 
 def test_mistakes_are_one_sentence(mini_release: Release, published_release: Release) -> None:
-    with pytest.raises(UserError, match=r"has no test sets of tpoic; it has those of topic, wh, length, "):
+    with pytest.raises(UserError, match="has no test sets of tpoic"):
         ShiftEvaluator(mini_release, "tpoic")
     with pytest.raises(UserError, match="embeds no passages; make a small release of it with: python -m builder lite"):
         ShiftEvaluator(published_release, "topic")

@@ -27,7 +27,7 @@ from sentence_transformers.base.losses import gradcache
 from transformers import Trainer, TrainerCallback
 
 from baselines.systems import system as system_named
-from baselines.training import trainer
+from baselines.training import batches, trainer
 from eval_kit.errors import UserError
 from eval_kit.models.opening import retriever as retriever_of
 from eval_kit.release import open_release
@@ -36,8 +36,10 @@ from tests.shadow_cuda import bounds
 from tests.shadow_cuda.waiting import Waits
 
 
-def train(release: str, jobs: list[Any], kill: int = 0, disturb: bool = False) -> Any:
-    """Train cells one after the other: (system, root, options) of each."""
+def train(release: str, jobs: list[Any], kill: int = 0, disturb: bool = False, window: int = batches.WINDOW) -> Any:
+    """Train cells one after the other: (system, root, options) of each, with batches of one length in each window."""
+    batches.WINDOW = window
+    tokens: list[int] = []
     norms: list[float] = []
     scored: list[str] = []
     clip, maxsim = Accelerator.clip_grad_norm_, sentence_transformers.util.maxsim
@@ -52,6 +54,12 @@ def train(release: str, jobs: list[Any], kill: int = 0, disturb: bool = False) -
 
     Accelerator.clip_grad_norm_, sentence_transformers.util.maxsim = clipped, watched
 
+    def counted(module: Any, inputs: Any) -> None:
+        if type(module).__name__ == "Transformer" and module.training:
+            tokens.append(inputs[0]["input_ids"].numel())
+
+    torch.nn.modules.module.register_module_forward_pre_hook(counted)
+
     class Kill(TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             if state.global_step == kill:
@@ -65,8 +73,14 @@ def train(release: str, jobs: list[Any], kill: int = 0, disturb: bool = False) -
         torch.cuda.reset_peak_memory_stats(0)
         norms.clear()
         scored.clear()
+        tokens.clear()
         facts.append(system_named(system).train(tiny_cell(system, opened, Path(root), **options), [Kill()]))
-        facts[-1] |= {"peak": torch.cuda.max_memory_allocated(0), "norms": [*norms], "teacher": sorted({*scored})}
+        facts[-1] |= {
+            "peak": torch.cuda.max_memory_allocated(0),
+            "norms": [*norms],
+            "teacher": sorted({*scored}),
+            "tokens": sum(tokens),
+        }
     return facts
 
 

@@ -159,10 +159,9 @@ def test_what_a_start_was_trained_on_is_said(release: Release, tmp_path: Path):
     }
     random = tiny_options("biencoder", backbone=str(tmp_path / "told"), random_weights=True)
     own = {"static": tiny_options("static"), "biencoder": random}
-    assert starts(cells(systems | own, release, tmp_path, shifts=["wh"])) == [
-        f"biencoder-told starts from {tmp_path / 'told'}, which was trained on ms_marco, squad",
-        f"biencoder-bare starts from {tmp_path / 'bare'}, which was trained on data that nobody declared",
-    ]
+    told, bare = starts(cells(systems | own, release, tmp_path, shifts=["wh"]))
+    assert told == f"biencoder-told starts from {tmp_path / 'told'}, which was trained on ms_marco and squad"
+    assert bare == f"biencoder-bare starts from {tmp_path / 'bare'}, whose training data nobody declared"
 
 
 def test_the_digest_holds_what_decides_a_result(mini_release: Release, release: Release, tmp_path: Path):
@@ -348,12 +347,12 @@ def test_what_a_user_gets_wrong_is_said_in_one_sentence(command: Run, release: R
     wrong.write_text(json.dumps({"systems": {"bm25": {"depth": 100, "k2": 1}}}))
     into = ["--release", release.folder, "--out", tmp_path / "g"]
     for arguments, said in (
-        (["status", tmp_path], "holds no grid"),
+        (["status", tmp_path], f"{tmp_path} does not contain a grid"),
         (["run", "--config", wrong, *into], "k2"),
         (["run", "--config", "mini", "--part", "0/2", *into], "--part"),
         (["run", "--config", "mini", "--part", "3/2", *into], "--part"),
         (["run", "--config", "paper", "--config", "mini", "--system", "bm25", "--shift", "topic", *into],
-         "--config: paper and mini train the same cells; run each with an --out of its own"),
+         "paper and mini train the same cells"),
     ):  # fmt: skip
         done = command("baselines", "grid", *arguments)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1)

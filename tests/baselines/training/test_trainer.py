@@ -149,7 +149,7 @@ def test_a_damaged_checkpoint_is_named(trainable_release: Release, tmp_path: Pat
         systems.system("biencoder").train(cell, [Stop()])
     checkpoint = cell.folder / "training" / "checkpoints" / "checkpoint-2"
     (checkpoint / name).write_bytes(b"")
-    with pytest.raises(UserError, match=f"^{checkpoint}: "):
+    with pytest.raises(UserError, match=f"{checkpoint}\\."):
         systems.system("biencoder").train(cell)
     shutil.rmtree(checkpoint)
     assert systems.system("biencoder").train(cell)["steps"] == 4
@@ -231,8 +231,8 @@ def test_out_of_memory_goes_on_from_the_last_checkpoint_and_says_so(
         facts = systems.system("biencoder").train(cell, [Steps()])
     assert done == [1, 2, 3, 4, 5, 6, 5, 6, 7, 8]
     assert (facts["batch_size"], facts["mini_batch_size"], facts["steps"]) == (8, 4, 8)
-    said = [record.getMessage() for record in caplog.records if "out of memory" in record.getMessage()]
-    assert said == [f"{cell.name.file}: out of memory; continuing in mini-batches of 4"]
+    [said] = [record.getMessage() for record in caplog.records if "out of memory" in record.getMessage()]
+    assert cell.name.file in said and " 4 " in said
     assert cell.model.is_dir()
 
 
@@ -255,7 +255,7 @@ def test_memory_that_an_evaluation_lacks_is_not_taken_for_that_of_a_step(
         systems.system("biencoder").train(cell)
     cell = tiny_cell("biencoder", trainable_release, tmp_path, steps=4, mine_every=2, mine_depth=5)
     monkeypatch.setattr(Dense, "search", full)
-    with pytest.raises(UserError, match=f"^{cell.name.file}: .*encode_batch"):
+    with pytest.raises(UserError, match=f"{cell.name.file}.* encode_batch"):
         systems.system("biencoder").train(cell)
 
 
@@ -276,7 +276,7 @@ def test_memory_that_the_optimiser_or_the_model_lacks(
     cell = tiny_cell("biencoder", trainable_release, tmp_path, steps=2)
     full = Mock(side_effect=torch.OutOfMemoryError("CUDA out of memory"))
     monkeypatch.setattr(transformers.Trainer, "_move_model_to_device", full)
-    with pytest.raises(UserError, match=f"^{cell.name.file}: .*the model"):
+    with pytest.raises(UserError, match=f"the model of {cell.name.file}"):
         systems.system("biencoder").train(cell)
 
 

@@ -135,7 +135,7 @@ def test_intervals_hold_the_truth_of_small_snapshots_of_skewed_values() -> None:
 
 def test_what_cannot_be_paired_is_refused(months) -> None:
     june, july = months
-    with pytest.raises(UserError, match="one run for each"):
+    with pytest.raises(UserError, match="for each"):
         snapshots(runs(june, "bm25", "mine"), june, july, runs(july, "bm25"))
 
 
