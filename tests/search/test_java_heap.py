@@ -10,7 +10,7 @@ def test_memory_that_cannot_be_had_is_said_with_what_to_set(monkeypatch: pytest.
     monkeypatch.delenv("JAVA_TOOL_OPTIONS", raising=False)
     assert lucene._heap() == ["-Xmx8g"]
     monkeypatch.setattr(lucene, "_RESERVED_BYTES", 1 << 60)
-    with pytest.raises(UserError, match="8 GB.*JAVA_TOOL_OPTIONS=-Xmx2g"):
+    with pytest.raises(UserError, match=r"8 GB.*JAVA_TOOL_OPTIONS=-Xmx2g"):
         lucene._heap()
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Xmx2g")
     assert lucene._heap() == []
