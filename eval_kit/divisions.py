@@ -49,12 +49,14 @@ class Division:
         name: as it was asked for, such as ``metadata.article``; of a file, the file's name.
         parts: ``query_id`` and ``part``, both text; parts in the order in which tables show them.
         source: where it comes from, for the record.
+        label_of: of a label of the release, the table that has it.
         crosses: its parts are those of two divisions at once, so that they share what they are draws of.
     """
 
     name: str
     parts: pl.DataFrame
     source: str
+    label_of: str = ""
     crosses: bool = False
 
     def of(self, queries: pl.Series) -> pl.DataFrame:
@@ -177,6 +179,7 @@ def _named(by: str, release: Release, queries: pl.DataFrame, training: pl.DataFr
                 by,
                 pl.concat([each.select("query_id", label) for each in tables]).unique(maintain_order=True).drop_nulls(),
                 f"{config}, column {column}",
+                config,
             )
     of_queries = release.folder / QUERIES_FILE
     if release.in_beir_format and (parts := field_of_queries(of_queries, by)).height:

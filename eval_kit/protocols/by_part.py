@@ -118,11 +118,17 @@ class ScoresByPart(Scores):
         parts: as :data:`_MEANS`.
         divisions: where each comes from, by name.
         remarks: that, and queries in no part.
+        scarce: the divisions that most queries are in no part of.
     """
 
     parts: pl.DataFrame
     divisions: Mapping[str, str]
     remarks: Sequence[str]
+    scarce: Sequence[str]
+
+    def summary(self) -> list[str]:
+        """As of the scores; and of how few queries a division says something."""
+        return [*super().summary(), *self.scarce]
 
     def tables(self) -> list[Table]:
         """The means over all queries, then those of each part."""
@@ -158,8 +164,8 @@ def scores_by_part(
     covered = list(dict.fromkeys(mean.test_set for mean in scores.means if mean.test_set in release.test_sets))
     of_test_sets = divisions(by, release, covered, training)
     of_parts = means(scores.per_query(), of_test_sets)
-    remarks = list(remarks_on(of_test_sets, release))
-    return ScoresByPart(scores.means, scores.provenance, of_parts, sources(of_test_sets), remarks)
+    remarks, few = list(remarks_on(of_test_sets, release)), list(scarce(of_test_sets, release))
+    return ScoresByPart(scores.means, scores.provenance, of_parts, sources(of_test_sets), remarks, few)
 
 
 def sources(of_test_sets: Mapping[str, Sequence[Division]]) -> dict[str, str]:
@@ -168,14 +174,30 @@ def sources(of_test_sets: Mapping[str, Sequence[Division]]) -> dict[str, str]:
 
 
 def remarks_on(of_test_sets: Mapping[str, Sequence[Division]], release: Release) -> Iterator[str]:
-    """Where divisions come from, and a line for each that leaves queries of a test set out."""
+    """Where divisions come from, and a line for each that leaves at most half of the queries of a test set out."""
     yield from (f"{name}: {source}" for name, source in sources(of_test_sets).items() if source != name)
+    for test_set, division, inside, queries in _inside(of_test_sets, release):
+        if queries / 2 <= inside < queries:
+            yield f"{queries - inside:,} of the {queries:,} queries of {test_set} are in no part of {division.name}"
+
+
+def scarce(of_test_sets: Mapping[str, Sequence[Division]], release: Release) -> Iterator[str]:
+    """A sentence for each division that leaves more than half of the queries of a test set out."""
+    for test_set, division, inside, queries in _inside(of_test_sets, release):
+        if inside < queries / 2:
+            of_label = f"have the label {division.name}, which is that of {division.label_of}"
+            which = of_label if division.label_of else f"are in a part of {division.name}"
+            yield f"Only {inside:,} of the {queries:,} queries of {test_set} {which}."
+
+
+def _inside(
+    of_test_sets: Mapping[str, Sequence[Division]], release: Release
+) -> Iterator[tuple[str, Division, int, int]]:
+    """Of each test set and division, how many queries are in a part, and how many there are."""
     for test_set, of_test_set in of_test_sets.items():
-        queries = release.test_sets[test_set].queries
         for division in of_test_set:
-            left_out = len(queries) - division.parts["query_id"].n_unique()
-            if left_out:
-                yield f"{left_out:,} of the {len(queries):,} queries of {test_set} are in no part of {division.name}"
+            inside = division.parts["query_id"].n_unique()
+            yield test_set, division, inside, len(release.test_sets[test_set].queries)
 
 
 def _tables_of_means(of_parts: pl.DataFrame) -> list[Table]:

@@ -76,6 +76,7 @@ class Comparison(Result):
         standings: the places that the baseline can have in the panel, if that was asked for.
         divisions: where each comes from, by name.
         remarks: that, and queries in no part.
+        scarce: the divisions that most queries are in no part of.
     """
 
     title = "Comparison of systems"
@@ -92,6 +93,7 @@ class Comparison(Result):
     standings: Sequence[Standing] = ()
     divisions: Mapping[str, str] = field(default_factory=dict)
     remarks: Sequence[str] = ()
+    scarce: Sequence[str] = ()
 
     @property
     def verdict(self) -> str:
@@ -165,8 +167,9 @@ class Comparison(Result):
                 (better, worse), best = counts(rows), max(rows, key=gain)
                 text = f"{test_set}: {better} of {len(rows)} systems are better than {self.systems[0]}, {worse} worse"
                 sentences.append(f"{text}{_neither(rows)}. Best is {best['system']}, {difference_shown(best)}.")
-            return sentences
-        return [*sentences, *filter(None, map(self.verdict_on, self.systems[1:4])), *self._parts_that_differ()]
+            return [*sentences, *self.scarce]
+        of_systems = filter(None, map(self.verdict_on, self.systems[1:4]))
+        return [*sentences, *of_systems, *self._parts_that_differ(), *self.scarce]
 
     def _parts_that_differ(self) -> Iterator[str]:
         """A sentence with the parts that were shown to differ, the greatest losses first; a gate has its own."""
@@ -442,7 +445,8 @@ def of_values(
     if not by:
         return comparison
     remarks = list(by_part.remarks_on(divisions, release))
-    return replace(comparison, divisions=by_part.sources(divisions), remarks=remarks)
+    few = list(by_part.scarce(divisions, release))
+    return replace(comparison, divisions=by_part.sources(divisions), remarks=remarks, scarce=few)
 
 
 def baseline_of(systems: Sequence[str], named: str | None) -> str:

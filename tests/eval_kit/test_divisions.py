@@ -265,3 +265,16 @@ def test_columns_without_names_are_counted(release: Release, tmp_path: Path) -> 
     (tmp_path / "log.csv").write_text("q1,x,k1\nq2,x,k2\n")
     with pytest.raises(UserError, match="does not name its 3 columns"):
         divide(f"{tmp_path}/log.csv", release, release.queries("test"))
+
+
+@pytest.mark.parametrize(("known", "is_said"), [(10, True), (19, True), (20, False), (40, False)])
+def test_a_division_that_most_queries_lack_is_said_before_its_table(known: int, is_said: bool, tmp_path: Path) -> None:
+    queries = [f"q{n}" for n in range(40)]
+    folder = beir_folder(tmp_path / "toy", [], dict.fromkeys(queries, "t"), [(query, "p") for query in queries])
+    runs = [ranked_run(tmp_path / f"{name}.trec", [(query, "p", 1) for query in queries], 8) for name in "ab"]
+    kinds = dict.fromkeys(queries[:known], "kind")
+    for result in (compare(runs, open_release(folder), by=[kinds]), score(runs, open_release(folder), by=[kinds])):
+        said = [line for line in result.summary() if f"{known} of the 40 queries" in line]
+        assert bool(said) == is_said
+        noted = [line for line in result.notes() if "in no part" in line]
+        assert bool(noted) == (20 <= known < 40)
