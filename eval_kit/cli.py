@@ -208,84 +208,101 @@ def run(
 
 
 @_computing
-def protocol(
-    runs: options.GridRuns = None,
-    paper: options.Paper = None,
-    systems: Annotated[
-        list[str] | None, option("System name of each run, in RUN order, or one name for all.", "NAME", "--system")
-    ] = None,
-    shifts: Annotated[
-        list[str] | None,
+def compare(
+    runs: options.Runs = None,
+    example: options.Example = False,
+    baseline: Annotated[str | None, option("Test the other systems against this one. Default: the first RUN.")] = None,
+    release: options.Release = None,
+    upstream: options.Upstream = None,
+    qrels: options.Judges = None,
+    queries: options.Queries = None,
+    values: Annotated[
+        Path | None,
         option(
-            "Shift of each run, in RUN order, or one for all: topic, wh, length, given, crossed, resttest or restrain.",
-            "NAME",
-            "--shift",
+            "Compare these values of each query, in place of RUNs: columns run, query, measure, value, and test set "
+            "where there are several, as score --per-query writes them.",
+            "FILE",
         ),
     ] = None,
-    held_outs: Annotated[
-        list[str] | None,
-        option("Part that each run's training left out, in RUN order, such as c0.", "NAME", "--held-out"),
+    measures: options.Measures = None,
+    test_sets: options.TestSets = None,
+    by: options.By = None,
+    trained_on: options.TrainedOn = None,
+    no_worse_than: Annotated[
+        float | None,
+        option(
+            "Fail if a system loses significantly to the baseline by the first measure; pass if it loses significantly "
+            "less than this, or no query changed. Exit status: 0 passes, 1 fails, 3 cannot tell. With --by, tests each "
+            "group.",
+            "LOSS",
+            min=0,
+        ),
     ] = None,
-    untrained: Annotated[
-        list[Path] | None, option("Also show this run of an untrained system, such as BM25. Repeatable.", "RUN")
-    ] = None,
-    release: options.Release = None,
-    revision: options.Revision = None,
-    vectors: Annotated[
+    looks: Annotated[
+        bool, option("With --no-worse-than: valid however often you look while queries are added.")
+    ] = False,
+    panel: Annotated[bool, option("Also rank the run among twelve known systems on TREC DL 2019 and 2020.")] = False,
+    against: Annotated[
         str | None,
-        option("Query vectors for the page's similarity figures (ECIR 2023). Default: the .npy file next to RUN."),
+        option(
+            "Show what each system keeps on this other snapshot: a release or BEIR folder, or a file of judgements.",
+            "RELEASE|QRELS",
+        ),
     ] = None,
-    seed: options.Seed = None,
+    against_runs: Annotated[
+        list[Path] | None,
+        option(
+            "With --against: the systems' runs over it, in the order of RUN, or their folder. Default: the same RUNs.",
+            "RUN",
+            "--against-run",
+        ),
+    ] = None,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
-    """Print the papers' loss tables from the runs of a grid.
+    """Compare the runs of several systems, with paired tests.
 
-    Avg In, Out and Rel Loss; for ReSTrain Inter., Extra. and delta.
-
-    --page writes a report: tables, figures, a per-query explorer and provenance.
-
-    Example: eval_kit protocol mine.topic.*.trec --untrained bm25.trec --page report.html
+    Example: eval_kit compare bm25.trec mine.trec --test-set dl19
     """
-    values = _opened(dict(locals()))
-    if paper is not None:
-        from eval_kit.papers.beside import of_paper
+    given = dict(locals())
+    from eval_kit.protocols.comparing import compare as compare_systems
+    from eval_kit.protocols.comparing import judges_named
 
-        return _call(of_paper, values, f"{parameter('paper')} reads system and shift from the file names")
-    from eval_kit.pages.report import report
-
-    if not runs:
-        raise UserError(
-            "There is nothing to show",
-            do=f"Add the RUN files of a grid, or the ID of a published table with {parameter('paper')}",
-        )
-    return _call(report, values)
+    if values is None or example:
+        given = _with_runs(given, "upstream", "qrels", "values", "against")
+    return _call(compare_systems, _opened(given | {"qrels": judges_named(qrels) if qrels else None, "example": None}))
 
 
 @_computing
-def similarity(
-    runs: Annotated[
-        list[Path] | None, argument("Runs of a grid, to correlate their losses with the similarities.", "RUN")
-    ] = None,
+def discover(
+    runs: Annotated[list[Path], argument("Two runs, of which the second may lose, or one with --pivot.", "RUN")],
+    pivot: Annotated[Path | None, option("Compare a single RUN with this one, such as BM25's.", "RUN")] = None,
     release: options.Release = None,
-    vectors: Annotated[
-        str | None,
-        option(
-            "Vectors for the cosine: a sentence-transformers model (append :cls for the bare [CLS], as the papers "
-            "take), or NAME.npy with NAME.ids.txt."
-        ),
+    revision: options.Revision = None,
+    upstream: options.Upstream = None,
+    qrels: options.Qrels = None,
+    queries: options.Queries = None,
+    measure: Annotated[str | None, option("Compare by this measure. Default: the test sets' first.", "NAME")] = None,
+    test_sets: options.TestSets = None,
+    parts: Annotated[
+        Path | None, option("Write the queries of each kind to this file, .tsv or .csv, for --by.", "FILE")
     ] = None,
+    seed: Annotated[int | None, option("Random seed of the halves. Default: 0.", min=0, max=2**32 - 1)] = None,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
-    """Measure how similar each cluster is to the others.
+    """Find the kinds of query that a run loses.
 
-    With runs, also correlate their losses with the similarities.
+    Half of the queries pick them, and the other half tests them.
 
-    Example: eval_kit similarity mine.topic.*.trec --release mini
+    Example: eval_kit discover bm25.trec mine.trec --release nfcorpus --page kinds.html
     """
-    values = dict(locals())
-    from eval_kit.protocols.similarity import similarity as similarities
+    values = _opened(dict(locals()))
+    from eval_kit.files.parts import write_parts
+    from eval_kit.protocols.discover import discover as find_kinds
 
-    return _call(similarities, values)
+    found = _call(find_kinds, values | {"parts": None})
+    if parts is not None:
+        write_parts(found.parts(), parts)
+    return found
 
 
 @_computing
@@ -391,101 +408,84 @@ def variations(
 
 
 @_computing
-def compare(
-    runs: options.Runs = None,
-    example: options.Example = False,
-    baseline: Annotated[str | None, option("Test the other systems against this one. Default: the first RUN.")] = None,
+def protocol(
+    runs: options.GridRuns = None,
+    paper: options.Paper = None,
+    systems: Annotated[
+        list[str] | None, option("System name of each run, in RUN order, or one name for all.", "NAME", "--system")
+    ] = None,
+    shifts: Annotated[
+        list[str] | None,
+        option(
+            "Shift of each run, in RUN order, or one for all: topic, wh, length, given, crossed, resttest or restrain.",
+            "NAME",
+            "--shift",
+        ),
+    ] = None,
+    held_outs: Annotated[
+        list[str] | None,
+        option("Part that each run's training left out, in RUN order, such as c0.", "NAME", "--held-out"),
+    ] = None,
+    untrained: Annotated[
+        list[Path] | None, option("Also show this run of an untrained system, such as BM25. Repeatable.", "RUN")
+    ] = None,
     release: options.Release = None,
-    upstream: options.Upstream = None,
-    qrels: options.Judges = None,
-    queries: options.Queries = None,
-    values: Annotated[
-        Path | None,
-        option(
-            "Compare these values of each query, in place of RUNs: columns run, query, measure, value, and test set "
-            "where there are several, as score --per-query writes them.",
-            "FILE",
-        ),
-    ] = None,
-    measures: options.Measures = None,
-    test_sets: options.TestSets = None,
-    by: options.By = None,
-    trained_on: options.TrainedOn = None,
-    no_worse_than: Annotated[
-        float | None,
-        option(
-            "Fail if a system loses significantly to the baseline by the first measure; pass if it loses significantly "
-            "less than this, or no query changed. Exit status: 0 passes, 1 fails, 3 cannot tell. With --by, tests each "
-            "group.",
-            "LOSS",
-            min=0,
-        ),
-    ] = None,
-    looks: Annotated[
-        bool, option("With --no-worse-than: valid however often you look while queries are added.")
-    ] = False,
-    panel: Annotated[bool, option("Also rank the run among twelve known systems on TREC DL 2019 and 2020.")] = False,
-    against: Annotated[
+    revision: options.Revision = None,
+    vectors: Annotated[
         str | None,
-        option(
-            "Show what each system keeps on this other snapshot: a release or BEIR folder, or a file of judgements.",
-            "RELEASE|QRELS",
-        ),
+        option("Query vectors for the page's similarity figures (ECIR 2023). Default: the .npy file next to RUN."),
     ] = None,
-    against_runs: Annotated[
-        list[Path] | None,
-        option(
-            "With --against: the systems' runs over it, in the order of RUN, or their folder. Default: the same RUNs.",
-            "RUN",
-            "--against-run",
-        ),
-    ] = None,
+    seed: options.Seed = None,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
-    """Compare the runs of several systems, with paired tests.
+    """Print the papers' loss tables from the runs of a grid.
 
-    Example: eval_kit compare bm25.trec mine.trec --test-set dl19
+    Avg In, Out and Rel Loss; for ReSTrain Inter., Extra. and delta.
+
+    --page writes a report: tables, figures, a per-query explorer and provenance.
+
+    Example: eval_kit protocol mine.topic.*.trec --untrained bm25.trec --page report.html
     """
-    given = dict(locals())
-    from eval_kit.protocols.comparing import compare as compare_systems
-    from eval_kit.protocols.comparing import judges_named
+    values = _opened(dict(locals()))
+    if paper is not None:
+        from eval_kit.papers.beside import of_paper
 
-    if values is None or example:
-        given = _with_runs(given, "upstream", "qrels", "values", "against")
-    return _call(compare_systems, _opened(given | {"qrels": judges_named(qrels) if qrels else None, "example": None}))
+        return _call(of_paper, values, f"{parameter('paper')} reads system and shift from the file names")
+    from eval_kit.pages.report import report
+
+    if not runs:
+        raise UserError(
+            "There is nothing to show",
+            do=f"Add the RUN files of a grid, or the ID of a published table with {parameter('paper')}",
+        )
+    return _call(report, values)
 
 
 @_computing
-def discover(
-    runs: Annotated[list[Path], argument("Two runs, of which the second may lose, or one with --pivot.", "RUN")],
-    pivot: Annotated[Path | None, option("Compare a single RUN with this one, such as BM25's.", "RUN")] = None,
-    release: options.Release = None,
-    revision: options.Revision = None,
-    upstream: options.Upstream = None,
-    qrels: options.Qrels = None,
-    queries: options.Queries = None,
-    measure: Annotated[str | None, option("Compare by this measure. Default: the test sets' first.", "NAME")] = None,
-    test_sets: options.TestSets = None,
-    parts: Annotated[
-        Path | None, option("Write the queries of each kind to this file, .tsv or .csv, for --by.", "FILE")
+def similarity(
+    runs: Annotated[
+        list[Path] | None, argument("Runs of a grid, to correlate their losses with the similarities.", "RUN")
     ] = None,
-    seed: Annotated[int | None, option("Random seed of the halves. Default: 0.", min=0, max=2**32 - 1)] = None,
+    release: options.Release = None,
+    vectors: Annotated[
+        str | None,
+        option(
+            "Vectors for the cosine: a sentence-transformers model (append :cls for the bare [CLS], as the papers "
+            "take), or NAME.npy with NAME.ids.txt."
+        ),
+    ] = None,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
-    """Find the kinds of query that a run loses.
+    """Measure how similar each cluster is to the others.
 
-    Half of the queries pick them, and the other half tests them.
+    With runs, also correlate their losses with the similarities.
 
-    Example: eval_kit discover bm25.trec mine.trec --release nfcorpus --page kinds.html
+    Example: eval_kit similarity mine.topic.*.trec --release mini
     """
-    values = _opened(dict(locals()))
-    from eval_kit.files.parts import write_parts
-    from eval_kit.protocols.discover import discover as find_kinds
+    values = dict(locals())
+    from eval_kit.protocols.similarity import similarity as similarities
 
-    found = _call(find_kinds, values | {"parts": None})
-    if parts is not None:
-        write_parts(found.parts(), parts)
-    return found
+    return _call(similarities, values)
 
 
 @_computing
