@@ -112,6 +112,13 @@ class Generalisation(Result):
         systems = ", ".join(self.contrasts["system"].unique(maintain_order=True))
         return f"Does {systems} generalise? Far and near queries, compared with {', '.join(self.provenance['pivots'])}"
 
+    def summary(self) -> list[str]:
+        """That nothing can be told, where no row has a verdict; the notes say why."""
+        systems = self.contrasts["system"].unique(maintain_order=True).to_list()
+        lose = "lose" if len(systems) > 1 else "loses"
+        untold = self.contrasts["verdict"].fill_null("").eq("").all()
+        return [f"Cannot tell whether {joined(systems)} {lose} on far queries."] if untold else []
+
     def facts(self) -> list[Fact]:
         """The verdict of each of the first five rows, with its interval and what would be found."""
         facts = []
