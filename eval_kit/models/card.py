@@ -11,6 +11,7 @@ from rich.console import Console
 
 from eval_kit import plots, svg
 from eval_kit.divisions import FEW, WORDS
+from eval_kit.errors import choices
 from eval_kit.measures.definitions import parse
 from eval_kit.models.opening import BM25
 from eval_kit.models.shown import Shown
@@ -25,14 +26,17 @@ from eval_kit.release import Release
 from eval_kit.release.manifest import data_name
 from eval_kit.results import Fact, Picture, Result
 from eval_kit.runs import contamination
+from eval_kit.runs.names import RunName, cell_of
 from eval_kit.sentences import counted, joined
-from eval_kit.shifts import benchmarks
+from eval_kit.shifts import SHIFTS, benchmarks
 from eval_kit.stats.differences import WORSE
 from eval_kit.tables import markdown, terminal
 from eval_kit.tables.table import Table, share
 
 _SCATTERED = 600
 """Queries that the scatter shows, with their texts: a page of thousands would be megabytes."""
+_MOST_RUNS = 8
+"""Runs of a grid that a command names; of more it names the folder."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -118,6 +122,9 @@ class Card(Result):
         if self.limit:
             again = [word for word in self.again if word not in ("--limit", str(self.limit))]
             return Fact("Next (search all passages)", "", command=again)
+        cell = cell_of(self.system)
+        if cell and cell.shift in self.release.configs and cell.held_out in SHIFTS[cell.shift].parts(self.release):
+            return self._of_grid(cell, names_alone)
         if "--no-pivot" in self.again and self.model != BM25:
             lacking.append("the difference from BM25")
         if not self.variations and "--first" not in self.again:  # a run has no passages for other wordings
@@ -146,6 +153,17 @@ class Card(Result):
         if "FILE" in command:
             why += ". FILE has its training queries: id, tab, text"
         return Fact(f"Next ({why})", "", command=[names.get(word, word) for word in command])
+
+    def _of_grid(self, cell: RunName, names_alone: bool) -> Fact:
+        """The command that compares the runs of all held-out parts, and how many of them are still to be made."""
+        own = next(Path(source["file"]) for source in self.provenance["runs"] if source["run"] == self.system)
+        parts = SHIFTS[cell.shift].complete([cell.held_out], self.release)
+        runs = [own.with_name(replace(cell, held_out=part).file) for part in parts]
+        lacking = [run.name for run in runs if not run.exists()]
+        why = "what the shift costs" + (f", once there are {choices(lacking)}" if lacking else "")
+        words = [*map(str, runs if len(runs) <= _MOST_RUNS else [own.parent]), "--release", str(self.release.folder)]
+        words = [Path(word).name if names_alone and Path(word).is_absolute() else word for word in words]
+        return Fact(f"Next ({why})", "", command=["eval_kit", "protocol", *words])
 
     def _kinds(self, names_alone: bool) -> Iterator[Fact]:
         """The command that finds the kinds of query that it loses to the first pivot."""

@@ -128,6 +128,19 @@ def test_typos_are_made_where_a_release_has_none(trainable_release: Release, tmp
     ]
 
 
+def test_a_run_of_a_grids_cell_says_which_runs_are_still_to_be_made(trainable_release: Release, tmp_path: Path) -> None:
+    parts = [name.partition(".")[2] for name in trainable_release.test_sets if name.startswith("wh.")]
+    for part in parts:
+        card = run_model("bm25", trainable_release, tmp_path, name=f"mine.wh.{part}", test_sets=["wh"], pivots=())
+    for made in (len(parts), 1):
+        [following] = [fact for fact in card.facts() if "protocol" in fact.command]
+        named = [f"mine.wh.{part}.trec" for part in parts]
+        assert [Path(word).name for word in following.command[2:-2]] == named
+        assert [name for name in named if name in following.about] == (named[:-1] if made == 1 else [])
+        for name in named[:-1]:
+            (tmp_path / name).unlink(missing_ok=True)
+
+
 def test_what_is_typed_wrongly_is_told_before_anything_is_searched(trainable_release: Release, tmp_path: Path) -> None:
     for options, sentence in (
         ({"by": ["topc"]}, "topc"),
