@@ -97,6 +97,35 @@ def crossed(folder: Path, runs: list[Path], size: int = 7_000) -> dict[str, Any]
     return counts | {"queries": min(size, both.height), "found": found, "held": held, "kinds": rows}
 
 
+def retrained(folder: Path, runs: list[Path], size: int = 7_000) -> dict[str, Any]:
+    """Of all pairs of models that were trained on the same parts from other seeds: in how many a kind is said."""
+    release = eval_kit.open_release(folder)
+    texts = (
+        release.table("crossed", "train")
+        .select("query_id", "text")
+        .sort("query_id")
+        .sample(fraction=1.0, shuffle=True, seed=0)
+    )
+    values = [eval_kit.score(path, release, [MEASURE]).per_query().unique("query_id") for path in runs]
+    joined = texts
+    for number, each in enumerate(values):
+        joined = joined.join(
+            each.select("query_id", pl.col("value").alias(str(number))), on="query_id", maintain_order="left"
+        )
+    said = more = draws = 0
+    for start in range(0, joined.height - size + 1, size):
+        some = joined.slice(start, size)
+        known = kinds(some["text"], 2 * FEWEST)
+        for one, other in permutations(range(len(runs)), 2):
+            found = worst((some[str(other)] - some[str(one)]).to_numpy(), known, FEWEST)
+            said += any(kind.loses for kind in found)
+            more += any(kind.loses and kind.p_rest is not None and kind.p_rest < ALPHA for kind in found)
+            draws += 1
+    means = [float(joined[str(number)].mean()) for number in range(len(runs))]  # type: ignore[arg-type]
+    counts = {"models": len(runs), "pairs": len(runs) * (len(runs) - 1), "queries": size, "draws": draws}
+    return counts | {"wrong": said, "more than the rest": more, "means": means}
+
+
 def main() -> None:
     """Ask everything, and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -104,6 +133,7 @@ def main() -> None:
     parser.add_argument("--run", type=Path, action="append", required=True, help="two runs over it")
     parser.add_argument("--crossed", type=Path, help="the release of the crossed models")
     parser.add_argument("--model", type=Path, action="append", default=[], help="the run of a crossed model")
+    parser.add_argument("--retrained", type=Path, action="append", default=[], help="the run of a crossed model's seed")
     arguments = parser.parse_args()
     release = eval_kit.open_release(arguments.squad)
     texts = pl.concat(map(release.queries, release.test_sets)).unique("query_id")
@@ -114,6 +144,8 @@ def main() -> None:
     figures = {"random signs": under_the_null(pairs.head(7_000)), "planted": list(planted(pairs))}
     if arguments.crossed:
         figures["crossed"] = crossed(arguments.crossed, arguments.model)
+    if arguments.retrained:
+        figures["retrained"] = retrained(arguments.crossed, arguments.retrained)
     RESULTS.write_text(json.dumps(figures, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 

@@ -25,11 +25,12 @@ from eval_kit.sentences import counted
 from eval_kit.stats.differences import ALPHA
 from eval_kit.stats.halves import PICKED, Kind, worst
 from eval_kit.stats.kinds import kinds
-from eval_kit.tables.table import Column, Table, laid_out
+from eval_kit.tables.table import Column, Table, laid_out, p_value
 
 # of planted losses of 40 % in a kind half were named with 1,000 queries, and of 20 % a quarter (docs/discover.md)
 FEW_QUERIES = 1_000
 """Queries below which hardly any kind can be shown."""
+# no experiment chose these two: what fits into a row, and what one reads of a kind
 _EXAMPLES = 3
 _LISTED = 200
 """Queries of a kind that a page lists; the file of parts has all."""
@@ -130,8 +131,8 @@ class Discovery(Result):
             Column("n", "number", "queries", ","),
             Column("found", "number", format=show),
             Column("held [95 % interval]", "number", lambda row: difference_of(row | {"measure": self.measure})),
-            Column("p (Holm)", "number", "p_holm", ".3f"),
-            Column("≠ rest", "number", "p_rest_holm", ".3f"),
+            Column("p (Holm)", "number", "p_holm", p_value),
+            Column("≠ rest", "number", "p_rest_holm", p_value),
             Column("would find", "number", "detectable", ".4f"),
             Column("queries that lose most", source=lambda row: "; ".join(row["examples"])),
         ]

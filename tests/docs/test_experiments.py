@@ -36,3 +36,25 @@ def test_the_page_of_judges_has_the_measured_figures() -> None:
         )
     assert [claim for claim in claims if claim not in text] == []
     assert not any(row["wrong"] for row in figures["snapshots"] if row["figures"] == "judged in both")
+
+
+def test_the_page_of_kinds_has_the_measured_figures() -> None:
+    figures, text = measured("discover"), page("discover")
+    null, crossed = figures["random signs"], figures["crossed"]
+    kinds = crossed["kinds"]
+    more = [kind for kind in kinds if kind["more than the rest"]]
+    right = [kind for kind in more if kind["unseen by the worse"] > kind["by the better"]]
+    claims = [
+        f"{null['queries']:,} queries with random signs, {null['kinds']} kinds: some kind was said to lose in "
+        f"{null['wrong']} of {null['draws']} draws",
+        f"in {crossed['pairs']} ordered pairs of eight models, {crossed['queries']:,} queries each, {crossed['said']} "
+        f"kinds are said to lose in {crossed['with a kind']} pairs, and {crossed['right']} of them "
+        f"({100 * crossed['right'] / crossed['said']:.0f} %)",
+        f"of the {len(more)} that lose more than other queries, {len(right)}.",
+        f"lost {-crossed['found']:.3f}, and {-crossed['held']:.3f} in the other half",
+    ]
+    for row in figures["planted"]:
+        counts = " | ".join(str(row[name]) for name in ("named", "named by one half", "another"))
+        claims.append(f"| {row['queries']:,} | {100 * row['loss']:.0f} % | {counts} |")
+    assert [claim for claim in claims if claim not in text] == []
+    assert len(kinds) == crossed["said"] == 26 and len(figures["planted"]) == 8
