@@ -1,7 +1,6 @@
 """What is wrong with a file, line by line."""
 
 from eval_kit.errors import UserError
-from eval_kit.sentences import counted
 
 SHOWN_FAULTS = 5
 MOST_FAULTS = 10_000
@@ -30,10 +29,10 @@ class Faults:
             self.shown.append(f"{self.source}:{line}: {what}")
         self.count += 1
         if self.count == MOST_FAULTS:
-            raise RunError("; ".join(self.shown), f"At least {self.count - SHOWN_FAULTS:,} more lines are wrong")
+            raise RunError(f"{'; '.join(self.shown)}; and at least {self.count - SHOWN_FAULTS:,} more")
 
     def raise_any(self) -> None:
         """Raise a :class:`RunError` if anything was noted."""
         if self.count:
-            rest = self.count - len(self.shown)
-            raise RunError("; ".join(self.shown), f"{counted(rest, 'more line')} wrong" if rest else "")
+            more = f"; and {self.count - len(self.shown):,} more" if self.count > len(self.shown) else ""
+            raise RunError("; ".join(self.shown) + more)

@@ -124,7 +124,7 @@ def test_obtain_tells_what_it_has_and_lacks(server: Server, tmp_path: Path, monk
     monkeypatch.setenv("no_proxy", "")
     monkeypatch.setattr("urllib.request._opener", None)  # it knows the proxies of its first use
     again, lacking = obtain([*good, wrong])
-    assert again == have and len(server.requests) == 7 and "by the proxy in $http_proxy" in lacking[wrong.id]
+    assert again == have and len(server.requests) == 7 and "the proxy in $http_proxy" in lacking[wrong.id]
 
 
 @pytest.mark.parametrize(

@@ -158,5 +158,5 @@ def test_by_default_a_dense_encoder_searches_beside_bm25(
 def test_what_is_refused(mini_release: Release, made: Release, tmp_path: Path):
     with pytest.raises(UserError, match="a lite release"):
         lite.make(made, tmp_path / NAME)
-    with pytest.raises(UserError, match="has no test sets of tpoic; it has those of topic, wh"):
+    with pytest.raises(UserError, match="has no test sets of tpoic"):
         lite.make(mini_release, tmp_path / NAME, queries=5, shifts=["topic", "tpoic"])
