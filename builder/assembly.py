@@ -240,7 +240,7 @@ def interval_remark(shift: str, sizes: Sequence[int]) -> str:
     between = f"{low:,}" if low == high else f"{low:,} to {high:,}"
     return (
         f"{shift}: {len(sizes):,} test parts of {between} queries; expect a 95 % interval of about ±{half:.2f} on a "
-        f"mean RR@10 of the smallest (if its standard deviation is {SPREAD})"
+        f"mean RR@10 of the smallest (if its standard deviation is {SPREAD})" + f"; {low:,} are few" * (low < TESTED)
     )
 
 

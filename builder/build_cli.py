@@ -107,15 +107,28 @@ def rebuilt(
         option("Split this query log, without judgements (.tsv, .csv); for mini, its number of queries (10,000)."),
     ] = None,
     strength: Annotated[float | None, option("Strength of mini's planted shifts; 0 plants none (default 1).")] = None,
+    language: Annotated[
+        str | None,
+        option(
+            "Language of the queries, such as fr, for the card. Default: that of the question words, if wh is built."
+        ),
+    ] = None,
+    licence: Annotated[
+        str | None, option("Licence of your own queries or BEIR folder, such as cc-by-4.0, for the card.")
+    ] = None,
     version: Version = None,
     json_file: JsonFile = None,
 ) -> None:
     """Run the papers' algorithms on any collection."""
+    from msgspec import structs
+
     from builder import encoders
+    from builder.collection import NONE_IN_FOLDER, OWN
     from builder.parameters import ShiftParameters, for_mini
     from builder.rebuilt import defaults, draft
     from builder.shifts.given import read_given
     from builder.sources import log, mini
+    from eval_kit.documents import LANGUAGE
     from eval_kit.runs.names import run_name
 
     ShiftParameters().with_settings(settings or [])  # reports a mistake before anything is read
@@ -128,6 +141,12 @@ def rebuilt(
         collection, source = queries, log.collection(Path(queries))
     else:
         source = _collection(collection, {"queries": queries and int(queries), "strength": strength})
+    if language is not None and not re.fullmatch(LANGUAGE, language):
+        raise UserError(f"--language {language} is not a code of ISO 639", do="Write it like fr or jpn")
+    if licence is not None:
+        if not all(each.licence in (OWN, NONE_IN_FOLDER) for each in source.inputs) or not source.inputs:
+            raise UserError(f"The licence of {source.name} is not yours to name", do="Leave --licence out")
+        source = replace(source, inputs=[structs.replace(each, licence=licence) for each in source.inputs])
     if parts is not None:
         source = replace(source, parts=read_given(parts, Path(collection)))
     parameters = for_mini(source.train.height) if collection == MINI else defaults(source)
@@ -135,7 +154,7 @@ def rebuilt(
     encode = by_lsa if encoder == "lsa" else encoders.by_name(encoder)
     settings_changed = parameters.with_settings(settings or [])
     release = draft(source, shift, encode, settings_changed, seed, runs, cache, disjoint_passages=disjoint_passages)
-    _write(release, out, version, json_file)
+    _write(replace(release, language=language or release.language), out, version, json_file)
 
 
 @app.command()

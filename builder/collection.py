@@ -14,6 +14,8 @@ from eval_kit.sentences import counted
 from eval_kit.stats.vectors import check_ids
 
 NONE_STATED, NONE_IN_FOLDER = "none stated", "not stated in the folder"
+OWN = "own"
+"""What it says of a log of somebody's own, until its owner names a licence."""
 UNSTATED = (NONE_STATED, NONE_IN_FOLDER)
 """What a manifest says of the licence of a file whose authors state none."""
 LEFT_OUT = "it states no licence; the publisher left it out"

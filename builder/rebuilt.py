@@ -101,6 +101,7 @@ def draft(
         kind="rebuilt",
         collection=collection.irds,
         built_from=collection.name,
+        language=final.wh.language if "wh" in results and not final.wh.terms else None,
         seed=seed,
         tables=tables,
         test_sets=test_sets(tables),

@@ -21,6 +21,7 @@ from builder.shifts.kmeans import Clusters, Ints, kmeans
 from builder.validation import check_share
 from eval_kit.errors import UserError
 from eval_kit.languages import function_words
+from eval_kit.sentences import joined
 from eval_kit.stats import typical
 from eval_kit.stats.vectors import Vectors
 
@@ -239,7 +240,10 @@ def rebuild(build: Build, parameters: TopicParameters) -> ShiftResult:
     except UnreachableError as error:
         if "topic" in build.set_by_user or not error.reachable:
             raise
-        remarks = [f"topics are of about {error.reachable:,} queries, as {parameters.size:,} cannot be reached"]
+        remarks = [
+            f"topic: topics have about {error.reachable:,} queries each, as the clusters that they are made of give no "
+            f"equal topics of {parameters.size:,}"
+        ]
         parameters = replace(parameters, size=error.reachable)
         assignment = divide(queries, clusters, parameters)
     about, members = [], build.train.join(assignment.select("query_id", "cluster"), on="query_id")
@@ -249,8 +253,10 @@ def rebuild(build: Build, parameters: TopicParameters) -> ShiftResult:
     table_1 = pl.DataFrame(about, ["cluster", "queries", "terms", "samples"], orient="row")
     rule = build.rule(RULE, SOURCE, parameters, from_vectors=True)
     result = build.held_back("topic", assignment, rule, {"topics.tsv": table_1.write_csv(separator="\t")})
-    coherent = coherence.remark(build, assignment)
-    return replace(result, remarks=[*remarks, coherent, *result.remarks])
+    numbers = [name for name, _, terms, _ in about if 2 * sum(map(str.isdigit, terms.split())) >= len(terms.split())]
+    if numbers:
+        remarks.append(f"topic: the typical words of {joined(numbers)} are mostly numbers; do not read them as topics")
+    return replace(result, remarks=[*remarks, coherence.remark(build, assignment), *result.remarks])
 
 
 def _test(query_ids: pl.Series, topic: Ints, parameters: TopicParameters) -> NDArray[np.bool_]:

@@ -20,6 +20,7 @@ from eval_kit import question_words
 from eval_kit.authors.lists import WH_RULE as RULE
 from eval_kit.authors.lists import WH_SOURCE as SOURCE
 from eval_kit.errors import UserError
+from eval_kit.sentences import counted, joined
 from eval_kit.shifts import WH_TERMS
 
 CLUSTERS = tuple(WH_TERMS)
@@ -145,9 +146,12 @@ def rebuild(build: Build, parameters: WhParameters) -> ShiftResult:
     rule = build.rule(wording + DRAWN, SOURCE, parameters)
     result = build.held_back("wh", assign(build.train, parameters), rule)
     changes_of = differences(build.train["text"], terms_of(parameters))
-    changes = ", ".join(f"{cluster} +{gain:,} -{loss:,}" for cluster, (gain, loss) in changes_of.items())
+    told, other_rule = (
+        ("anywhere in a word", "whole words") if rule_name == "substring" else ("as whole words", "parts")
+    )
+    counts = [f"{counted(gain + loss, 'query')} of {cluster}" for cluster, (gain, loss) in changes_of.items()]
     remark = (
-        f"wh is built by the {rule_name} rule; against the substring rule the token rule "
-        f"changes the members among all {build.train.height:,} training queries by {changes}"
+        f"wh: question words count {told}; by {other_rule} of words {joined(counts)}, of all {build.train.height:,} "
+        "training queries, would be in or out instead"
     )
     return ShiftResult(result.tables, [*result.remarks, remark])

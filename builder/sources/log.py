@@ -6,13 +6,16 @@ from pathlib import Path
 
 import polars as pl
 
-from builder.collection import Collection
+from builder.collection import OWN, Collection
 from eval_kit.authors.draft import input_record
 from eval_kit.errors import UserError
 from eval_kit.files.formats import QUERIES_SCHEMA
 
 TEXTS = ("query", "text", "question", "keyword")
 IDS = ("query_id", "qid", "id", "_id")
+NO_JUDGEMENTS = (
+    "the log has no judgements: the parts can be looked at, compared and sampled, but no system can be scored"
+)
 _COUNTS = ("count", "frequency", "n")
 
 
@@ -72,10 +75,10 @@ def collection(path: Path) -> Collection:
         queries={"train": distinct.select(list(QUERIES_SCHEMA))},
         qrels={},
         is_log=True,
-        inputs=[input_record(path, name, "own")],
+        inputs=[input_record(path, name, OWN)],
         remarks=[
             f"{len(rows):,} rows of the log, asked {searches:,} times, hold {distinct.height:,} distinct queries",
-            "the log has no judgements: the parts can be looked at, compared and sampled, but no system can be scored",
+            NO_JUDGEMENTS,
             *remarks,
         ],
     )

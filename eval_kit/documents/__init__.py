@@ -9,6 +9,7 @@ from typing import Any
 from eval_kit.documents.cell import FinishedCell
 from eval_kit.documents.document import MS_MARCO, NAME, Count, Document, Text, schema_of
 from eval_kit.documents.release import (
+    LANGUAGE,
     VERSION,
     Column,
     ColumnType,

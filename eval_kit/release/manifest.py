@@ -132,7 +132,7 @@ def is_of_ms_marco(manifest: Manifest) -> bool:
 
 def language(manifest: Manifest) -> str | None:
     """The language of the queries by ISO 639; ``zxx`` is none at all; None where it is unknown."""
-    return "zxx" if is_synthetic(manifest) else "en" if is_of_ms_marco(manifest) else None
+    return "zxx" if is_synthetic(manifest) else "en" if is_of_ms_marco(manifest) else manifest.language
 
 
 def read_table(folder: Path, table: TableEntry, proved: bool = False) -> pl.DataFrame:
