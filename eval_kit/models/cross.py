@@ -129,7 +129,8 @@ class Cross(PretrainedModel):
 
         scores = np.empty(len(pairs), np.float32)
         how = {"activation_fn": Identity(), "prompt": self.query_prompt}
-        for rows, values in batches(self._model.predict, self._worded(pairs), size, self._pool, **how):
+        pairs = self._worded(pairs)
+        for rows, values in batches(self._model.predict, pairs, size, self._pool, self._lengths(pairs, "query"), **how):
             scores[rows] = values
         if not np.isfinite(scores).all():
             raise UserError(f"{self.model} gives NaN or infinity for a pair of texts")

@@ -17,7 +17,7 @@ from eval_kit.models import checkpoints
 from eval_kit.models.encoder import Encoder
 from eval_kit.search import dense, shards
 from eval_kit.search.dense import SIMILARITIES
-from eval_kit.search.encoders import store_of
+from eval_kit.search.encoders import batches, store_of
 
 _WITH_PREFIXES = re.compile(r"\b(e5|bge|nomic-embed)\b", re.I)
 """Names of models whose prefixes stand in their cards alone."""
@@ -117,9 +117,11 @@ class Dense(Encoder):
 
     def _encode_in(self, size: int, texts: Sequence[str], role: str) -> NDArray[np.float32]:
         """(n, d) float32."""
+        import torch
+
         encode, how = self._how(role)
-        vectors = encode(
-            texts, batch_size=size, show_progress_bar=False, convert_to_tensor=True, pool=self._pool, **how
-        )
-        widened = np.asarray(vectors.float().cpu().numpy(), np.float32)
+        how |= {"convert_to_tensor": True}
+        order, parts = zip(*batches(encode, texts, size, self._pool, self._lengths(texts, role), **how), strict=True)
+        vectors = torch.cat(parts).float().cpu().numpy()  # at the end, as each copy would wait for the GPU
+        widened = np.asarray(vectors[np.argsort(np.concatenate(order))], np.float32)
         return dense.unit(widened) if self.compared_by == "cosine" else widened

@@ -89,7 +89,8 @@ class MultiVector(Encoder):
         encode, how = self._how(role)
         store = "float32" if role == "query" else store_of(self.store, self.encode_precision)
         vectors: list[NDArray[Any]] = [np.empty(0)] * len(texts)
-        for rows, arrays in batches(encode, texts, size, self._pool, convert_to_numpy=True, **how):
+        lengths = self._lengths(texts, role)
+        for rows, arrays in batches(encode, texts, size, self._pool, lengths, convert_to_numpy=True, **how):
             for row, array in zip(rows, arrays, strict=True):
                 vectors[row] = self._truncated(array).astype(store, copy=False)
         return vectors

@@ -15,14 +15,12 @@ from eval_kit.models.cross import Cross
 from eval_kit.models.encoder import PROMPTS, Encoder, PretrainedModel
 from eval_kit.models.opening import KINDS
 from eval_kit.results import Result
-from eval_kit.search.encoders import length_of, transformer_of
+from eval_kit.search.encoders import ENDLESS, length_of, transformer_of
 from eval_kit.tables import terminal
 from eval_kit.tables.table import Table, laid_out, text_columns
 
 _FIRST, _LAST = 8, 4
 """Tokens of a text that are shown, from either end."""
-_ENDLESS = 1e9
-"""From this length on, a tokenizer means that it cuts nothing."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -119,7 +117,7 @@ def _wording(retriever: PretrainedModel, role: str) -> str:
     parts = [json.dumps(prompt, ensure_ascii=False) if prompt else "", word]
     parts.append(json.dumps(suffix, ensure_ascii=False) if suffix else "")
     length = length_of(retriever.of_role(role), role) or math.inf
-    return " + ".join(filter(None, parts)) + (f", at most {length:,} tokens" if length < _ENDLESS else ", whole")
+    return " + ".join(filter(None, parts)) + (f", at most {length:,} tokens" if length < ENDLESS else ", whole")
 
 
 def _tokens(retriever: Any, role: str, text: str, passage: str) -> str:

@@ -40,7 +40,8 @@ class Sparse(Encoder):
 
         encode, how = self._how(role)
         order, parts = [], []
-        for rows, dense in batches(encode, texts, size, self._pool, convert_to_sparse_tensor=False, **how):
+        lengths = self._lengths(texts, role)
+        for rows, dense in batches(encode, texts, size, self._pool, lengths, convert_to_sparse_tensor=False, **how):
             order.append(rows)
             nonzero = dense.nonzero(as_tuple=True)
             weights = dense[nonzero].float().cpu().numpy()

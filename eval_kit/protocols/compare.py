@@ -415,7 +415,8 @@ def of_values(
     rows: list[dict[str, Any]] = []
     left_out: list[str] = []
     for (test_set,), group in values.group_by("test_set", maintain_order=True):
-        present = [name for name in names if name in set(group["system"])]
+        searched = set(group["system"].unique())
+        present = [name for name in names if name in searched]
         if present[0] == base and present[1:]:
             rows += rows_of(group.sort("query_id", maintain_order=True), present, str(test_set))
         else:
