@@ -230,7 +230,11 @@ def snapshots(
         keys = {"test_set": name, "test_set_after": other}
         plain = [keys | row for row in _rows(of_before[name], of_after[other], names[0], base, places)]
         sides = (first, owns[0][name]), (second, owns[1][other])
-        pairs, of_pairs = of_both(sides, (before, after), of_system)
+        covering = [
+            [run for run in own if any(mean.run == run.name for mean in means.values())]
+            for own, means in ((before, of_before[name]), (after, of_after[other]))
+        ]
+        pairs, of_pairs = of_both(sides, covering, of_system)
         on_pairs: list[dict[str, Any]] = []
         if of_pairs[0]:
             same_places = [np.arange(next(iter(of_pairs[0].values())).queries)] * 2

@@ -170,6 +170,21 @@ def test_judgements_that_differ_in_depth_are_said(tmp_path: Path) -> None:
     assert any("No pair" in note for note in eval_kit.snapshots({"a": run}, others, full).notes())
 
 
+def test_a_system_is_compared_on_the_test_sets_that_it_covers_alone(tmp_path: Path) -> None:
+    for name, grade in (("june", 1), ("july", 0)):
+        beir_folder(tmp_path / name, [], {f"q{i}": "t" for i in range(40)}, [])
+        for split, queries in (("dev", range(20)), ("test", range(20, 40))):
+            lines = [f"q{i}\tp{at}\t{int(at == grade)}\n" for i in queries for at in range(4)]
+            (tmp_path / name / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines))
+    files = [
+        ranked_run(tmp_path / f"{name}.trec", [(f"q{i}", "p1", 1 + i % 3) for i in queries])
+        for name, queries in (("a", range(40)), ("b", range(20, 40)))
+    ]
+    result = snapshots(files, tmp_path / "june", tmp_path / "july", measures=["RR@10"])
+    assert set(result.rows.select("test_set", "system").iter_rows()) == {("dev", "a"), ("test", "a"), ("test", "b")}
+    assert result.rows["judged_in_both"].to_list().count(80) == 3
+
+
 @pytest.mark.parametrize("measure", ["nDCG@10", "AP(rel=2)", "R@20", "RR", "P@5", "Bpref"])
 def test_on_pairs_that_both_judge_means_are_those_of_ir_measures(measure: str, shared: Path, tmp_path: Path) -> None:
     """Of real runs and judgements, of which the second lacks some and has other grades: condensed by hand."""
