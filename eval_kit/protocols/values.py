@@ -48,6 +48,7 @@ _LAYOUT = Layout(
     number=4,
     optional=(1, 5),
 )
+_SEARCHED = ("true", "false", "")
 _ONLY = "test"
 """The test set of a table that names none."""
 
@@ -196,17 +197,20 @@ def _of_python(values: Any) -> pl.DataFrame:
 
 def _checked(texts: pl.DataFrame) -> pl.DataFrame | None:
     """The rows of texts; None where some row is wrong, or there twice."""
-    frame = texts.rename(dict(zip(texts.columns, COLUMNS, strict=True)))
-    measures = {name: measure_of_others(name).name for name in frame["measure"].drop_nulls().unique()}
-    frame = frame.with_columns(
-        pl.col("measure").replace_strict(measures, default=None, return_dtype=pl.String),
+    frame = texts.rename(dict(zip(texts.columns, COLUMNS, strict=True))).with_columns(
         pl.col("value").str.strip_chars(" ").cast(pl.Float64, strict=False),
+        pl.col("searched").fill_null("").str.to_lowercase(),
         test_set=pl.when(pl.col("test_set") == "").then(pl.lit(_ONLY)).otherwise("test_set"),
-        searched=pl.col("searched").fill_null("").str.to_lowercase() != "false",
     )
     keys = frame.select(COLUMNS[:4])
-    is_wrong = frame["value"].is_finite().not_().fill_null(True) | (keys == "").fold(lambda one, other: one | other)
-    if is_wrong.any() or any(keys.null_count().row(0)) or keys.is_duplicated().any():
+    is_row = frame["value"].is_finite().fill_null(False) & frame["searched"].is_in(_SEARCHED)
+    if not is_row.all() or any(keys.null_count().row(0)) or (keys == "").sum_horizontal().sum():
+        return None
+    measures = {name: measure_of_others(name).name for name in frame["measure"].unique()}
+    frame = frame.with_columns(
+        pl.col("measure").replace_strict(measures, return_dtype=pl.String), pl.col("searched") != "false"
+    )
+    if frame.select(COLUMNS[:4]).is_duplicated().any():
         return None
     of_set = pl.len().over("test_set", "run", "measure") - pl.col("searched").sum().over("test_set", "run", "measure")
     unknown = pl.lit(Verdict.UNKNOWN, contamination.COLUMN)
@@ -223,7 +227,7 @@ def _by_line(path: Path) -> pl.DataFrame | None:
         value = finite_number(texts[4].strip(" "))
         if value is None:
             faults.add(number, f"the value is {texts[4]!r:.40}, not a number")
-        elif not (key[0] and key[2] and key[3]):
+        elif not (key[0] and key[2] and key[3]) or texts[5].lower() not in _SEARCHED:
             faults.add(number, f"expected {_LAYOUT.expected}")
         elif key in lines:
             faults.add(number, f"a second value of {key[3]}, first on line {lines[key]}")
