@@ -79,7 +79,7 @@ def test_a_run_that_its_judge_made_is_marked_and_no_other(tmp_path: Path) -> Non
     assert marked == [("good", "gpt-4o")]
     signs = [cell.mark.count(OWN) for table in result.tables() for row in table.rows() for cell in row]
     assert sum(signs) == 1 and any(note.startswith(OWN) for note in result.all_notes())
-    assert r"$^\\ddagger$" in result.to_latex()
+    assert r"$^\ddagger$" in result.to_latex()
     others = eval_kit.compare(files, qrels={"nist": STRICT, "gpt-4": CONTRARY}, measures=["RR@10"])
     assert not others.rows["is_own_judge"].any() and not any(note.startswith(OWN) for note in others.all_notes())
 
