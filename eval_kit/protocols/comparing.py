@@ -96,8 +96,8 @@ def judges_named(given: Sequence[str]) -> Path | dict[str, Path]:
     """
     found: dict[str, Path] = {}
     for text in given:
-        name, equals, file = text.partition("=")
-        is_named = equals and not os.path.lexists(text)
+        name, _, file = text.partition("=")
+        is_named = name and file and not os.path.lexists(text)
         path = Path(file if is_named else text)
         name = name if is_named else path.stem
         if name in found:

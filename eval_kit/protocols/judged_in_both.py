@@ -1,4 +1,4 @@
-"""Two snapshots on the pairs of query and passage that both judge, where only what changed can differ.
+"""Two snapshots on the pairs of query and passage that both judge, where how deep each judges makes no difference.
 
 A snapshot that judges deeper finds more relevant passages in an unchanged run. On these pairs each run is condensed:
 what is not among them is left out, and the others move up (Sakai 2007, SIGIR).
@@ -22,8 +22,10 @@ type Means = dict[tuple[str, str], Mean]
 
 def of_both(
     snapshots: Sequence[tuple[Release, TestSet]], runs: Sequence[Sequence[Run]], systems: Mapping[str, str]
-) -> tuple[int, tuple[Means, Means]]:
-    """How many pairs both judge, and the means of each side on these, over the same queries in one order.
+) -> tuple[int, int, tuple[Means, Means]]:
+    """How many pairs both judge, how many of these with another grade, and the means of each side on these.
+
+    The means of both sides are over the same queries, in one order.
 
     Args:
         snapshots: the release and the test set of either side.
@@ -35,7 +37,7 @@ def of_both(
     """
     sides = [_judged(release, test_set) for release, test_set in snapshots]
     if any((side["relevance"] > 0).all() for side in sides):
-        return 0, ({}, {})
+        return 0, 0, ({}, {})
     both = sides[0].join(sides[1], on=["query_id", "passage_id"], suffix="_after", maintain_order="left")
     both = both.filter((pl.col("text") == pl.col("text_after")).fill_null(True))
     queries = both["query_id"].unique(maintain_order=True)
@@ -48,12 +50,14 @@ def of_both(
         found = (mean for run in runs[side] if both.height for mean in on_pairs(run, on, qrels))
         return {(mean.measure, systems[mean.run] if side else mean.run): mean for mean in found}
 
-    return both.height, (means(0, "relevance"), means(1, "relevance_after"))
+    regraded = int((both["relevance"] != both["relevance_after"]).sum())
+    return both.height, regraded, (means(0, "relevance"), means(1, "relevance_after"))
 
 
 def _judged(release: Release, test_set: TestSet) -> pl.DataFrame:
     """The judgements of a test set's queries, with their texts."""
-    return release.qrels(test_set.qrels).join(release.queries(test_set.name), on="query_id", maintain_order="left")
+    judged = release.qrels(test_set.qrels).filter(pl.col("query_id").is_in(test_set.queries.implode()))
+    return judged.join(release.queries(test_set.name), on="query_id", how="left", maintain_order="left")
 
 
 def differ_in_depth(provenance: Mapping[str, Any], name: str, other: str, systems: Mapping[str, str]) -> bool:

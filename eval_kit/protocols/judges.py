@@ -85,7 +85,7 @@ class UnderJudges(Result):
                 ends = of(judge, _difference)
                 name = "Δ [95 % interval]"
                 columns.append(Column(name, "number", ends, none="", beside_last=True, group=judge, shown=not several))
-            columns.append(Column("verdict", wrap="words"))
+            columns.append(Column("verdict", source=_coloured))
             lines = side_by_side(group, ["system", "verdict"], "judge")
             tables.append(laid_out(lines, columns, title=f"{measure}, n = {group['queries'][0]:,}"))
         return tables
@@ -251,6 +251,12 @@ def _verdict(rows: Sequence[dict[str, Any]]) -> str:
     if words == {""}:
         return NOT_SHOWN
     return ALL.format(words.pop()) if len(words) == 1 else DEPENDS
+
+
+def _coloured(row: Fields) -> Value:
+    """The verdict, coloured on a page where all judges agree."""
+    kinds: dict[str | None, Any] = {ALL.format(BETTER): "good", ALL.format(WORSE): "bad"}
+    return Value(row["verdict"] or "", word=kinds.get(row["verdict"], ""))
 
 
 def _value(show: Any, with_sign: bool, row: Fields) -> Value:

@@ -59,19 +59,23 @@ class Snapshots(Result):
             (``delta_ri`` is 0), each p also after Holm's correction; and the ``verdict`` on that. Rows on the
             pairs of query and passage that both snapshots judge have their number, ``judged_in_both``, which is null on
             each snapshot's own judgements; where these differ in depth, the rows on the pairs come first.
-        names: what the two snapshots are called.
         pivot: the system that the others stand beside.
         remarks: on ids of both with two texts, and systems with two names.
-        provenance: of the scores, with those of the other snapshot as ``against``.
+        provenance: of the scores, with those of the other snapshot as ``against``, and the ``names`` of both.
     """
 
     title = "Two snapshots"
 
     rows: pl.DataFrame
-    names: tuple[str, str]
     pivot: str
     remarks: Sequence[str]
     provenance: dict[str, Any]
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What the two snapshots are called."""
+        one, two = self.provenance["names"]
+        return one, two
 
     def to_polars(self) -> pl.DataFrame:
         """One row for each test set, measure and system: ``rows``."""
@@ -222,6 +226,7 @@ def snapshots(
     of_after = _by_test_set(scores[1], of_system)
     provenance = {**scores[0].provenance, "pivot": base, "against": scores[1].provenance}
     called = _called((release if qrels is None else qrels, first), (against, second))
+    provenance["names"] = called
     rows: list[dict[str, Any]] = []
     remarks: list[str] = []
     for name, other in _pairs(of_before, of_after):
@@ -230,11 +235,18 @@ def snapshots(
         keys = {"test_set": name, "test_set_after": other}
         plain = [keys | row for row in _rows(of_before[name], of_after[other], names[0], base, places)]
         sides = (first, owns[0][name]), (second, owns[1][other])
-        pairs, of_pairs = of_both(sides, (before, after), of_system)
+        covering = [
+            [run for run in own if any(mean.run == run.name for mean in means.values())]
+            for own, means in ((before, of_before[name]), (after, of_after[other]))
+        ]
+        pairs, regraded, of_pairs = of_both(sides, covering, of_system)
         on_pairs: list[dict[str, Any]] = []
         if of_pairs[0]:
             same_places = [np.arange(next(iter(of_pairs[0].values())).queries)] * 2
             on_pairs = [keys | {_PAIRS: pairs} | row for row in _rows(*of_pairs, names[0], base, same_places)]
+        if regraded:
+            text = f"{regraded:,} of the {counted(pairs, 'pair')} of {name} judged in both"
+            remarks.append(f"{text} have another grade in {called[1]}, so that the judgements change on these too")
         depths_differ = differ_in_depth(provenance, name, other, of_system)
         if depths_differ and not on_pairs:
             remarks.append(f"No pair of query and passage is judged by both {called[0]} and {called[1]} on {name}.")
@@ -249,7 +261,7 @@ def snapshots(
         for row in beside:
             row["verdict"] = _verdict(row)
     remarks += [f"{run} is taken as {own}'s run on the second snapshot" for run, own in of_system.items() if run != own]
-    return Snapshots(pl.DataFrame(rows, ROWS, infer_schema_length=None), called, base, remarks, provenance)
+    return Snapshots(pl.DataFrame(rows, ROWS, infer_schema_length=None), base, remarks, provenance)
 
 
 def _called(*snapshots: tuple[Any, Release]) -> tuple[str, str]:

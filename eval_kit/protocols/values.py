@@ -7,6 +7,7 @@ differences, parts, a gate.
 import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from eval_kit.files.faults import Faults
 from eval_kit.files.formats import QUERIES_SCHEMA, read_queries
 from eval_kit.files.numbers import finite_number
 from eval_kit.files.records import QUERY_IDS, Layout, columns, rows
-from eval_kit.measures.definitions import KINDS, measure_of_others
+from eval_kit.measures.definitions import KINDS, measure_of_others, parse
 from eval_kit.protocols.compare import Comparison, of_values
 from eval_kit.protocols.scoring import named
 from eval_kit.release import Release, TestSet, beir_folder
@@ -48,6 +49,7 @@ _LAYOUT = Layout(
     number=4,
     optional=(1, 5),
 )
+_SEARCHED = ("true", "false", "")
 _ONLY = "test"
 """The test set of a table that names none."""
 
@@ -87,7 +89,10 @@ def compare_values(
     table, about = _read(values)
     if measures:
         asked = [measure_of_others(name).name for name in ([measures] if isinstance(measures, str) else measures)]
-        table = _chosen(table, "measure", asked)
+        there = table["measure"].unique(maintain_order=True)
+        if strange := [name for name in asked if name not in there]:
+            raise UserError(f"There is no value of {strange[0]}", do=f"Choose from: {choices(there)}")
+        table = pl.concat([table.filter(pl.col("measure") == name) for name in dict.fromkeys(asked)])
     found = table["test_set"].unique(maintain_order=True)
     opened = _of_queries(table, queries) if release is None else open_release(release)
     own = {name: _test_set(opened, table.filter(test_set=pl.lit(name)), name) for name in found}
@@ -106,13 +111,10 @@ def compare_values(
         margin=no_worse_than,
         looks=looks,
     )
-    others = [name for name in table["measure"].unique(maintain_order=True) if _is_of_others(name)]
+    names = table["measure"].unique(maintain_order=True)
+    others = [name for name in names if parse(name).kind.name not in KINDS]
     note = f"Higher is taken for better, as the kit does not know them: {choices(others)}"
     return replace(comparison, remarks=[*comparison.remarks, *([note] if others else [])])
-
-
-def _is_of_others(name: str) -> bool:
-    return measure_of_others(name).kind.name not in KINDS
 
 
 def _test_set(release: Release, table: pl.DataFrame, name: str) -> TestSet:
@@ -125,29 +127,15 @@ def _test_set(release: Release, table: pl.DataFrame, name: str) -> TestSet:
     strange = queries.filter(~queries.is_in(release.test_sets[name].query_ids))
     if len(strange):
         raise UserError(f"{counted(len(strange), 'query')} of {name}, such as {strange[0]}, are not in {release.name}")
-    for (system, measure), count in _counts(table, measures).items():
-        if count < len(queries):
+    counts = {(row[0], row[1]): row[2] for row in table.group_by("system", "measure").len().iter_rows()}
+    for system, measure in product(table["system"].unique(maintain_order=True), measures):
+        if (count := counts.get((system, measure), 0)) < len(queries):
             raise UserError(
                 f"{system} has {measure} of {count:,} of the {counted(len(queries), 'query')} of {name}",
                 "Each system needs a value of each query by each measure, and a lacking value is not 0",
                 f"Add the values, or choose measures by {parameter('measures')}",
             )
     return replace(release.test_sets[name], queries=queries, measures=tuple(measures))
-
-
-def _counts(table: pl.DataFrame, measures: Sequence[str]) -> dict[tuple[str, str], int]:
-    """How many queries each system has a value of, by each measure."""
-    counts = {(system, measure): 0 for system in table["system"].unique(maintain_order=True) for measure in measures}
-    return counts | {(row[0], row[1]): row[2] for row in table.group_by("system", "measure").len().iter_rows()}
-
-
-def _chosen(table: pl.DataFrame, column: str, names: Sequence[str]) -> pl.DataFrame:
-    """The rows of these names, in their order."""
-    there = table[column].unique(maintain_order=True).to_list()
-    for name in names:
-        if name not in there:
-            raise UserError(f"There is no value of {name}", do=f"Choose from: {choices(there)}")
-    return pl.concat([table.filter(pl.col(column) == name) for name in dict.fromkeys(names)])
 
 
 def _of_queries(table: pl.DataFrame, queries: Texts | None) -> Release:
@@ -157,8 +145,8 @@ def _of_queries(table: pl.DataFrame, queries: Texts | None) -> Release:
     texts = read_queries(given) if isinstance(given, Path) else given
     known = pl.DataFrame(schema=QUERIES_SCHEMA) if texts is None else texts
     with_texts = ids.join(known, on="query_id", how="left", maintain_order="left")
-    by_set = {str(name): rows["query_id"].unique(maintain_order=True) for (name,), rows in table.group_by(
-        "test_set", maintain_order=True)}  # fmt: skip
+    groups = table.group_by("test_set", maintain_order=True)
+    by_set = {str(name): rows["query_id"].unique(maintain_order=True) for (name,), rows in groups}
     return Release(Path(), *beir_folder.of_queries(by_set, with_texts), given_as="the values")
 
 
@@ -196,17 +184,20 @@ def _of_python(values: Any) -> pl.DataFrame:
 
 def _checked(texts: pl.DataFrame) -> pl.DataFrame | None:
     """The rows of texts; None where some row is wrong, or there twice."""
-    frame = texts.rename(dict(zip(texts.columns, COLUMNS, strict=True)))
-    measures = {name: measure_of_others(name).name for name in frame["measure"].drop_nulls().unique()}
-    frame = frame.with_columns(
-        pl.col("measure").replace_strict(measures, default=None, return_dtype=pl.String),
+    frame = texts.rename(dict(zip(texts.columns, COLUMNS, strict=True))).with_columns(
         pl.col("value").str.strip_chars(" ").cast(pl.Float64, strict=False),
+        pl.col("searched").fill_null("").str.to_lowercase(),
         test_set=pl.when(pl.col("test_set") == "").then(pl.lit(_ONLY)).otherwise("test_set"),
-        searched=pl.col("searched").fill_null("").str.to_lowercase() != "false",
     )
     keys = frame.select(COLUMNS[:4])
-    is_wrong = frame["value"].is_finite().not_().fill_null(True) | (keys == "").fold(lambda one, other: one | other)
-    if is_wrong.any() or any(keys.null_count().row(0)) or keys.is_duplicated().any():
+    is_row = frame["value"].is_finite().fill_null(False) & frame["searched"].is_in(_SEARCHED)
+    if not is_row.all() or any(keys.null_count().row(0)) or (keys == "").sum_horizontal().sum():
+        return None
+    measures = {name: measure_of_others(name).name for name in frame["measure"].unique()}
+    frame = frame.with_columns(
+        pl.col("measure").replace_strict(measures, return_dtype=pl.String), pl.col("searched") != "false"
+    )
+    if frame.select(COLUMNS[:4]).is_duplicated().any():
         return None
     of_set = pl.len().over("test_set", "run", "measure") - pl.col("searched").sum().over("test_set", "run", "measure")
     unknown = pl.lit(Verdict.UNKNOWN, contamination.COLUMN)
@@ -223,7 +214,7 @@ def _by_line(path: Path) -> pl.DataFrame | None:
         value = finite_number(texts[4].strip(" "))
         if value is None:
             faults.add(number, f"the value is {texts[4]!r:.40}, not a number")
-        elif not (key[0] and key[2] and key[3]):
+        elif not (key[0] and key[2] and key[3]) or texts[5].lower() not in _SEARCHED:
             faults.add(number, f"expected {_LAYOUT.expected}")
         elif key in lines:
             faults.add(number, f"a second value of {key[3]}, first on line {lines[key]}")

@@ -53,6 +53,13 @@ def test_the_page_of_kinds_has_the_measured_figures() -> None:
         f"of the {len(more)} that lose more than other queries, {len(right)}.",
         f"lost {-crossed['found']:.3f}, and {-crossed['held']:.3f} in the other half",
     ]
+    seeds = figures["retrained"]
+    samples = {6: "six"}[seeds["draws"] // seeds["pairs"]]
+    none = seeds["more than the rest"] or "none"
+    claims += [
+        f"in {seeds['pairs']} ordered pairs, each on {samples} disjoint samples of {seeds['queries']:,} queries",
+        f"some kind was said to lose in {seeds['wrong']} of {seeds['draws']} draws, and {none} more than other queries",
+    ]
     for row in figures["planted"]:
         counts = " | ".join(str(row[name]) for name in ("named", "named by one half", "another"))
         claims.append(f"| {row['queries']:,} | {100 * row['loss']:.0f} % | {counts} |")

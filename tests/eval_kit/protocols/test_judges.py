@@ -70,15 +70,16 @@ def test_only_queries_of_all_judges_are_compared_and_counted() -> None:
 def test_a_run_that_its_judge_made_is_marked_and_no_other(tmp_path: Path) -> None:
     for name, each in RUNS.items():
         eval_kit.write_run(each, tmp_path / f"{name}.trec")
-    declared = {"training_data": None, "models": ["openai/GPT-4o", "bge-reranker"]}
+    declared = {"training_data": None, "models": ["openai/gpt-4o", "bge-reranker"]}
     (tmp_path / "good.training.json").write_text(json.dumps(declared))
     files = sorted(tmp_path.glob("*.trec"))
-    judges = {"nist": STRICT, "gpt-4o": CONTRARY}
+    judges = {"nist": STRICT, "GPT-4o": CONTRARY}
     result = eval_kit.compare(files, qrels=judges, measures=["RR@10"])
     marked = result.rows.filter("is_own_judge").select("system", "judge").rows()
-    assert marked == [("good", "gpt-4o")]
+    assert marked == [("good", "GPT-4o")]
     signs = [cell.mark.count(OWN) for table in result.tables() for row in table.rows() for cell in row]
     assert sum(signs) == 1 and any(note.startswith(OWN) for note in result.all_notes())
+    assert r"$^\ddagger$" in result.to_latex()
     others = eval_kit.compare(files, qrels={"nist": STRICT, "gpt-4": CONTRARY}, measures=["RR@10"])
     assert not others.rows["is_own_judge"].any() and not any(note.startswith(OWN) for note in others.all_notes())
 

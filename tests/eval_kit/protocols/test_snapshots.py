@@ -1,5 +1,6 @@
 """Two snapshots: LongEval's figures beside plain loops and a bootstrap, and what cannot be told."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import ir_measures
@@ -7,9 +8,12 @@ import numpy as np
 import pytest
 
 import eval_kit
+from eval_kit.authors.opening import open_judgements
 from eval_kit.errors import UserError
+from eval_kit.protocols.judged_in_both import of_both
 from eval_kit.protocols.snapshots import CANNOT_TELL, LESS, snapshots
 from eval_kit.release import Release, open_release
+from eval_kit.runs.given import take
 from eval_kit.stats.snapshots import delta_ri, effect_ratio, relative_change
 from tests.beir_folders import beir_folder
 from tests.eval_kit.plain_runs import ranked_run
@@ -167,7 +171,39 @@ def test_judgements_that_differ_in_depth_are_said(tmp_path: Path) -> None:
     others = {query: {"other": 0, "more": 1} for query in full}
     for sides in ((early, positives), (positives, full), (others, full)):
         assert eval_kit.snapshots({"a": run}, *sides).rows["judged_in_both"].count() == 0
+    regraded = {
+        query: {passage: grade + passage.endswith("7") for passage, grade in each.items()}
+        for query, each in full.items()
+    }
+    result = eval_kit.snapshots({"a": run}, full, regraded, measures=["nDCG@10"])
+    assert any("30 of the 300 pairs" in note for note in result.notes()), "the judgements change, not the run"
     assert any("No pair" in note for note in eval_kit.snapshots({"a": run}, others, full).notes())
+
+
+def test_pairs_are_those_of_the_test_sets_queries() -> None:
+    """Test sets may share their judgements."""
+    judged = {f"q{number}": {"p0": 0, "p1": 1} for number in range(10)}
+    release = open_judgements(judged)
+    test_set = release.test_sets["test"]
+    [run] = take(runs={"a": {query: {"p1": 1.0} for query in judged}})[0]
+    some = replace(test_set, queries=test_set.queries.head(4))
+    pairs, regraded, (before, after) = of_both([(release, test_set), (release, some)], [[run], [run]], {"a": "a"})
+    assert (pairs, regraded, before["RR@10", "a"].queries, after["RR@10", "a"].queries) == (8, 0, 4, 4)
+
+
+def test_a_system_is_compared_on_the_test_sets_that_it_covers_alone(tmp_path: Path) -> None:
+    for name, grade in (("june", 1), ("july", 0)):
+        beir_folder(tmp_path / name, [], {f"q{i}": "t" for i in range(40)}, [])
+        for split, queries in (("dev", range(20)), ("test", range(20, 40))):
+            lines = [f"q{i}\tp{at}\t{int(at == grade)}\n" for i in queries for at in range(4)]
+            (tmp_path / name / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines))
+    files = [
+        ranked_run(tmp_path / f"{name}.trec", [(f"q{i}", "p1", 1 + i % 3) for i in queries])
+        for name, queries in (("a", range(40)), ("b", range(20, 40)))
+    ]
+    result = snapshots(files, tmp_path / "june", tmp_path / "july", measures=["RR@10"])
+    assert set(result.rows.select("test_set", "system").iter_rows()) == {("dev", "a"), ("test", "a"), ("test", "b")}
+    assert result.rows["judged_in_both"].to_list().count(80) == 3
 
 
 @pytest.mark.parametrize("measure", ["nDCG@10", "AP(rel=2)", "R@20", "RR", "P@5", "Bpref"])

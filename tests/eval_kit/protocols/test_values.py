@@ -11,6 +11,7 @@ from scipy import stats
 import eval_kit
 from eval_kit.cli import score as score_command
 from eval_kit.errors import UserError
+from eval_kit.measures.definitions import parse
 from eval_kit.release import Release
 from tests.eval_kit.plain_runs import ranked_run
 
@@ -131,4 +132,9 @@ def test_what_needs_ranks_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="faithfulness is no measure"):
         eval_kit.compare(values=frame)
         eval_kit.score({"a": {"q": {"p": 1.0}}}, qrels={"q": {"p": 1}}, measures=["faithfulness"])
+    (tmp_path / "run.trec").write_text("q1 Q0 p1 1 2.5 mine\nq2 Q0 p1 1 2.5 mine\n")
+    with pytest.raises(UserError, match=r"run\.trec:1: expected run, query, measure and value"):
+        eval_kit.compare(values=tmp_path / "run.trec")
+    with pytest.raises(UserError, match="Unknown"):
+        parse("p1")
     json.dumps(eval_kit.compare(values=frame).as_json())
