@@ -130,7 +130,8 @@ class UnderJudges(Result):
 
     def notes(self) -> list[str]:
         """Which queries were compared, and how deep each judge judged."""
-        queries = counted(self.rows["queries"][0], "query")
+        queries, many = counted(self.rows["queries"][0], "query"), len(self.judges) > _WITH_INTERVALS
+        by = f"all {len(self.judges)} judges" if many else joined(self.judges)
         left_out = f". Left out, as only some of them judged it: {counted(self.left_out, 'query')}"
         of_judges: dict[str, dict[str, float]] = {}
         sources = {judge: provenance["runs"] for judge, provenance in self.provenance["judges"].items()}
@@ -140,7 +141,7 @@ class UnderJudges(Result):
                 of_judges[name] = of_judges.get(name, {}) | shares
         missing = self.rows.filter(pl.col("missing") > 0).unique("system", keep="first", maintain_order=True)
         return [
-            f"Compared on the {queries} that {self._some(self.judges)} all judged{left_out * bool(self.left_out)}",
+            f"Compared on the {queries} that {by} judged{left_out * bool(self.left_out)}",
             *on_judgements(of_judges),
             *(
                 f"{row['system']} has no results for {counted(row['missing'], 'query')}, scored as 0"
