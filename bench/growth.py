@@ -194,9 +194,10 @@ def similarity(folder: Path, size: int) -> list[str]:
 
 
 def rebuilt(folder: Path, size: int) -> list[str]:
-    """All shifts of mini's queries."""
+    """The shifts that any number of mini's queries has."""
     out = folder / f"rebuilt-{size}" / "ms-marco-shift"
-    return [sys.executable, "-m", "builder", "build", "rebuilt", "--queries", str(size), "--out", str(out)]
+    shifts = [word for name in ("topic", "wh", "length", "resttest") for word in ("--shift", name)]
+    return [sys.executable, "-m", "builder", "build", "rebuilt", "--queries", str(size), *shifts, "--out", str(out)]
 
 
 def verify(folder: Path, size: int) -> list[str]:

@@ -13,7 +13,7 @@ import polars as pl
 
 from eval_kit.authors.judgements import Judgements
 from eval_kit.authors.opening import open_judgements
-from eval_kit.errors import UserError, parameter
+from eval_kit.errors import UserError, choices, parameter
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols import by_part
 from eval_kit.protocols.compare import BETTER, baseline_of, difference_shown, effect, forest, rows_of, word
@@ -71,7 +71,7 @@ class UnderJudges(Result):
     @property
     def heading(self) -> str:
         """The judges."""
-        return f"Systems under {joined(self.judges)}"
+        return f"Systems under {choices(self.judges)}"
 
     def tables(self) -> list[Table]:
         """A table for each measure: rows are systems, columns judges."""
@@ -98,7 +98,7 @@ class UnderJudges(Result):
         first = self.rows.filter(measure=self.rows["measure"][0])
         said = [self._said(first.filter(system=pl.lit(name)).to_dicts()) for name in self.systems[1:6]]
         own = [f"{row['judge']} of {row['system']}" for row in first.filter("is_own_judge").iter_rows(named=True)]
-        return [*said, *([f"Judges of their own runs ({OWN}): {joined(own)}."] if own else [])]
+        return [*said, *([f"Judges of their own runs ({OWN}): {choices(own)}."] if own else [])]
 
     def _said(self, rows: Sequence[dict[str, Any]]) -> str:
         """A sentence on one system, from its rows by one measure."""
@@ -110,9 +110,13 @@ class UnderJudges(Result):
         if verdict == DEPENDS:
             words = {each: [row["judge"] for row in rows if word(row) == each] for each in (BETTER, WORSE, "")}
             kinds = ((BETTER, "better"), (WORSE, "worse"), ("", "not significant"))
-            under = [f"{said} under {joined(words[each])}" for each, said in kinds if words[each]]
+            under = [f"{said} under {self._some(words[each])}" for each, said in kinds if words[each]]
             return f"Whether {system} differs from {base} depends on the judge: {', '.join(under)} ({figures})."
         return f"{system} is {word(rows[0])} than {base} under all {len(rows)} judges ({figures})."
+
+    def _some(self, judges: Sequence[str]) -> str:
+        """These judges, by name if they are few."""
+        return joined(judges) if len(judges) <= _WITH_INTERVALS else f"{len(judges)} of {len(self.judges)} judges"
 
     def figures(self) -> list[Picture]:
         """The differences of each system by the first measure, a row a judge."""
@@ -126,7 +130,8 @@ class UnderJudges(Result):
 
     def notes(self) -> list[str]:
         """Which queries were compared, and how deep each judge judged."""
-        queries = counted(self.rows["queries"][0], "query")
+        queries, many = counted(self.rows["queries"][0], "query"), len(self.judges) > _WITH_INTERVALS
+        by = f"all {len(self.judges)} judges" if many else joined(self.judges)
         left_out = f". Left out, as only some of them judged it: {counted(self.left_out, 'query')}"
         of_judges: dict[str, dict[str, float]] = {}
         sources = {judge: provenance["runs"] for judge, provenance in self.provenance["judges"].items()}
@@ -136,7 +141,7 @@ class UnderJudges(Result):
                 of_judges[name] = of_judges.get(name, {}) | shares
         missing = self.rows.filter(pl.col("missing") > 0).unique("system", keep="first", maintain_order=True)
         return [
-            f"Compared on the {queries} that all of {joined(self.judges)} judged{left_out * bool(self.left_out)}",
+            f"Compared on the {queries} that {by} judged{left_out * bool(self.left_out)}",
             *on_judgements(of_judges),
             *(
                 f"{row['system']} has no results for {counted(row['missing'], 'query')}, scored as 0"
@@ -207,7 +212,7 @@ def under_judges(
     judged = [each.query_ids for each in test_sets.values()]
     shared = frozenset.intersection(*judged)
     if not shared:
-        raise UserError(f"No query is judged by all of {joined(list(qrels))}", do="Give judgements of the same queries")
+        raise UserError(f"No query is judged by all of {choices(qrels)}", do="Give judgements of the same queries")
     queries = next(iter(test_sets.values())).queries
     queries = queries.filter(queries.is_in(shared))
     names = [base, *(run.name for run in taken if run.name != base)]

@@ -1,12 +1,16 @@
-"""Batches of texts on a GPU that is too small for them."""
+"""Batches of texts, and what happens on a GPU that is too small for them."""
 
 import logging
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from eval_kit.errors import UserError
-from eval_kit.search.encoders import Batch, batches
+from eval_kit.models.opening import retriever
+from eval_kit.search.encoders import Batch, batches, token_counts
+from tests.tiny_checkpoints import tiny
 
 CPU = torch.device("cpu")
 
@@ -70,3 +74,39 @@ def test_batches_are_the_same_whatever_computes_them(pool: dict[str, list[str]] 
 
 def raised(error: Exception) -> None:
     raise error
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "multivector", "cross"])
+def test_a_processor_reads_texts_of_as_many_tokens_together(kind: str):
+    """Long words are one token here, letters of the alphabet [UNK]: characters say little about tokens."""
+    random = np.random.default_rng(2)
+    texts = [
+        " ".join(random.choice(["omicron", "xi"] if row % 2 else ["pi", "mu"], random.integers(1, 60)))
+        + " upsilon" * int(random.integers(0, 30))
+        for row in range(96)
+    ]
+    model: Any = retriever(kind, tiny(kind), {"encode_batch": 8})
+    counted = token_counts(model.of_role("document"), "document", texts)
+    assert counted == [min(len(text.split()), 128) for text in texts]
+    seen, lengths = list[int](), list[int]()
+
+    def note(_: Any, inputs: Any) -> None:
+        mask = inputs[0]["attention_mask"]
+        seen.append(mask.numel())
+        lengths.append(int(mask.sum()))
+
+    model.of_role("document").register_forward_pre_hook(note)
+    if kind == "cross":
+        model.scores([("alpha beta", text) for text in texts])
+    else:
+        model.encode_passages(texts)
+    assert len(seen) == 12
+    assert sum(seen) < 1.1 * sum(lengths)
+
+
+def test_models_whose_tokenizer_cannot_tell_are_sorted_by_characters():
+    class Words:
+        tokenizer = "another"
+
+    assert token_counts([Words()], "document", ["a", "bb"]) is None
+    assert next(batches(lambda texts, **_: texts, ["a", "bbb", "cc"], 2))[1] == ["bbb", "cc"]
