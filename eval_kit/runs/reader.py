@@ -20,7 +20,7 @@ from eval_kit.files.faults import Faults, RunError
 from eval_kit.files.ids import GRADE_NAMES, LONGEST_ID, PASSAGE_NAMES, QUERY_NAMES, RUN_NAMES
 from eval_kit.files.numbers import NUMBER, WHOLE_NUMBER, finite_number
 from eval_kit.files.packed import Feed, blocks
-from eval_kit.files.records import Layout, by_blanks, by_tabs, is_parquet, is_table, read_parquet, records
+from eval_kit.files.records import Layout, by_blanks, by_tabs, is_parquet, is_table, plain_name, read_parquet, records
 
 _PIECE_BYTES = 8 << 20
 """Of text parsed at once: polars' threads have work for milliseconds, and no more than two pieces are in memory."""
@@ -191,7 +191,9 @@ def _of_records(path: Path) -> pl.DataFrame:
     for number, record in records(path, _TABLE, faults):
         fields = _as_columns(path, record) if isinstance(record, dict) else record
         if isinstance(record, dict):
-            names.update((name, str(record[name])) for name in RUN_NAMES if name in record)
+            names.update(
+                (plain_name(name), str(value)) for name, value in record.items() if plain_name(name) in RUN_NAMES
+            )
         columns = columns or (len(fields) if len(fields) in _LAYOUTS else 6)
         row = _row("\t".join(fields).encode(), columns)
         if isinstance(row, str):
@@ -215,7 +217,7 @@ def _check_one(path: Path, runs: Iterable[object]) -> None:
 
 def _as_columns(path: Path, record: dict[str, Any]) -> list[str]:
     """The columns of a run; empty texts for values that are missing, or none of ids and numbers."""
-    record = {name.strip().lower(): value for name, value in record.items()}
+    record = {plain_name(name): value for name, value in record.items()}
     if record.keys().isdisjoint(("score", "rank")):
         why = "" if record.keys().isdisjoint(GRADE_NAMES) else _JUDGEMENTS
         what = f"{path} is not a run, as its columns are {choices(record)}"
@@ -248,7 +250,7 @@ def _is_comment(path: Path, line: str) -> bool:
 
 def _names_scores(line: str) -> bool:
     """Whether a line by tabs names a run's ids and scores, and is not the header of BEIR's judgements."""
-    names = line.lower().split("\t")
+    names = list(map(plain_name, line.split("\t")))
     return "score" in names and names != _OF_BEIR and all(not set(known).isdisjoint(names) for known in _TABLE.names)
 
 

@@ -208,11 +208,19 @@ def test_lines_of_ir_measures_predictions_of_mteb_and_what_is_no_run(folder):
 
 @pytest.mark.parametrize("separator", [",", "\t"])
 @pytest.mark.parametrize(
-    "header", ["query,doc,score", "run,query,doc,rank,score", "score,Topic,docno", "qid,text,pid,score"]
+    "header",
+    [
+        "query,doc,score",
+        "run,query,doc,rank,score",
+        "score,Topic,docno",
+        "Query ID,Document ID,Score",
+        "qid,text,pid,score",
+    ],
 )
 def test_names_of_columns_are_those_that_engines_write(folder, tmp_path, header, separator):
     triples = [(query, passage, 9.5 - at) for query in QUERIES for at, passage in enumerate(PASSAGES[2:6])]
     of_column = {"query": 0, "Topic": 0, "qid": 0, "doc": 1, "docno": 1, "pid": 1, "score": 2}
+    of_column |= {"Query ID": 0, "Document ID": 1, "Score": 2}
     rows = [[str(row[of_column[name]]) if name in of_column else "7" for name in header.split(",")] for row in triples]
     path = tmp_path / f"s.topic.c0.{'csv' if separator == ',' else 'tsv'}"
     path.write_text("".join(f"{separator.join(row)}\n" for row in [header.split(","), *rows]))
