@@ -1,6 +1,7 @@
 """The part of each query, from a file of ids and parts or from a field of BEIR's queries."""
 
 import json
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -72,7 +73,11 @@ def _check_columns(path: Path, layout: Layout) -> None:
     there = list(map(plain_name, first))
     if not all(set(names) & set(there) for names in layout.names):
         others = [name for name in first if plain_name(name) not in QUERY_IDS]
-        do = f"Name the column of the parts, as in {path}:{others[-1]}" if others else "Add a column of parts"
+        do = (
+            f"Name the column of the parts, as in {shlex.quote(f'{path}:{others[-1]}')}"
+            if others
+            else "Add a column of parts"
+        )
         if not set(QUERY_IDS) & set(there):
             do = f"Call the column of the queries' ids {QUERY_IDS[0]}"
         raise UserError(f"{path} has the columns {choices(first)}", do=do)
