@@ -20,6 +20,7 @@ from eval_kit.divisions import Parts
 from eval_kit.errors import UserError, choices, parameter
 from eval_kit.files.faults import Faults
 from eval_kit.files.formats import QUERIES_SCHEMA, read_queries
+from eval_kit.files.ids import RUN_NAMES
 from eval_kit.files.numbers import finite_number
 from eval_kit.files.records import QUERY_IDS, Layout, columns, rows
 from eval_kit.measures.definitions import KINDS, measure_of_others, parse
@@ -34,7 +35,7 @@ from eval_kit.sentences import counted
 COLUMNS = ("run", "test_set", "measure", "query_id", "value", "searched")
 _LAYOUT = Layout(
     names=(
-        ("run", "system", "model", "run_id", "tag"),
+        RUN_NAMES,
         ("test_set", "dataset", "collection"),
         ("measure", "metric"),
         QUERY_IDS,

@@ -230,6 +230,24 @@ def test_judgements_in_the_place_of_a_run_are_told_apart(folder, tmp_path, heade
         eval_kit.score(path, folder)
 
 
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
+def test_a_table_of_several_runs_is_none(folder, tmp_path, ending):
+    rows = [(run, query, f"{run}p1", 1.5) for run, query in product(("a", "b"), QUERIES)]
+    frame, path = pl.DataFrame(rows, ["system", "qid", "docno", "score"], orient="row"), tmp_path / f"run.{ending}"
+    writers = {"jsonl": frame.write_ndjson, "parquet": frame.write_parquet}
+    writers.get(ending, lambda at: frame.write_csv(at, separator="," if ending == "csv" else "\t"))(path)
+    with pytest.raises(eval_kit.UserError, match="several runs: a, b"):
+        eval_kit.score(path, folder)
+
+
+@pytest.mark.parametrize("inner", [packing for packing in PACKINGS if packing])
+def test_what_is_packed_twice_says_so(folder, tmp_path, inner):
+    path = tmp_path / f"run.trec{inner}.gz"
+    path.write_bytes(gzip.compress(PACKINGS[inner](b"q1 Q0 p1 1 1.5 t\n")))
+    with pytest.raises(eval_kit.UserError, match="packed twice"):
+        eval_kit.score(path, folder)
+
+
 def test_a_table_without_scores_says_which_columns_it_has(folder, tmp_path):
     path = tmp_path / "run.csv"
     for text, message in (
