@@ -16,6 +16,7 @@ from eval_kit.authors.draft import Table
 from eval_kit.documents import Rule
 from eval_kit.errors import UserError
 from eval_kit.files.formats import by_id
+from eval_kit.sentences import counted
 from eval_kit.shifts import TREC_DL
 from eval_kit.stats.vectors import Vectors
 
@@ -136,7 +137,7 @@ class Build:
             remarks.append(f"{shift}: no training query shares a relevant passage with a test query")
         sizes = dict(assignment.filter(pl.col("split") == "test")["cluster"].cast(pl.String).value_counts().iter_rows())
         if not sizes:
-            raise UserError(f"{shift}: no part has enough queries to hold one back for testing")
+            raise UserError(f"No part of {shift} has enough queries to hold one back for testing")
         dtype = assignment.schema["cluster"]
         assert isinstance(dtype, pl.Enum)
         few, large = [], {}
@@ -151,7 +152,10 @@ class Build:
             why = f"fewer than {FEWEST_TESTED} test queries: {names}{', ...' if len(few) > _SHOWN else ''}"
             sizes, labels = large, list(large)
             if len(labels) < 2:
-                raise UserError(f"{why}; too few to test on, --shift {shift} builds them all the same")
+                raise UserError(
+                    f"The parts of {shift} have {why}, too few to test on",
+                    do=f"Add --shift {shift} to build them all the same",
+                )
             remarks.append(f"{shift}: parts left out, with {why}")
             text = pl.col("cluster").cast(pl.String)
             assignment = assignment.filter(text.is_in(labels)).with_columns(text.cast(pl.Enum(labels)))
@@ -220,7 +224,7 @@ def apart(shift: str, assignment: pl.DataFrame, pairs: pl.DataFrame, seed: int) 
     sizes = np.bincount(group)
     if sizes.max() > len(ids) / 2:
         raise UserError(
-            f"{shift} cannot be disjoint in passages: {sizes.max():,} of {len(ids):,} queries are linked by them"
+            f"{shift} cannot be disjoint in passages", f"Passages link {sizes.max():,} of {counted(len(ids), 'query')}"
         )
     goal = assignment.filter(pl.col("split") == "test")["query_id"].n_unique()
     order = np.random.Generator(np.random.PCG64([seed, *shift.encode()])).permutation(len(sizes))
@@ -236,7 +240,7 @@ def interval_remark(shift: str, sizes: Sequence[int]) -> str:
     between = f"{low:,}" if low == high else f"{low:,} to {high:,}"
     return (
         f"{shift}: {len(sizes):,} test parts of {between} queries; expect a 95 % interval of about ±{half:.2f} on a "
-        f"mean RR@10 of the smallest (if its standard deviation is {SPREAD})"
+        f"mean RR@10 of the smallest (if its standard deviation is {SPREAD})" + f"; {low:,} are few" * (low < TESTED)
     )
 
 
@@ -250,5 +254,6 @@ def check_clusters(shift: str, parts: Mapping[str, pl.DataFrame]) -> None:
     if len(clusters) < 2:
         names = ", ".join(sorted(clusters)) or "none"
         raise UserError(
-            f"{shift} needs two clusters with queries in {' and '.join(parts)}; those that have them: {names}"
+            f"{shift} needs two clusters with queries in {' and '.join(parts)}",
+            f"Only {names} has such queries" if clusters else "None has such queries",
         )

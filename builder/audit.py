@@ -63,7 +63,7 @@ def audit(release: Release) -> dict[str, Any]:
     """
     to_compare = list(pairs(release))
     if not to_compare:
-        raise UserError(f"{release.folder}: holds no two sets of queries to compare")
+        raise UserError(f"{release.folder} has no two sets of queries to compare")
     queries = _queries(release)
     comparisons = []
     for pair in to_compare:

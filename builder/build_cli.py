@@ -40,7 +40,7 @@ def published(
     from builder.sources.published import draft
 
     if upstream is not None and not upstream.is_dir():
-        raise UserError(f"{upstream}: there is no such folder")
+        raise UserError(f"The folder {upstream} does not exist")
     with status("reading the authors' lists"):
         release = draft(upstream, allow_partial, unlicensed)
     _write(release, out, version, json_file)
@@ -89,7 +89,10 @@ def rebuilt(
     seed: Seed = 13,
     parts: Annotated[
         str | None,
-        option("Parts of the shift given: a field of queries.jsonl (metadata.article), or a TSV of query id and part."),
+        option(
+            "Parts of the shift given: a field of queries.jsonl (metadata.article), or a FILE of ids and parts "
+            "(or FILE:COLUMN)."
+        ),
     ] = None,
     disjoint_passages: Annotated[
         bool,
@@ -104,27 +107,46 @@ def rebuilt(
         option("Split this query log, without judgements (.tsv, .csv); for mini, its number of queries (10,000)."),
     ] = None,
     strength: Annotated[float | None, option("Strength of mini's planted shifts; 0 plants none (default 1).")] = None,
+    language: Annotated[
+        str | None,
+        option(
+            "Language of the queries, such as fr, for the card. Default: that of the question words, if wh is built."
+        ),
+    ] = None,
+    licence: Annotated[
+        str | None, option("Licence of your own queries or BEIR folder, such as cc-by-4.0, for the card.")
+    ] = None,
     version: Version = None,
     json_file: JsonFile = None,
 ) -> None:
     """Run the papers' algorithms on any collection."""
+    from msgspec import structs
+
     from builder import encoders
+    from builder.collection import NONE_IN_FOLDER, OWN
     from builder.parameters import ShiftParameters, for_mini
     from builder.rebuilt import defaults, draft
     from builder.shifts.given import read_given
     from builder.sources import log, mini
+    from eval_kit.documents import LANGUAGE
     from eval_kit.runs.names import run_name
 
     ShiftParameters().with_settings(settings or [])  # reports a mistake before anything is read
     runs = {run_name(path): path for path in run or []}
     if len(runs) < len(run or []):
-        raise UserError("two runs have the same name; each ranker's run file needs its own")
+        raise UserError("Two runs have the same name", do="Name the run file of each ranker differently")
     if queries is not None and not queries.isdecimal():
         if collection != MINI:
-            raise UserError("--queries LOG is a collection of its own, without --collection")
+            raise UserError("--queries LOG is a collection of its own", do="Leave --collection out")
         collection, source = queries, log.collection(Path(queries))
     else:
         source = _collection(collection, {"queries": queries and int(queries), "strength": strength})
+    if language is not None and not re.fullmatch(LANGUAGE, language):
+        raise UserError(f"--language {language} is not a code of ISO 639", do="Write it like fr or jpn")
+    if licence is not None:
+        if not all(each.licence in (OWN, NONE_IN_FOLDER) for each in source.inputs) or not source.inputs:
+            raise UserError(f"The licence of {source.name} is not yours to name", do="Leave --licence out")
+        source = replace(source, inputs=[structs.replace(each, licence=licence) for each in source.inputs])
     if parts is not None:
         source = replace(source, parts=read_given(parts, Path(collection)))
     parameters = for_mini(source.train.height) if collection == MINI else defaults(source)
@@ -132,7 +154,7 @@ def rebuilt(
     encode = by_lsa if encoder == "lsa" else encoders.by_name(encoder)
     settings_changed = parameters.with_settings(settings or [])
     release = draft(source, shift, encode, settings_changed, seed, runs, cache, disjoint_passages=disjoint_passages)
-    _write(release, out, version, json_file)
+    _write(replace(release, language=language or release.language), out, version, json_file)
 
 
 @app.command()
@@ -177,7 +199,7 @@ def _write(draft: "Draft", out: Path, version: str | None, json_file: Path | Non
     from eval_kit.documents import VERSION
 
     if version is not None and not re.fullmatch(VERSION, version):
-        raise UserError(f"--version {version}: expected three numbers, such as 1.1.0")
+        raise UserError(f"--version {version} is not three numbers", do="Write it like 1.1.0")
     with status(f"writing {out}"):
         manifest = write(replace(draft, version=version or draft.version), out)
     print_result(manifest.as_json(), summary(out, manifest), json_file)

@@ -1,6 +1,7 @@
 """The dataset card: the manifest in readable form, and the YAML that tells ``load_dataset`` where the splits are."""
 
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from operator import attrgetter
@@ -8,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from builder import reports
-from builder.collection import LEFT_OUT, UNSTATED
+from builder.collection import LEFT_OUT, OWN, UNSTATED
 from builder.features import features
 from eval_kit.documents import Manifest, TableEntry
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.files.text import read_utf8
+from eval_kit.languages import function_words
 from eval_kit.release import Release, read_manifest, reference, title
 from eval_kit.release.manifest import is_of_ms_marco, is_synthetic, language
 from eval_kit.shifts import SHIFTS
@@ -32,6 +34,20 @@ _SIDES = {"inter": "in", "extra": "out", "delta": "loss"}
 """What CIKM 2022 calls the figures of models that saw a part, of those that did not, and the difference."""
 EXPECTED = ("ecir2023-table2", "ecir2023-table3", "cikm2022-table7")
 """Published tables of models that were trained by these lists."""
+_ON_THE_HUB = (
+    *("apache-2.0", "mit", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0", "cc-by-nc-sa-4.0", "cc-by-nd-4.0"),
+    *(
+        "cc-by-nc-nd-4.0",
+        "cc-by-3.0",
+        "cc-by-sa-3.0",
+        "odbl",
+        "odc-by",
+        "pddl",
+        "cdla-permissive-2.0",
+        "cdla-sharing-1.0",
+    ),
+)
+"""Licences of data that the Hub has names for; it refuses a card with any other."""
 _IN_WORDS = "lists CC BY-NC-SA 4.0 and MIT; queries and judgements of MS MARCO for non-commercial research only"
 _TAGS = ("information-retrieval", "distribution-shift", "evaluation", "benchmark")
 HOLDS = {name: shift.holds or shift.title for name, shift in SHIFTS.items()} | {
@@ -63,7 +79,9 @@ def texts(folder: Path, manifest: Manifest) -> dict[str, str]:
     sources = _grouped(manifest.inputs, lambda file: source_of(file.id, manifest))
     variations = _grouped(manifest.variations, attrgetter("base", "family", "source", "licence"))
     rules = {table.split: table.rule.text for table in configs.get("variations", ())}
-    subjects = {} if of_mini else about(Release(folder, manifest))  # mini's words mean nothing
+    queries_alone = _is_own(manifest) and not manifest.test_sets
+    without = function_words() if queries_alone else frozenset[str]()
+    subjects = {} if of_mini else about(Release(folder, manifest), without)  # mini's words mean nothing
     card = Template((TEMPLATES / "dataset.md").read_text(encoding="utf-8")).render(
         yaml=_yaml(card_data(folder, manifest)),
         title=title(manifest),
@@ -90,6 +108,8 @@ def texts(folder: Path, manifest: Manifest) -> dict[str, str]:
         configs=configs,
         synthetic=of_mini,
         ms_marco=ms_marco,
+        queries_alone=queries_alone,
+        shifts=[name for name in SHIFTS if name in configs],
     )
     return {CARD: f"{card}\n", LICENCES: licence_text(manifest)}
 
@@ -105,6 +125,7 @@ def _licences(manifest: Manifest) -> str:
     template = Template((TEMPLATES / "licences.md").read_text(encoding="utf-8"))
     of_mini, ms_marco = is_synthetic(manifest), is_of_ms_marco(manifest)
     facts = {"manifest": manifest, "configs": _configs(manifest), "synthetic": of_mini, "ms_marco": ms_marco}
+    facts |= {"licence": _licence_of(manifest), "is_log": any(each.licence == OWN for each in manifest.inputs)}
     return str(template.render(facts, shown=escape))
 
 
@@ -123,6 +144,22 @@ def write(folder: Path) -> None:
     manifest = read_manifest(folder)
     for name, text in texts(folder, manifest).items():
         atomic.write_inside(folder, name, text)
+
+
+def _is_own(manifest: Manifest) -> bool:
+    """Whether the queries are of somebody's own: a log, or a folder, and not of a published collection."""
+    return (
+        manifest.kind == "rebuilt"
+        and not manifest.collection
+        and not is_of_ms_marco(manifest)
+        and not is_synthetic(manifest)
+    )
+
+
+def _licence_of(manifest: Manifest) -> str:
+    """The licence that all files of one's own queries are under; empty where none or several are named."""
+    named = {each.licence for each in manifest.inputs} if _is_own(manifest) else set()
+    return named.pop() if len(named) == 1 and not named & {OWN, *UNSTATED} else ""
 
 
 def _grouped[Item](items: Iterable[Item], key: Callable[[Item], Any]) -> dict[Any, list[Item]]:
@@ -155,8 +192,13 @@ def _expected() -> dict[str, str]:
 def _citations(manifest: Manifest, parts: Collection[str]) -> list[str]:
     """The entries of citations.bib for a release with these configs and sources."""
     judgements = set(map(attrgetter("qrels"), manifest.test_sets))
+    is_own = _is_own(manifest)
     cited_for = {
-        "thakur2021beir": not is_of_ms_marco(manifest),
+        "lupart2023msshift": not is_own or not {"topic", "wh", "length", "given", "crossed"}.isdisjoint(parts),
+        "lupart2022finegrained": not is_own,  # its figures are of MS MARCO
+        "zhan2022interpolation": not is_own or not {"resttest", "restrain"}.isdisjoint(parts),
+        "arabzadeh2021chameleons": not is_own or "chameleons" in parts,
+        "thakur2021beir": not is_of_ms_marco(manifest) and (not is_own or "qrels" in parts),
         "bajaj2016msmarco": is_of_ms_marco(manifest),
         "craswell2020dl19": is_of_ms_marco(manifest) and "dl19" in judgements,
         "craswell2021dl20": is_of_ms_marco(manifest) and "dl20" in judgements,
@@ -177,6 +219,10 @@ def card_data(folder: Path, manifest: Manifest) -> dict[str, Any]:
     synthetic, ms_marco = is_synthetic(manifest), is_of_ms_marco(manifest)
     rows = sum(table.rows for table in manifest.tables)
     licence = {"license": "other", "license_name": "see-card", "license_link": LICENCES}
+    if (of_own := _licence_of(manifest)).lower() in _ON_THE_HUB:
+        licence = {"license": of_own.lower()}
+    elif of_own:
+        licence["license_name"] = "-".join(re.findall(r"[a-z0-9.]+", of_own.lower())) or "see-card"
     if ms_marco:
         licence |= {"license_name": "non-commercial-research", "license_details": _IN_WORDS}
     return {
@@ -218,15 +264,15 @@ def check_card(folder: Path, manifest: Manifest) -> None:
     import yaml
     from huggingface_hub import DatasetCard
 
-    path, again = folder / CARD, f"run 'python -m builder card {folder}' to write it again"
+    path, again = folder / CARD, f"Write it again: python -m builder card {folder}"
     try:
         data = DatasetCard(read_utf8(path)).data.to_dict()  # type: ignore[no-untyped-call]
     except UserError as error:
-        raise UserError(f"{error}; {again}") from error
+        raise UserError(f"{error}", do=again) from error
     except (ValueError, TypeError, yaml.YAMLError) as error:
-        raise UserError(f"{path}: its YAML is not valid: {str(error).splitlines()[0]}; {again}") from error
+        raise UserError(f"The YAML of {path} is not valid", str(error).splitlines()[0], again) from error
     if _described(data) != _described(card_data(folder, manifest)):
-        raise UserError(f"{path}: is not that of the release; {again}")
+        raise UserError(f"{path} describes another release, or another version of this one", do=again)
 
 
 def _described(data: Mapping[str, Any]) -> list[Any]:

@@ -139,11 +139,11 @@ def export(
 
     with_passages = format in exporting.WITH_PASSAGES
     if passages is not None and not with_passages:
-        raise UserError("--passages is for --format beir and tevatron; the others have no passages of their own")
+        raise UserError("Only --format beir and tevatron have --passages of their own", do="Leave --passages out")
     opened_release = open_release(release)
     if format in triplets.FORMATS:
         if test_set or not training_set:
-            raise UserError(f"--format {format} is for training queries: name them with --training-set")
+            raise UserError(f"--format {format} is for training queries", do="Name them with --training-set")
         rows, lines = [], []
         for name, (shift, part) in exporting.trainable(opened_release, training_set).items():
             file = out / f"{name}.jsonl"
@@ -159,7 +159,9 @@ def export(
     if with_passages and not has_passages(opened_release) and passages is None:
         collection = opened_release.manifest.collection
         where = f"ir_datasets {collection}" if collection else "not in the release"
-        lines.append(f"  no corpus.jsonl, which its loader needs: the passages are {where}; give --passages")
+        lines.append(
+            f"  No corpus.jsonl was written, and its loader needs one. The passages are {where}. Add --passages"
+        )
     print_result([{"folder": str(folder)} for folder in folders], lines, json_file)
 
 
@@ -173,7 +175,7 @@ def card(folder: Folder = RELEASE) -> None:
     cards.write(folder)
     typer.echo(f"{folder / cards.CARD}: written")
     for name in reports.read(folder, read_manifest(folder)).outdated:
-        typer.echo(f"  remark: left out {name}, which was made from other content; make it again")
+        typer.echo(f"  Skipped {name}: it describes another version of this release. Make it again")
 
 
 @app.command()
@@ -253,12 +255,15 @@ def variations(
     replicas: Annotated[int, option("Number of draws of each kind of typo.", min=1, max=1_000)] = 1,
     seed: Seed = 13,
 ) -> None:
-    """Add typos of a test set's queries, or texts of your own, as variations. A typo is one of five edits of a word."""
+    """Add typos, or texts of your own, as query variations.
+
+    A typo is one of five edits of a word.
+    """
     from builder import variations as varying
 
     if texts:
         if len(test_set) > 1:
-            raise UserError("--texts is for the queries of one --test-set")
+            raise UserError("--texts is for the queries of one test set", do="Add one --test-set")
         release, names = varying.add_texts(folder, texts, test_set[0], name, licence)
     else:
         release, names = varying.add_typos(folder, test_set, replicas, seed)
@@ -280,7 +285,10 @@ def describe(
     json_file: JsonFile = None,
     page: PageFile = None,
 ) -> None:
-    """Say what the parts of a release are about: sizes, typical words, ten queries of each, near duplicates."""
+    """Describe the parts of a release, or of a query log.
+
+    Sizes, typical words, ten queries of each, near-duplicates.
+    """
     from builder.describe import describe as described
 
     output.emit(described(source, against, seed), format=format, json=json_file, page=page)
@@ -294,7 +302,10 @@ def audit(
         option("Write the report here, not to the release's reports/audit.json; '-' prints it.", "FILE", "--json"),
     ] = None,
 ) -> None:
-    """Count the test queries that leak into training: equal or normalised text, near-duplicate or shared passage."""
+    """Count the test queries that leak into training.
+
+    By equal or normalised text, as a near-duplicate, or by a shared passage.
+    """
     from builder import audit as auditing
     from builder.reports import AUDIT
     from eval_kit.console import as_text, screen, write_json

@@ -10,9 +10,12 @@ import polars as pl
 from eval_kit.documents import Input
 from eval_kit.errors import UserError
 from eval_kit.files.formats import QUERIES_SCHEMA, by_id
+from eval_kit.sentences import counted
 from eval_kit.stats.vectors import check_ids
 
 NONE_STATED, NONE_IN_FOLDER = "none stated", "not stated in the folder"
+OWN = "own"
+"""What it says of a log of somebody's own, until its owner names a licence."""
 UNSTATED = (NONE_STATED, NONE_IN_FOLDER)
 """What a manifest says of the licence of a file whose authors state none."""
 LEFT_OUT = "it states no licence; the publisher left it out"
@@ -56,20 +59,22 @@ class Collection:
 
     def __post_init__(self) -> None:
         if not self.qrels and not self.is_log:
-            raise UserError(f"{self.name}: has no judged queries, from which shifts are built")
+            raise UserError(f"{self.name} has no judged queries", "Shifts are built from judged queries")
         for split, queries in self.judged_queries.items():
             if not SPLIT.fullmatch(split):
-                raise UserError(f"{self.name}: a split cannot be called {split!r}; use a-z, 0-9 and _")
+                raise UserError(f"{self.name} has a split called {split!r}", do="Use a-z, 0-9 and _ in its name")
             check_ids(queries["query_id"])
             empty = queries.filter(pl.col("text").fill_null("").str.strip_chars() == "")
             if not queries.height or empty.height:
-                what = f"query {empty['query_id'][0]} of {split} has no text" if empty.height else f"{split} is empty"
-                raise UserError(f"{self.name}: {what}")
+                of = f"{split} of {self.name}"
+                what = f"Query {empty['query_id'][0]} of {of} has no text" if empty.height else f"{of} is empty"
+                raise UserError(what)
             twice = queries.join(self.train, on="query_id", how="semi")
             if split != "train" and twice.height:
                 raise UserError(
-                    f"{self.name}: {twice.height:,} queries are in both train and {split}, "
-                    f"{twice['query_id'][0]} for one; a test query must not be trained on"
+                    f"{self.name} has {counted(twice.height, 'query')} in both train and {split}, such as "
+                    f"{twice['query_id'][0]}",
+                    "A test query must not be trained on",
                 )
 
     @property

@@ -1,6 +1,6 @@
 """What the parts of a release are about, and how its queries differ from another log's: for reading alone."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
@@ -15,13 +15,14 @@ from eval_kit import __version__, plots
 from eval_kit.errors import UserError
 from eval_kit.release import Release, beir_folder, open_release
 from eval_kit.results import Picture, Result
+from eval_kit.sentences import counted
 from eval_kit.shifts import SHIFTS, union
 from eval_kit.stats.distance import Trigrams
 from eval_kit.stats.figure import POWER
 from eval_kit.stats.losses import holm
 from eval_kit.stats.similarity import weighted_jaccard
 from eval_kit.stats.typical import topics
-from eval_kit.tables.table import Column, Table, or_dash
+from eval_kit.tables.table import Column, Table, laid_out
 from eval_kit.words import words
 
 _PARTS = ("shift", "part", "queries", "words", "examples", "jaccard")
@@ -39,8 +40,8 @@ _REACH = NormalDist().inv_cdf(1 - _LEVEL / 2) + NormalDist().inv_cdf(POWER)
 _MOST, _NEWEST = 10_000, 5
 """Queries of each side that are compared with the other log, at most, and how many of the newest are named."""
 _NOT_WHOLE = (
-    "whether the logs differ is not tested: a release has the queries that its shifts kept, no random sample; "
-    "give both logs themselves, as files"
+    "Whether the logs differ is not tested, as a release has only the queries that its shifts kept. "
+    "Give both logs themselves, as files"
 )
 
 
@@ -51,13 +52,15 @@ class Description(Result):
     Attributes:
         parts: ``shift``, ``part``, ``queries``, ``words``, ``examples`` (one a line), and ``jaccard``, the weighted
             Jaccard with the other log (null without one).
-        sentences: on all queries together, and the release's remarks.
+        sentences: on all queries together.
+        remarks: of the release.
         provenance: the release.
     """
 
     title = "What the queries are about"
     parts: pl.DataFrame
     sentences: list[str]
+    remarks: Sequence[str]
     provenance: Mapping[str, Any]
 
     def to_polars(self) -> pl.DataFrame:
@@ -66,16 +69,20 @@ class Description(Result):
 
     def tables(self) -> list[Table]:
         """For each shift its parts, and queries of each."""
-        columns = [Column("part", "heading"), Column("queries", "number"), Column("Jaccard", "number")]
+        columns = [
+            Column("part", "heading"),
+            Column("queries", "number", format=","),
+            Column("Jaccard", "number", "jaccard", ".3f", shown=self.parts["jaccard"].count() > 0),
+            Column("typical words", source="words"),
+        ]
         tables = []
         for (shift,), rows in self.parts.group_by("shift", maintain_order=True):
-            about, questions = [], []
-            for _, part, queries, typical, examples, jaccard in rows.iter_rows():
-                about.append([part, f"{queries:,}", or_dash(jaccard, ".3f"), typical])
+            questions = []
+            for part, examples in rows.select("part", "examples").iter_rows():
                 first, *more = examples.split("\n")
                 questions.append([[part, first], *([None, text] for text in more)])
             title = f"{SHIFTS[str(shift)].title} ({shift})"
-            tables.append(Table([*columns, Column("typical words")], [about], section=title))
+            tables.append(laid_out(rows, columns, section=title))
             tables.append(
                 Table([Column("part", "heading"), Column("queries drawn at random")], questions, section=title)
             )
@@ -83,7 +90,7 @@ class Description(Result):
 
     def summary(self) -> list[str]:
         """On all queries together."""
-        return [f"{sentence}." for sentence in self.sentences if not sentence.startswith("remark: ")]
+        return [f"{sentence}." for sentence in self.sentences]
 
     def figures(self) -> list[Picture]:
         """How alike each part of a shift is to the other log; without one, how many queries it has."""
@@ -98,8 +105,12 @@ class Description(Result):
         return figures
 
     def notes(self) -> list[str]:
-        """On all queries together, and the release's remarks."""
-        return self.sentences
+        """The release's remarks."""
+        return list(self.remarks)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return super().as_json() | {"summary": self.sentences}
 
 
 def describe(source: Path, against: Path | None, seed: int) -> Description:
@@ -125,16 +136,18 @@ def describe(source: Path, against: Path | None, seed: int) -> Description:
             table = _with_labels(release, name, shift.label)
             rows += [(name, *row) for row in _parts(table, shift.label, other, seed)]
     keys = pl.Series([" ".join(sorted(words(text))) for text in queries["text"]])
-    lines = [f"{queries.height:,} queries; {keys.is_duplicated().sum():,} consist of the same words as another query"]
+    lines = [f"{queries.height:,} queries, of which {keys.is_duplicated().sum():,} have the same words as another"]
     if other is not None:
         near = weighted_jaccard(queries["text"], other["text"])
-        lines.append(f"{other.height:,} queries of the other log; weighted Jaccard {near:.3f}")
+        lines.append(
+            f"The other log has {counted(other.height, 'query')}. Their weighted Jaccard similarity is {near:.3f}"
+        )
         lines += _verdicts(queries, other, seed) if whole and other_whole else [_NOT_WHOLE]
     provenance: dict[str, Any] = {"kit_version": __version__}
     if release is not None:
-        lines += [f"remark: {remark}" for remark in release.manifest.remarks]
         provenance["release"] = release.identity
-    return Description(pl.DataFrame(rows, _PARTS, orient="row"), lines, provenance)
+    remarks = release.manifest.remarks if release is not None else ()
+    return Description(pl.DataFrame(rows, _PARTS, orient="row"), lines, remarks, provenance)
 
 
 def _two_sample(first: pl.Series, other: pl.Series, seed: int) -> tuple[float, float]:
@@ -211,7 +224,7 @@ def _queries(source: Path, release: Release | None = None) -> tuple[pl.DataFrame
     tables = [entry.key for entry in release.manifest.tables if entry.config in configs]
     texts = union(release, tables).drop_nulls("text").unique("query_id", keep="first").sort("query_id")
     if texts.is_empty():
-        raise UserError(f"{release.folder}: has no texts of queries")
+        raise UserError(f"{release.folder} has no texts of queries")
     return texts, release.manifest.kind == beir_folder.KIND
 
 

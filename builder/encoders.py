@@ -110,11 +110,11 @@ class Lsa:
             weights = words.fit_transform(texts if self.corpus is None else self.corpus)
         except ValueError as error:
             raise UserError(
-                "lsa cannot learn from these texts: hardly a word is in two of them, or in few enough"
+                "lsa cannot learn from these texts", "Hardly any word is in two of them, or in few enough"
             ) from error
         dimensions = min(self.dimensions, weights.shape[1] - 1)
         if dimensions < 1:
-            raise UserError("lsa cannot learn from these texts: they hold a single word")
+            raise UserError("lsa cannot learn from these texts", "They contain a single word")
         with threadpool_limits(1):
             svd = TruncatedSVD(dimensions, random_state=self.seed).fit(weights)
 
@@ -210,8 +210,8 @@ def _on_disk(texts: list[str], encoder: Encoder, folder: Path) -> Embeddings:
 def _check(texts: Sequence[str] | pl.Series) -> list[str]:
     series = pl.Series("text", texts, pl.String)
     if not len(series):
-        raise UserError("there are no texts to encode")
+        raise UserError("There are no texts to encode")
     empty = (series.str.strip_chars().str.len_bytes() == 0).fill_null(True)
     if empty.any():
-        raise UserError(f"text {(empty.arg_max() or 0) + 1:,} is empty ({int(empty.sum()):,} in all)")
+        raise UserError(f"Text {(empty.arg_max() or 0) + 1:,} is empty ({int(empty.sum()):,} in all)")
     return series.to_list()

@@ -9,12 +9,13 @@ from pathlib import Path
 import polars as pl
 
 from builder.card import CARD, LICENCES, licence_text
-from eval_kit.errors import UserError, disk_errors
+from eval_kit.errors import UserError, choices, disk_errors
 from eval_kit.files import atomic
 from eval_kit.files.formats import check_ids, tab_separated
 from eval_kit.release import Release, title
 from eval_kit.search.passages import has_passages, of_file
 from eval_kit.search.passages import passages as release_passages
+from eval_kit.sentences import counted
 from eval_kit.shifts import TRAINED_FOR, Shift
 
 QRELS = ("qrels/test.tsv", "qrels/test.jsonl", "qrels/train.tsv", "qrels/train.jsonl")
@@ -77,7 +78,7 @@ def export(
             cannot be written; then no folder was changed.
     """
     if format not in FORMATS:
-        raise UserError(f"unknown format {format!r}; there are {', '.join(FORMATS)}")
+        raise UserError(f"Unknown format {format!r}", do=f"Choose from: {', '.join(FORMATS)}")
     corpus: Path | None = None
     folders = {out / dataset.name: dataset for dataset in _exports(release, test_sets, training_sets, strict)}
     with disk_errors(out):
@@ -111,7 +112,7 @@ def _refuse_to_replace(folder: Path, files: Collection[str]) -> None:
     """Refuse a folder with files that no export has, naming the first."""
     for path in (folder, *sorted(folder.rglob("*"))):
         if path.exists() and not path.is_dir() and path.relative_to(folder).as_posix() not in files:
-            raise UserError(f"{path}: is not part of the export that would replace it; name another --out")
+            raise UserError(f"{path} is not part of the export that would replace it", do="Choose another --out")
 
 
 def trainable(release: Release, names: Iterable[str]) -> dict[str, tuple[Shift, str]]:
@@ -131,8 +132,9 @@ def _values[Value](release: Release, kind: str, names: Iterable[str], there: Map
     """The values of some names; a UserError for one that is not there."""
     for name in names:
         if name not in there:
-            others = f"there are {', '.join(sorted(there))}" if there else "it has none"
-            raise UserError(f"{release.folder}: has no {kind} {name}; {others}")
+            raise UserError(
+                f"{release.folder} has no {kind} {name}", do=f"Choose from: {choices(sorted(there))}" if there else ""
+            )
     return {name: there[name] for name in names}
 
 
@@ -154,7 +156,9 @@ def _exports(
     for dataset in datasets:
         count = dataset.queries.height
         if missing := dataset.queries["text"].null_count():
-            raise UserError(f"{release.folder}: {missing:,} of the {count:,} queries of {dataset.name} have no text")
+            raise UserError(
+                f"{missing:,} of the {counted(count, 'query')} of {dataset.name} have no text in {release.folder}"
+            )
     return datasets
 
 

@@ -74,10 +74,10 @@ def make(
             Java; ``out`` cannot be written.
     """
     if release.manifest.kind == "lite":
-        raise UserError(f"{release.folder}: is a lite release already; make one of a release with all passages")
+        raise UserError(f"{release.folder} is already a lite release", do="Use a release with all passages")
     test_sets = _test_sets(release, shifts)
     if not test_sets:
-        raise UserError(f"{release.folder}: has no test queries to find passages for")
+        raise UserError(f"{release.folder} has no test queries to find passages for")
     tables = _tables(release, test_sets, queries, seed)
     of_test_sets = {entry.table for entry in test_sets}
     frames = (table.frame.select("query_id", "text") for table in tables if table.key in of_test_sets)
@@ -140,7 +140,7 @@ def of_passages(release: Release, source: Path, out: Path, shifts: Collection[st
     texts = pl.DataFrame(with_count(read, "reading passages", "passages"), _TEXTS, orient="row")
     ids = texts["passage_id"]
     if ids.is_duplicated().any():
-        raise UserError(f"{source}: passage {ids.filter(ids.is_duplicated())[0]} appears twice")
+        raise UserError(f"The passage {ids.filter(ids.is_duplicated())[0]} appears twice in {source}")
     inputs = _inputs(source)
     files = [record.id for record in inputs]
     judgements = _judgements(source, ids)
@@ -162,7 +162,7 @@ def of_passages(release: Release, source: Path, out: Path, shifts: Collection[st
             test_sets.append(entry)
             kept_tables.update([entry.table, ("qrels", split)])
     if not test_sets:
-        raise UserError(f"{source}: lacks a relevant passage of some query of every test set of {release.folder}")
+        raise UserError(f"{source} lacks a relevant passage of some query of every test set of {release.folder}")
     text = f"the passages of {source.name}"
     names = {entry.name for entry in test_sets}
     variations, tables = [], []
@@ -224,7 +224,9 @@ def _open_encoder(model: str) -> tuple[str, Retriever]:
     try:
         retriever, _ = open_retriever(model)
     except UserError as error:
-        raise UserError(f"{error}; name another encoder with --dense, runs with --pool, or --dense none") from error
+        raise UserError(
+            f"{error}", do="Choose another encoder with --dense, runs with --pool, or --dense none"
+        ) from error
     return Path(model.replace(":", ".")).name, retriever
 
 

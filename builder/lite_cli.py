@@ -29,7 +29,10 @@ def fidelity(
     json_file: JsonFile = None,
     page: PageFile = None,
 ) -> None:
-    """Compare a rebuilt release with the published one, or systems on a pool with the same systems on all passages."""
+    """Compare a release with the published one, or a pool with all.
+
+    A pool has some passages; its systems are compared with the same systems on all passages.
+    """
     from builder.fidelity import compare
     from builder.pool import measure_fidelity, read_systems
     from eval_kit.release import open_release
@@ -41,10 +44,13 @@ def fidelity(
         output.emit(report, format=format, json=json_file, page=page)
         return
     if against is not None or not pool:
-        raise UserError("give --against for a rebuilt release, or --pool for a pool of runs")
+        raise UserError(
+            "Nothing says which passages to keep",
+            do="Add --against for a rebuilt release, or --pool for a pool of runs",
+        )
     contributors, others = read_systems(pool, opened_release), read_systems(run or [], opened_release)
     if both := sorted(contributors.keys() & others.keys()):
-        raise UserError(f"{both[0]} is in --pool and in --run; give each system in one of them")
+        raise UserError(f"{both[0]} is in --pool and in --run", do="Give each system in one of them")
     of_pool = measure_fidelity(others, contributors, opened_release, depth)
     output.emit(of_pool, format=format, json=json_file, page=page)
 
@@ -79,7 +85,10 @@ def lite(
     cache: Cache = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Write a release with some of the passages: judged ones, the best of each ranker, and a random sample."""
+    """Write a release with some of the passages.
+
+    Those that are judged, the best of each ranker, and a random sample.
+    """
     from builder.lite import ENCODER, make, of_passages
     from builder.release import summary
     from eval_kit.release import open_release
@@ -89,7 +98,10 @@ def lite(
         draws: dict[str, Any] = {"--passages": passages != PASSAGES, "--depth": depth != DEPTH, "--pool": pool}
         draws |= {"--dense": dense, "--seed": seed != SEED, "--queries": queries, "--cache": cache}
         if misfit := next((name for name, value in draws.items() if value), None):
-            raise UserError(f"{misfit} is for passages that are drawn; --collection keeps those that it has")
+            raise UserError(
+                f"{misfit} is for passages that are drawn, but --collection keeps its own",
+                do="Leave one of the two out",
+            )
         manifest = of_passages(source, collection, out, shifts)
     else:
         encoder = dense or ("none" if rankers else ENCODER)

@@ -29,6 +29,7 @@ from eval_kit.release import Release, verified_manifest
 from eval_kit.search import bm25, lucene
 from eval_kit.search.examples import relevant
 from eval_kit.search.passages import collection_key
+from eval_kit.sentences import counted
 from eval_kit.shifts import SHIFTS, union
 
 CONFIG, SPLIT = "negatives", "train"
@@ -69,13 +70,13 @@ def add(
     """
     parameters = parameters or NegativeParameters()
     if not 0 < parameters.sample <= parameters.depth:
-        raise UserError(f"cannot draw {parameters.sample:,} of {parameters.depth:,} passages")
+        raise UserError(f"{parameters.sample:,} passages cannot be drawn from {parameters.depth:,}")
     job = _Job(Release(folder, verified_manifest(folder)), parameters, cache or cache_folder())
     with disk_errors(job.folder):
         entry, file = job.table(threads)
     now = Release(folder, verified_manifest(folder))
     if _Job(now, parameters, job.cache).folder != job.folder:
-        raise UserError(f"{folder}: changed while its negatives were drawn; nothing was added, run this again")
+        raise UserError(f"{folder} changed while its negatives were drawn, so nothing was added", do="Run this again")
     if any(replace(table, sha256=entry.sha256) == entry for table in now.manifest.tables):
         return now
 
@@ -97,14 +98,15 @@ def training_queries(release: Release) -> pl.DataFrame:
     """
     queries = union(release, _query_tables(release)).sort("text", nulls_last=True).unique("query_id", keep="first")
     if queries.is_empty():
-        raise UserError(f"{release.folder}: holds no training queries to draw negatives for")
+        raise UserError(f"{release.folder} has no training queries to draw negatives for")
     length = pl.col("query_id").str.len_bytes().cast(pl.String)
     queries = queries.sort(pl.concat_str([length, pl.lit(":"), pl.col("query_id")]))
     without = queries.filter(pl.col("text").is_null())["query_id"]
     if len(without):
         raise UserError(
-            f"{release.folder}: {len(without):,} of {queries.height:,} training queries have no text, "
-            f"query {without[0]} first; a complete release is needed"
+            f"{len(without):,} of the {counted(queries.height, 'training query')} of {release.folder} have no text, "
+            f"such as {without[0]}",
+            do="Use a complete release",
         )
     return queries
 

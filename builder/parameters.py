@@ -94,14 +94,16 @@ class ShiftParameters:
         for setting in settings:
             name, equals, text = setting.partition("=")
             if not equals or name not in names:
-                raise UserError(f"--set {setting}: expected name=value with one of {', '.join(names)}")
+                raise UserError(
+                    f"--set {setting} is not name=value with a known name", do=f"Choose from: {', '.join(names)}"
+                )
             shift, _, parameter = name.partition(".")
             parameters = getattr(new_parameters, shift)
             try:
                 given = msgspec.convert({parameter: _structure(text, names[name])}, type(parameters), strict=False)
             except (ValueError, msgspec.ValidationError):
                 kind = f"of the kind of the papers' value, {_text(names[name])}"
-                raise UserError(f"--set {setting}: {text!r} is not {kind}") from None
+                raise UserError(f"{text!r} in --set {setting} is not {kind}") from None
             changed = replace(parameters, **{parameter: getattr(given, parameter)})
             new_parameters = replace(new_parameters, **{shift: changed})
         return new_parameters

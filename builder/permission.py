@@ -14,6 +14,7 @@ from builder.release import VARIATIONS
 from eval_kit.authors.draft import with_digest
 from eval_kit.documents import Lack, Manifest
 from eval_kit.errors import UserError
+from eval_kit.sentences import joined
 
 
 def permitted_part(manifest: Manifest, permitted: Collection[str], left_out: Collection[str]) -> Manifest:
@@ -30,19 +31,19 @@ def permitted_part(manifest: Manifest, permitted: Collection[str], left_out: Col
     of_source = _tables_by_source(manifest)
     for name in (*permitted, *left_out):
         if name not in of_source or (name in permitted and name in left_out):
-            why = "is both permitted and left out" if name in of_source else "is no source without a stated licence"
-            raise UserError(f"{name} {why}; those sources are {', '.join(of_source) or 'none'}")
+            why = "is both permitted and left out" if name in of_source else "is not a source without a stated licence"
+            raise UserError(f"{name} {why}", do=f"Choose from: {', '.join(of_source)}" if of_source else "")
     if unclear := sorted(of_source.keys() - {*permitted, *left_out}):
         raise UserError(
-            f"no licence is stated by {', '.join(unclear)}; say of each --with-permission NAME if its "
-            "authors permit the publication, or --without NAME"
+            f"{joined(unclear)} {'states' if len(unclear) == 1 else 'state'} no licence",
+            do="For each, add --with-permission NAME if its authors permit the publication, or --without NAME",
         )
     if not of_source:
         return manifest
     removed = set().union(*(of_source[name] for name in left_out))
     test_sets = [entry for entry in manifest.test_sets if not {entry.table, ("qrels", entry.qrels)} & removed]
     if not test_sets:
-        raise UserError(f"without {', '.join(left_out)} no test set is left")
+        raise UserError(f"Without {joined(list(left_out))}, no test set is left")
     bases = {entry.name for entry in test_sets}
     kept = [entry for entry in manifest.variations if entry.base in bases and (VARIATIONS, entry.split) not in removed]
     removed |= {(VARIATIONS, entry.split) for entry in manifest.variations if entry not in kept}

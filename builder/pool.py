@@ -94,7 +94,7 @@ def read_systems(paths: Sequence[Path], release: Release) -> dict[str, pl.DataFr
         run = pl.concat(frames).sort("query_id", "score", "passage_id", descending=[False, True, True])
         runs[name] = run.select("query_id", "passage_id", rank)
         if run.select("query_id", "passage_id").is_duplicated().any():
-            raise UserError(f"the runs of {name} share a query; give each query of a system in one run")
+            raise UserError(f"Two runs of {name} have a query in common", do="Give each query of a system in one run")
     return runs
 
 
@@ -113,7 +113,7 @@ def measure_fidelity(
         UserError: no system; no test set that all runs cover, or none with a relevant label.
     """
     if not systems:
-        raise UserError("the fidelity of a pool needs the run of a system that did not contribute to it")
+        raise UserError("The fidelity of a pool needs the run of a system that did not contribute to it")
     runs = [*contributors.values(), *systems.values()]
     test_sets = _covered(runs, release)
     measure = _measure(test_sets[0])
@@ -123,7 +123,7 @@ def measure_fidelity(
     relevant = qrels.filter(pl.col("relevance") >= measure.grade)
     answerable = query_ids.to_frame("query_id").join(relevant, on="query_id", how="semi")
     if not answerable.height:
-        raise UserError(f"{release.folder}: has no relevant label of the queries that all runs cover")
+        raise UserError(f"{release.folder} has no relevant label of the queries that all runs cover")
     best = [run.filter(pl.col("rank") <= depth)["passage_id"] for run in contributors.values()]
     pool = pl.concat([qrels["passage_id"], *best]).unique().to_frame()
     rows = []
@@ -165,7 +165,7 @@ def _covered(runs: Sequence[pl.DataFrame], release: Release) -> list[TestSet]:
             covered.append(test_set)
             seen_ids |= test_set.query_ids
     if not covered:
-        raise UserError(f"{release.folder}: has no test set that all runs cover")
+        raise UserError(f"{release.folder} has no test set that all runs cover")
     return covered
 
 

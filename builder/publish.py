@@ -19,6 +19,7 @@ from eval_kit.documents import Manifest
 from eval_kit.errors import UserError
 from eval_kit.files import hub, strict_json
 from eval_kit.release import MANIFEST, NAME, read_manifest
+from eval_kit.sentences import counted
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 _OF_THE_HUB = {".gitattributes"}
 """Files that every dataset has from the start, and keeps: ``upload_folder`` never deletes them."""
 
-_UNTAGGED = "nothing is tagged; run the same command again to finish"
+_UNTAGGED = "Nothing is tagged yet. Run the same command again to finish"
+_NOTHING_CHANGED = "Nothing was changed"
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Publication:
     def lines(self, dry_run: bool) -> list[str]:
         """What happened, or in a dry run what would happen, as text."""
         if self.done:
-            return [f"{self.repo_id}: {self.tag} is published already; nothing to do"]
+            return [f"{self.repo_id} already has {self.tag}. There is nothing to do"]
         counts = f"{len(self.added)} files added, {len(self.removed)} removed, {len(self.kept)} sent where they differ"
         if not dry_run:
             return [f"{self.repo_id}: published {self.tag} at commit {self.commit}: {counts}"]
@@ -86,22 +88,25 @@ def publish(
     """
     manifest = read_manifest(folder)
     if tag != f"v{manifest.version}":
-        raise UserError(f"{folder}: holds version {manifest.version}, so its tag is v{manifest.version}, not {tag}")
+        raise UserError(f"{folder} is version {manifest.version}, whose tag is v{manifest.version}, not {tag}")
     if manifest.missing and not allow_partial:
         raise UserError(
-            f"{folder}: the release is partial, it lacks {len(manifest.missing)} parts (first "
-            f"{manifest.missing[0].what}); build it whole, or publish it as it is with --allow-partial"
+            f"{folder} is a partial release",
+            f"It lacks {counted(len(manifest.missing), 'part')}, such as {manifest.missing[0].what}",
+            "Build it whole, or publish it as it is with --allow-partial",
         )
     try:
         part = permitted_part(manifest, permitted, left_out)
     except UserError as error:
-        raise UserError(f"{folder}: {error}") from error
+        raise UserError(f"Could not publish {folder}", f"{error}") from error
     if faults := [check for check in verify(folder) if check.fault]:
         raise UserError(
-            f"{folder}: {len(faults)} checks fail, first {faults[0].what}: {faults[0].fault}; build it again"
+            f"{counted(len(faults), 'check')} of {folder} {'fails' if len(faults) == 1 else 'fail'}",
+            f"The first is {faults[0].what}: {faults[0].fault}",
+            "Build it again",
         )
     if outdated := reports.read(folder, manifest).outdated:
-        raise UserError(f"{folder / outdated[0]}: was made from content other than the release's; make it again")
+        raise UserError(f"{folder / outdated[0]} describes another version of the release", do="Make it again")
     if part == manifest:
         return _publish(folder, part, repo_id, tag, dry_run, private)
     with TemporaryDirectory() as temporary:
@@ -113,12 +118,12 @@ def publish(
 def _publish(folder: Path, manifest: Manifest, repo_id: str, tag: str, dry_run: bool, private: bool) -> Publication:
     from huggingface_hub import HfApi
 
-    api, paths, state = HfApi(library_name=NAME), files(folder, manifest), "nothing was changed"
+    api, paths, state = HfApi(library_name=NAME), files(folder, manifest), _NOTHING_CHANGED
     try:
         if not dry_run:
             made = api.create_repo(repo_id, repo_type="dataset", private=private, exist_ok=True).repo_id
             if made != repo_id:
-                raise UserError(f"{repo_id}: the Hub answers with another name, {made}; name the dataset so")
+                raise UserError(f"The Hub calls {repo_id} by another name, {made}", do="Use that name")
             state = _UNTAGGED
         plan = _plan(api, manifest, paths, repo_id, tag, private)
         if dry_run or plan.done:
@@ -135,14 +140,14 @@ def _publish(folder: Path, manifest: Manifest, repo_id: str, tag: str, dry_run: 
         ).oid
         api.create_tag(repo_id, tag=tag, revision=commit, repo_type="dataset")
         if _tags(api, repo_id).get(tag) != commit:
-            raise UserError(f"{repo_id}: the Hub did not keep the tag; {state}")
+            raise UserError(f"The Hub did not keep the tag of {repo_id}", state)
         return replace(plan, commit=commit)
     except UserError:
         raise
     except Exception as error:  # the client raises errors of every kind, where an answer is not the Hub's too
         if (why := hub.reason(error)) is None:
             why, state = hub.UNREADABLE, _UNTAGGED
-        raise UserError(f"{repo_id}: {why}; {state}") from error
+        raise UserError(f"Could not publish {repo_id}", why, state) from error
 
 
 def _plan(api: "HfApi", manifest: Manifest, paths: list[str], repo_id: str, tag: str, private: bool) -> Publication:
@@ -151,13 +156,14 @@ def _plan(api: "HfApi", manifest: Manifest, paths: list[str], repo_id: str, tag:
         return Publication(repo_id, tag, added=paths)
     info = api.dataset_info(repo_id)
     if private and not info.private:
-        raise UserError(f"{repo_id}: is public already; make it private in its settings, or leave out --private")
+        raise UserError(f"{repo_id} is already public", do="Make it private in its settings, or leave out --private")
     tags = _tags(api, repo_id)
     if tag in tags:
         if _published(api, repo_id, tags[tag])[1] != manifest.digest:
             raise UserError(
-                f"{repo_id}: {tag} is published with other content, and a published version never changes; "
-                "give the release a new version; nothing was changed"
+                f"{repo_id} has {tag} with other content, and a published version never changes",
+                _NOTHING_CHANGED,
+                "Give the release a new version",
             )
         return Publication(repo_id, tag, tags[tag], done=True)
     version, _ = _published(api, repo_id, str(info.sha))
@@ -165,13 +171,15 @@ def _plan(api: "HfApi", manifest: Manifest, paths: list[str], repo_id: str, tag:
     # an upload that was cut off may have left some of the release's files; the Hub makes a card for a new dataset
     if not version and (foreign := sorted(there - {CARD, *paths})):
         raise UserError(
-            f"{repo_id}: holds something else ({foreign[0]}), which publishing would remove; name another dataset; "
-            "nothing was changed"
+            f"{repo_id} contains {foreign[0]}, which publishing would remove",
+            _NOTHING_CHANGED,
+            "Choose another dataset",
         )
     if _number(version) > _number(manifest.version):
         raise UserError(
-            f"{repo_id}: holds version {version} already, which is newer than {manifest.version}; give the release "
-            "a higher version; nothing was changed"
+            f"{repo_id} has version {version}, which is newer than {manifest.version}",
+            _NOTHING_CHANGED,
+            "Give the release a higher version",
         )
     added, kept = sorted(set(paths) - there), sorted(there.intersection(paths))
     return Publication(repo_id, tag, info.sha, added, kept, sorted(there.difference(paths)))

@@ -58,7 +58,7 @@ def draft(
             at all; or whatever the encoder refuses.
     """
     if disjoint_passages and not collection.qrels:
-        raise UserError(f"{collection.name}: --disjoint-passages needs judgements, and there are none")
+        raise UserError(f"--disjoint-passages needs judgements, and {collection.name} has none")
     by_default = defaults(collection).with_seed(seed)
     final = parameters.with_seed(seed) if parameters else by_default
     set_by_user = {shift for shift in REBUILDABLE if getattr(final, shift) != getattr(by_default, shift)}
@@ -78,9 +78,9 @@ def draft(
         except UserError as error:
             if shift in asked_for:
                 raise
-            left_out.append(f"no {shift}: {str(error).removeprefix(f'{shift}: ')}")
+            left_out.append(f"no {shift}: {error}")
     if not results:
-        raise UserError(f"{collection.name}: no shift can be built: {'; '.join(left_out)}")
+        raise UserError(f"No shift of {collection.name} can be built", "; ".join(left_out))
     remarks = [
         *collection.remarks,
         f"queries from {collection.source}"
@@ -101,6 +101,7 @@ def draft(
         kind="rebuilt",
         collection=collection.irds,
         built_from=collection.name,
+        language=final.wh.language if "wh" in results and not final.wh.terms else None,
         seed=seed,
         tables=tables,
         test_sets=test_sets(tables),
@@ -122,7 +123,7 @@ def _choose(shifts: Sequence[str] | None, build: Build) -> tuple[list[str], list
     """The shifts to build, and remarks about those left out."""
     for name in shifts or ():
         if name not in REBUILDABLE:
-            raise UserError(f"there is no shift {name!r}; there are {', '.join(REBUILDABLE)}")
+            raise UserError(f"Unknown shift {name!r}", do=f"Choose from: {', '.join(REBUILDABLE)}")
     names, left_out = [], []
     for name, shift in REBUILDABLE.items():
         by_default = not shift.on_request or name in build.required
@@ -134,7 +135,7 @@ def _choose(shifts: Sequence[str] | None, build: Build) -> tuple[list[str], list
         elif shifts is None:
             left_out.append(f"no {name}: {lacking}")
         else:
-            raise UserError(f"{name} cannot be built: {lacking}")
+            raise UserError(f"{name} cannot be built", lacking)
     if shifts is not None and "chameleons" not in shifts and build.runs:
         raise UserError("--run is for the shift chameleons, which --shift leaves out")
     return names, left_out

@@ -43,9 +43,9 @@ def write(draft: Draft, out: Path) -> Manifest:
     with _replacing(out) as staging:
         if out.is_symlink() or (out.exists() and not (out.is_dir() and not any(out.iterdir()))):
             if (kind := _kind(out)) is None:
-                raise UserError(f"{out}: exists and is not a release; nothing was written")
+                raise UserError(f"{out} exists and is not a release, so nothing was written", do="Choose another --out")
             if kind != draft.kind:
-                raise UserError(f"{out}: holds a {kind} release, not a {draft.kind} one; name another --out")
+                raise UserError(f"{out} is a {kind} release, not a {draft.kind} one", do="Choose another --out")
         manifest = replace(describe(draft), tables=[write_table(staging, table) for table in draft.tables])
         for name, text in draft.reports.items():
             (staging / "reports").mkdir(exist_ok=True)
@@ -106,7 +106,7 @@ def _replacing(out: Path) -> Iterator[Path]:
         with atomic.lock(out), atomic.folder(out) as staging:
             yield staging
     except OSError as error:
-        raise UserError(f"{out}: cannot be written: {error.strerror or error}; nothing was changed") from error
+        raise UserError(f"Could not write {out}: {error.strerror or error}", "Nothing was changed") from error
 
 
 def _describe_itself(folder: Path, manifest: Manifest) -> None:

@@ -12,6 +12,7 @@ from eval_kit.errors import UserError
 from eval_kit.files import strict_json
 
 AUDIT = "reports/audit.json"
+_AGAIN = "Make the report again: python -m builder audit"
 
 
 @dataclass(frozen=True)
@@ -33,13 +34,13 @@ def read(folder: Path, manifest: Manifest) -> Reports:
     try:
         document = strict_json.read(folder / AUDIT)
     except UserError as error:
-        raise UserError(f"{error}; make the report again") from error
+        raise UserError(f"{error}", do=_AGAIN) from error
     release = document.get("release") if isinstance(document, dict) else None
     if not isinstance(release, dict):
-        raise UserError(f"{folder / AUDIT}: is not a report; make the report again")
+        raise UserError(f"{folder / AUDIT} is not a report", do=_AGAIN)
     if release.get("digest") != manifest.digest:
         return Reports("", [AUDIT])
     headline = document.get("headline")
     if not isinstance(headline, str):
-        raise UserError(f"{folder / AUDIT}: has no headline; make the report again")
+        raise UserError(f"{folder / AUDIT} has no headline", do=_AGAIN)
     return Reports(headline, [])

@@ -76,7 +76,7 @@ def write(
     may_train_on = permitted_queries(release, shift, held_out, strict)
     queries = judged_queries(release, may_train_on.queries, may_train_on.qrels)
     if not queries.texts:
-        raise UserError(f"{release.folder}: has no judged queries to train on without {held_out}")
+        raise UserError(f"{release.folder} has no judged queries to train on without {held_out}")
     folder = (cache or cache_folder()) / "passages" / collection_key(release)
     passage_texts = texts.write(passages(release), folder)
     sha256, rows = hashlib.sha256(), 0

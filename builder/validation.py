@@ -50,7 +50,7 @@ def draw_ids(query_ids: pl.Series, count: int, seed: int, purpose: str) -> pl.Se
 def check_share(test_share: float) -> None:
     """Refuse a share of test queries that leaves none for testing or training."""
     if not 0 < test_share < 1:
-        raise UserError(f"the share of test queries must be between 0 and 1, not {test_share}")
+        raise UserError(f"The share of test queries must be between 0 and 1, not {test_share}")
 
 
 def split_by(test: pl.Series) -> pl.Expr:

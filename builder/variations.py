@@ -6,11 +6,12 @@ from pathlib import Path
 from builder.release import VARIATIONS, extend, write_table
 from eval_kit.authors.draft import Table
 from eval_kit.documents import Rule
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, choices
 from eval_kit.files.digests import file_sha256
 from eval_kit.files.formats import by_id, read_queries
 from eval_kit.models import typos
 from eval_kit.release import Release, Variation, verified_manifest
+from eval_kit.sentences import counted
 
 type Made = Iterable[tuple[Variation, Table]]
 
@@ -50,13 +51,16 @@ def add_texts(
     release = _open(folder, [base])
     family, dot, method = name.partition(".")
     if not (dot and all(part.isascii() and part.isidentifier() and part.islower() for part in (family, method))):
-        raise UserError(f"--name {name}: expected <family>.<method> in a-z, 0-9 and _, such as typo.mine")
+        raise UserError(f"--name {name} is not <family>.<method> in a-z, 0-9 and _", do="Write typo.mine, for example")
     wordings = []
     for replica, file in enumerate(files, 1):
         queries = read_queries(file)
         strangers = queries.join(release.queries(base), on="query_id", how="anti")
         if strangers.height:
-            raise UserError(f"{file}: query {strangers['query_id'][0]} is not in {base} ({strangers.height:,} are not)")
+            raise UserError(
+                f"{counted(strangers.height, 'query')} of {file} {'is' if strangers.height == 1 else 'are'} not in "
+                f"{base}, such as {strangers['query_id'][0]}"
+            )
         split = f"{base}_{family}_{method}_{replica}".replace(".", "_")
         sha256 = file_sha256(file)
         source = f"{file.name} (sha256 {sha256[:16]})"
@@ -70,7 +74,7 @@ def _open(folder: Path, test_sets: Iterable[str]) -> Release:
     release = Release(folder, verified_manifest(folder))
     for name in test_sets:
         if name not in release.test_sets:
-            raise UserError(f"{folder}: has no test set {name!r}; it has {', '.join(release.test_sets)}")
+            raise UserError(f"{folder} has no test set {name!r}", do=f"Choose from: {choices(release.test_sets)}")
     return release
 
 

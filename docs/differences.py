@@ -30,17 +30,16 @@ def pages() -> dict[Path, str]:
 
 
 def _short(source: dict[str, Any]) -> Iterator[str]:
-    """What differs, by the figures that it touches; then what is not here at all."""
+    """What differs, by the figures that it touches; how much is not here at all."""
     reasons: dict[str, list[str]] = {}
     for row in source["rows"]:
         if row["state"] == "differs":
             reasons.setdefault(row["compare"], []).append(row["why"])
     yield from [*source["short_above"], "", "| if you compare … | expect a difference, because … |", "|---|---|"]
     yield from (f"| {figures} | {'<br>'.join(of_figures)} |" for figures, of_figures in reasons.items())
-    missing = (row for row in source["rows"] if row["state"] == "not here")
-    yield from ["", "**Not here at all:**", ""]
-    yield from (f"- {row['paper'].partition(':')[0]}, {row['part']}: {row['why']}" for row in missing)
-    yield from ["", *source["short_below"]]
+    missing = [row for row in source["rows"] if row["state"] == "not here"]
+    kinds = "pictures, example queries, what annotators labelled, and datasets that are not distributed"
+    yield from ["", f"{len(missing)} parts of the papers are not here at all: {kinds}.", "", *source["short_below"]]
 
 
 def _long(source: dict[str, Any]) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import gc
-import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eval_kit import __version__, options
-from eval_kit.errors import UserError, parameter, reporting
+from eval_kit.errors import UserError, call, parameter, reporting
 from eval_kit.options import argument, emitting, option
 from eval_kit.program import commands
 
@@ -50,11 +49,7 @@ def _call[R](function: Callable[..., R], values: dict[str, Any], why: str = "") 
         why: it takes no more than it does.
     """
     given = {name: value for name, value in values.items() if value is not None and value is not False and value != []}
-    takes = inspect.signature(function).parameters
-    for name in given:
-        if name not in takes:
-            raise UserError(f"{parameter(name)}: {why}; leave it out")
-    return function(**given)
+    return call(function, given, why)
 
 
 def _opened(values: dict[str, Any]) -> dict[str, Any]:
@@ -64,7 +59,7 @@ def _opened(values: dict[str, Any]) -> dict[str, Any]:
     places = {name: values.pop(name, None) for name in ("revision", "upstream")}
     for name, value in places.items():
         if value is not None and values.get("qrels") is not None:
-            raise UserError(f"{parameter(name)}: {parameter('qrels')} takes its place; leave it out")
+            raise UserError(f"{parameter('qrels')} takes the place of {parameter(name)}", do="Leave one of the two out")
     if any(place is not None for place in places.values()):
         values["release"] = open_release(values["release"], **places)
     return values
@@ -74,11 +69,11 @@ def _with_runs(values: dict[str, Any], *others: str) -> dict[str, Any]:
     """The options with runs; --example has its own, and a release, in place of these and of the ``others``."""
     if not values.pop("example"):
         if not values["runs"]:
-            raise UserError("give RUNs, or --example for two that come with the kit")
+            raise UserError("No runs were given", do="Add RUN files, or try --example")
         return values
     for name in ("runs", "release", *others):
         if values[name]:
-            raise UserError(f"{parameter(name)}: --example has runs and queries of its own; leave it out")
+            raise UserError("--example has its own runs and queries", do=f"Leave {parameter(name)} out")
     places = (Path(__file__).with_name("example"), Path(__file__).parents[1] / "examples")
     folder = next(filter(Path.is_dir, places))
     typer.echo(f"eval_kit: synthetic runs and queries, from {folder}", err=True)
@@ -105,13 +100,10 @@ def score(
     datasets: options.Datasets = None,
     bm25: Annotated[
         list[Path] | None,
-        option(
-            "BM25's runs on the folders of --dataset, in the same order; adds each system's average gain over BM25.",
-            "RUN",
-        ),
+        option("BM25's runs on the folders of --dataset, in the same order. Adds the average gain over BM25.", "RUN"),
     ] = None,
 ) -> "Result":
-    """Score runs on every test set they cover, or on BEIR's datasets.
+    """Score runs on every test set they cover, or on BEIR.
 
     Example: eval_kit score runs/*.trec --measure nDCG@10 --page scores.html
     """
@@ -120,19 +112,19 @@ def score(
         from eval_kit.protocols.beir import beir
 
         values["datasets"] = tuple(datasets or ())
-        return _call(beir, values, "datasets of BEIR are scored by its own measures and split")
+        return _call(beir, values, "BEIR's own measures and split score its datasets")
     values = _opened(values)
     if by == ["chameleons"]:
         from eval_kit.protocols.chameleons import chameleons
 
-        why = "the Chameleons are scored as in Table 4 of CIKM 2021"
+        why = "The Chameleons are scored as in Table 4 of CIKM 2021"
         return _call(chameleons, values | {"by": None}, why)
     from eval_kit.files import atomic
     from eval_kit.protocols.scoring import score as score_runs
 
     scores = _call(score_runs, values | {"per_query": None})
     if per_query is not None:
-        atomic.write_text(per_query, scores.per_query().write_csv(separator="\t"))
+        atomic.write_text(per_query, scores.per_query_in_full().drop("missing", "trained_on").write_csv(separator="\t"))
     return scores
 
 
@@ -149,9 +141,7 @@ def run(
     variations: Annotated[
         list[str] | None,
         option(
-            "Also search this wording of the queries, such as dev.typo; typos are made if there are none. Repeatable.",
-            "NAME",
-            "--variation",
+            "Also search this query variation, such as dev.typo (made if missing). Repeatable.", "NAME", "--variation"
         ),
     ] = None,
     pivots: Annotated[
@@ -174,20 +164,20 @@ def run(
         int | None, option("Number of passages to keep for each query. Default: 1000.", min=1, max=1_000_000)
     ] = None,
     first: Annotated[
-        Path | None, option("Re-rank the --depth best of this run with a cross-encoder, and compare with it.", "RUN")
+        Path | None, option("Re-rank the top --depth of this run with a cross-encoder, and compare with it.", "RUN")
     ] = None,
     limit: Annotated[
-        int | None, option("Search the first passages alone, for a try; its figures compare with no others.", min=1)
+        int | None, option("Search only the first passages, for a try. Its figures compare with no others.", min=1)
     ] = None,
     check: Annotated[
         bool, option("Only show what would run: its parts, texts, precision and first tokens.", None, "--check")
     ] = False,
     out: Annotated[
-        Path | None, option("Folder for the runs and indexes; what is encoded there is used again. Default: runs.")
+        Path | None, option("Folder for runs and indexes. Encoded passages there are reused. Default: runs.")
     ] = None,
     name: Annotated[str | None, option("Name of the run. Default: the model's name.")] = None,
     kind: Annotated[
-        str | None, option("The model's kind, where its files do not tell: dense, sparse, late or cross.", "KIND")
+        str | None, option("Model kind, if its files do not say: dense, sparse, late or cross.", "KIND")
     ] = None,
     replace: Annotated[bool, option("Replace a run of this name by another model.", None, "--replace")] = False,
     by: options.By = None,
@@ -195,7 +185,9 @@ def run(
     *,
     context: typer.Context,
 ) -> "Result":
-    """Search a release with a model and score it beside BM25. Its kind is read from its own files.
+    """Search with a model and compare it with BM25.
+
+    The kind of model is read from its own files.
 
     Example: eval_kit run sentence-transformers/all-MiniLM-L6-v2 --release nfcorpus --page card.html
     """
@@ -206,13 +198,213 @@ def run(
 
     if values.pop("no_pivot"):
         if pivots:
-            raise UserError(f"--no-pivot: a {parameter('pivots')} is named too; leave one out")
+            raise UserError(f"--no-pivot contradicts {parameter('pivots')}", do="Leave one of the two out")
         values["pivots"] = ()
     of_model = parse_options(values.pop("options") or [])
     of_command = values.pop("context").params
     outputs = [of_command[name] for name in ("json_file", "page")]
     card = _call(run_model, _opened(values) | {"options": of_model, "outputs": outputs})
     return dataclasses.replace(card, again=["eval_kit", *sys.argv[1:]]) if isinstance(card, Card) else card
+
+
+@_computing
+def compare(
+    runs: options.Runs = None,
+    example: options.Example = False,
+    baseline: Annotated[str | None, option("Test the other systems against this one. Default: the first RUN.")] = None,
+    release: options.Release = None,
+    upstream: options.Upstream = None,
+    qrels: options.Judges = None,
+    queries: options.Queries = None,
+    values: Annotated[
+        Path | None,
+        option(
+            "Compare these values of each query, in place of RUNs: columns run, query, measure, value, and test set "
+            "where there are several, as score --per-query writes them.",
+            "FILE",
+        ),
+    ] = None,
+    measures: options.Measures = None,
+    test_sets: options.TestSets = None,
+    by: options.By = None,
+    trained_on: options.TrainedOn = None,
+    no_worse_than: Annotated[
+        float | None,
+        option(
+            "Fail if a system loses significantly to the baseline by the first measure; pass if it loses significantly "
+            "less than this, or no query changed. Exit status: 0 passes, 1 fails, 3 cannot tell. With --by, tests each "
+            "group.",
+            "LOSS",
+            min=0,
+        ),
+    ] = None,
+    looks: Annotated[
+        bool, option("With --no-worse-than: valid however often you look while queries are added.")
+    ] = False,
+    panel: Annotated[bool, option("Also rank the run among twelve known systems on TREC DL 2019 and 2020.")] = False,
+    against: Annotated[
+        str | None,
+        option(
+            "Show what each system keeps on this other snapshot: a release or BEIR folder, or a file of judgements.",
+            "RELEASE|QRELS",
+        ),
+    ] = None,
+    against_runs: Annotated[
+        list[Path] | None,
+        option(
+            "With --against: the systems' runs over it, in the order of RUN, or their folder. Default: the same RUNs.",
+            "RUN",
+            "--against-run",
+        ),
+    ] = None,
+    allow_missing: options.AllowMissing = False,
+) -> "Result":
+    """Compare the runs of several systems, with paired tests.
+
+    Example: eval_kit compare bm25.trec mine.trec --test-set dl19
+    """
+    given = dict(locals())
+    from eval_kit.protocols.comparing import compare as compare_systems
+    from eval_kit.protocols.comparing import judges_named
+
+    if values is None or example:
+        given = _with_runs(given, "upstream", "qrels", "values", "against")
+    return _call(compare_systems, _opened(given | {"qrels": judges_named(qrels) if qrels else None, "example": None}))
+
+
+@_computing
+def discover(
+    runs: Annotated[list[Path], argument("Two runs, of which the second may lose, or one with --pivot.", "RUN")],
+    pivot: Annotated[Path | None, option("Compare a single RUN with this one, such as BM25's.", "RUN")] = None,
+    release: options.Release = None,
+    revision: options.Revision = None,
+    upstream: options.Upstream = None,
+    qrels: options.Qrels = None,
+    queries: options.Queries = None,
+    measure: Annotated[str | None, option("Compare by this measure. Default: the test sets' first.", "NAME")] = None,
+    test_sets: options.TestSets = None,
+    parts: Annotated[
+        Path | None, option("Write the queries of each kind to this file, .tsv or .csv, for --by.", "FILE")
+    ] = None,
+    seed: Annotated[int | None, option("Random seed of the halves. Default: 0.", min=0, max=2**32 - 1)] = None,
+    allow_missing: options.AllowMissing = False,
+) -> "Result":
+    """Find the kinds of query that a run loses.
+
+    Half of the queries pick them, and the other half tests them.
+
+    Example: eval_kit discover bm25.trec mine.trec --release nfcorpus --page kinds.html
+    """
+    values = _opened(dict(locals()))
+    from eval_kit.files.parts import write_parts
+    from eval_kit.protocols.discover import discover as find_kinds
+
+    found = _call(find_kinds, values | {"parts": None})
+    if parts is not None:
+        write_parts(found.parts(), parts)
+    return found
+
+
+@_computing
+def generalise(
+    runs: Annotated[list[Path], argument("Runs of trained systems over the test set.", "RUN")],
+    pivots: Annotated[
+        list[Path], option("Compare with this run of an untrained system, such as BM25. Repeatable.", "RUN", "--pivot")
+    ],
+    trained_on: Annotated[
+        Path | None, option("Training queries, as clean takes them. Near and far are distances to them.", "FILE")
+    ] = None,
+    test_set: Annotated[
+        str | None,
+        option("Test set to take near and far queries from. Default: dev, else test, else the only one.", "NAME"),
+    ] = None,
+    by: Annotated[
+        list[str] | None,
+        option("Group queries as score --by does, and compare the --far groups with the rest. Repeatable.", "GROUPING"),
+    ] = None,
+    far: Annotated[
+        list[str] | None,
+        option("Group that training left out. Repeatable. Default: the groups farther from --trained-on.", "PART"),
+    ] = None,
+    vectors: Annotated[
+        str | None, option("Measure distance by these vectors, as for similarity. Default: character trigrams.")
+    ] = None,
+    release: options.Release = None,
+    qrels: options.Qrels = None,
+    queries: options.Queries = None,
+    seed: options.Seed = None,
+    allow_missing: options.AllowMissing = False,
+) -> "Result":
+    """Test whether trained models lose on far queries.
+
+    Each verdict is: degrades, does not, or cannot tell.
+
+    Example: eval_kit generalise mine.trec --pivot bm25.trec --trained-on train.tsv
+    """
+    values = dict(locals())
+    from eval_kit.protocols.generalise import generalise as compare_gains
+
+    return _call(compare_gains, values)
+
+
+@_computing
+def clean(
+    train: options.Train,
+    release: options.Release = None,
+    test_sets: options.TestSets = None,
+    near: Annotated[
+        float | None,
+        option("Trigram cosine at which two queries count as near-duplicates. Default: 0.61 (docs/contamination.md)."),
+    ] = None,
+    shared_passages: Annotated[
+        bool, option("Also count queries that share a relevant passage with a training query.", None, "--passages")
+    ] = False,
+) -> "Result":
+    """Find test queries with a duplicate in training.
+
+    score --by leaked scores them apart.
+
+    Example: eval_kit clean --train train.tsv
+    """
+    values = dict(locals())
+    from eval_kit.protocols.clean import clean as find_leaks
+
+    return _call(find_leaks, values)
+
+
+@_computing
+def variations(
+    runs: Annotated[
+        list[Path],
+        argument(
+            "Runs <system>.<base>.<variation>.trec, and <system>.trec for the original queries, or their folder.", "RUN"
+        ),
+    ],
+    test_set: Annotated[str | None, option("Compare only on the queries of this test set.", "NAME")] = None,
+    pivot: Annotated[
+        str | None, option("Compare with this system, such as bm25, by LongEval's effect ratio and ΔRI.", "SYSTEM")
+    ] = None,
+    rankers: options.Rankers = None,
+    release: options.Release = None,
+    revision: options.Revision = None,
+    seed: options.Seed = None,
+    allow_missing: options.AllowMissing = False,
+) -> "Result":
+    """Measure what query variations, such as typos, cost.
+
+    Each query is paired with its original.
+
+    Example: eval_kit variations runs/bm25*.trec --release mini
+    """
+    values = _opened(dict(locals()))
+    from eval_kit.authors.opening import open_release
+    from eval_kit.pages.report import Report
+    from eval_kit.protocols.variations import variations as changes
+
+    opened = open_release(values["release"])
+    pairs = (pair.partition("=") for pair in rankers or [])
+    of_paper = {system: published_name for system, _, published_name in pairs}
+    return Report(None, _call(changes, values | {"release": opened, "rankers": of_paper}), opened)
 
 
 @_computing
@@ -241,14 +433,14 @@ def protocol(
     revision: options.Revision = None,
     vectors: Annotated[
         str | None,
-        option(
-            "Vectors for the page's figures of similarity R (ECIR 2023), as for similarity. Default: those beside RUN."
-        ),
+        option("Query vectors for the page's similarity figures (ECIR 2023). Default: the .npy file next to RUN."),
     ] = None,
     seed: options.Seed = None,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
-    """Print the papers' tables (Avg In, Out, Rel Loss; Inter., Extra., delta) from the runs of a grid.
+    """Print the papers' loss tables from the runs of a grid.
+
+    Avg In, Out and Rel Loss; for ReSTrain Inter., Extra. and delta.
 
     --page writes a report: tables, figures, a per-query explorer and provenance.
 
@@ -258,11 +450,14 @@ def protocol(
     if paper is not None:
         from eval_kit.papers.beside import of_paper
 
-        return _call(of_paper, values, "a published table is set beside a grid whose names say all")
+        return _call(of_paper, values, f"{parameter('paper')} reads system and shift from the file names")
     from eval_kit.pages.report import report
 
     if not runs:
-        raise UserError(f"give the RUNs of a grid, or with {parameter('paper')} the ID of a published table")
+        raise UserError(
+            "There is nothing to show",
+            do=f"Add the RUN files of a grid, or the ID of a published table with {parameter('paper')}",
+        )
     return _call(report, values)
 
 
@@ -281,7 +476,9 @@ def similarity(
     ] = None,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
-    """Measure how alike each cluster is to the others. With runs, also correlate their losses with it.
+    """Measure how similar each cluster is to the others.
+
+    With runs, also correlate their losses with the similarities.
 
     Example: eval_kit similarity mine.topic.*.trec --release mini
     """
@@ -292,207 +489,15 @@ def similarity(
 
 
 @_computing
-def generalise(
-    runs: Annotated[list[Path], argument("Runs of trained systems over the test set.", "RUN")],
-    pivots: Annotated[
-        list[Path], option("Compare with this run of an untrained system, such as BM25. Repeatable.", "RUN", "--pivot")
-    ],
-    trained_on: Annotated[
-        Path | None, option("Training queries (same forms as for clean); near and far are distances to them.", "FILE")
-    ] = None,
-    test_set: Annotated[
-        str | None,
-        option(
-            "Compare near and far queries of this test set. Default: dev, then test, then the only test set.", "NAME"
-        ),
-    ] = None,
-    by: Annotated[
-        list[str] | None,
-        option(
-            "Compare the --far parts of this division with its other parts; divisions as for score --by. Repeatable.",
-            "DIVISION",
-        ),
-    ] = None,
-    far: Annotated[
-        list[str] | None,
-        option(
-            "Part of --by that training left out. Repeatable. Default: the parts farther from --trained-on.", "PART"
-        ),
-    ] = None,
-    vectors: Annotated[
-        str | None, option("Measure distance by these vectors, as for similarity. Default: character trigrams.")
-    ] = None,
-    release: options.Release = None,
-    qrels: options.Qrels = None,
-    queries: options.Queries = None,
-    seed: options.Seed = None,
-    allow_missing: options.AllowMissing = False,
-) -> "Result":
-    """Say what a shift costs models that are trained already. Each verdict is: degrades, does not, or cannot tell.
-
-    Example: eval_kit generalise mine.trec --pivot bm25.trec --trained-on train.tsv
-    """
-    values = dict(locals())
-    from eval_kit.protocols.generalise import generalise as compare_gains
-
-    return _call(compare_gains, values)
-
-
-@_computing
-def clean(
-    train: options.Train,
-    release: options.Release = None,
-    test_sets: options.TestSets = None,
-    near: Annotated[
-        float | None,
-        option("Cosine of trigrams from which two queries are near-duplicates. Default: 0.61 (docs/contamination.md)."),
-    ] = None,
-    shared_passages: Annotated[
-        bool, option("Also count queries that share a relevant passage with a training query.", None, "--passages")
-    ] = False,
-) -> "Result":
-    """Find test queries with a duplicate in training; score --by leaked scores them apart.
-
-    Example: eval_kit clean --train train.tsv
-    """
-    values = dict(locals())
-    from eval_kit.protocols.clean import clean as find_leaks
-
-    return _call(find_leaks, values)
-
-
-@_computing
-def variations(
-    runs: Annotated[
-        list[Path],
-        argument(
-            "Runs <system>.<base>.<variation>.trec, and <system>.trec for the original queries; or their folder.", "RUN"
-        ),
-    ],
-    test_set: Annotated[str | None, option("Compare only on the queries of this test set.", "NAME")] = None,
-    pivot: Annotated[
-        str | None, option("Compare with this system, such as bm25, by LongEval's effect ratio and ΔRI.", "SYSTEM")
-    ] = None,
-    rankers: options.Rankers = None,
-    release: options.Release = None,
-    revision: options.Revision = None,
-    seed: options.Seed = None,
-    allow_missing: options.AllowMissing = False,
-) -> "Result":
-    """Measure what other wordings of the queries cost. Each query is paired with its original wording.
-
-    Example: eval_kit variations runs/bm25*.trec --release mini
-    """
-    values = _opened(dict(locals()))
-    from eval_kit.authors.opening import open_release
-    from eval_kit.pages.report import Report
-    from eval_kit.protocols.variations import variations as changes
-
-    opened = open_release(values["release"])
-    pairs = (pair.partition("=") for pair in rankers or [])
-    of_paper = {system: published_name for system, _, published_name in pairs}
-    return Report(None, _call(changes, values | {"release": opened, "rankers": of_paper}), opened)
-
-
-@_computing
-def compare(
-    runs: options.Runs = None,
-    example: options.Example = False,
-    baseline: Annotated[str | None, option("Test the other systems against this one. Default: the first RUN.")] = None,
-    release: options.Release = None,
-    upstream: options.Upstream = None,
-    qrels: options.Qrels = None,
-    queries: options.Queries = None,
-    measures: options.Measures = None,
-    test_sets: options.TestSets = None,
-    by: options.By = None,
-    trained_on: options.TrainedOn = None,
-    no_worse_than: Annotated[
-        float | None,
-        option(
-            "Gate on the first measure. Exit status 0: every system is shown to lose less than this to the baseline, "
-            "or no query changed. 1: one is shown to lose. 3: neither is shown. With --by, each part is tested.",
-            "LOSS",
-            min=0,
-        ),
-    ] = None,
-    looks: Annotated[
-        bool, option("With --no-worse-than: answers that hold however often one looks while queries are added.")
-    ] = False,
-    panel: Annotated[
-        bool,
-        option("Also compare with twelve known systems on TREC DL 2019 and 2020: the places that the run can have."),
-    ] = False,
-    against: Annotated[
-        str | None,
-        option(
-            "Show what each system keeps on this other snapshot: a release or BEIR folder, or a file of judgements.",
-            "RELEASE|QRELS",
-        ),
-    ] = None,
-    against_runs: Annotated[
-        list[Path] | None,
-        option(
-            "With --against: the systems' runs over it, in the order of RUN, or their folder. Default: the same RUNs.",
-            "RUN",
-            "--against-run",
-        ),
-    ] = None,
-    allow_missing: options.AllowMissing = False,
-) -> "Result":
-    """Compare the runs of several systems on the same test sets, with paired tests.
-
-    Example: eval_kit compare bm25.trec mine.trec --test-set dl19
-    """
-    values = _opened(_with_runs(dict(locals()), "upstream", "qrels", "against"))
-    if against is None:
-        from eval_kit.protocols.compare import compare as compare_systems
-
-        return _call(compare_systems, values, f"its snapshot is that of {parameter('against')}")
-    from eval_kit.protocols.snapshots import snapshots
-
-    return _call(snapshots, values, f"{parameter('against')} compares two snapshots as a whole")
-
-
-@_computing
-def discover(
-    runs: Annotated[list[Path], argument("Two runs, of which the second may lose; or one, with --pivot.", "RUN")],
-    pivot: Annotated[Path | None, option("Compare a single RUN with this one, such as BM25's.", "RUN")] = None,
-    release: options.Release = None,
-    revision: options.Revision = None,
-    upstream: options.Upstream = None,
-    qrels: options.Qrels = None,
-    queries: options.Queries = None,
-    measure: Annotated[str | None, option("Compare by this measure. Default: the test sets' first.", "NAME")] = None,
-    test_sets: options.TestSets = None,
-    parts: Annotated[
-        Path | None, option("Write the queries of each kind to this file, for --by: TSV, or CSV by its name.", "FILE")
-    ] = None,
-    seed: Annotated[int | None, option("Random seed of the halves. Default: 0.", min=0, max=2**32 - 1)] = None,
-    allow_missing: options.AllowMissing = False,
-) -> "Result":
-    """Find the kinds of query that a run loses. Half of the queries pick them, and the other half tests them.
-
-    Example: eval_kit discover bm25.trec mine.trec --release nfcorpus --page kinds.html
-    """
-    values = _opened(dict(locals()))
-    from eval_kit.files.parts import write_parts
-    from eval_kit.protocols.discover import discover as find_kinds
-
-    found = _call(find_kinds, values | {"parts": None})
-    if parts is not None:
-        write_parts(found.parts(), parts)
-    return found
-
-
-@_computing
 def align(
     scores: Annotated[
         Path, argument("CSV of models' scores, with columns system, training, score, and one for each dataset.", "FILE")
     ],
     seed: options.Seed = None,
 ) -> "Result":
-    """Correlate interpolation and extrapolation with BEIR scores, by Spearman's ρ and Kendall's τ (CIKM 2022, Table 5).
+    """Correlate inter- and extrapolation with BEIR scores.
+
+    By Spearman's ρ and Kendall's τ, as in CIKM 2022, Table 5.
 
     Example: eval_kit align scores.csv
     """

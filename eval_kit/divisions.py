@@ -13,12 +13,12 @@ from typing import Any
 
 import polars as pl
 
-from eval_kit.errors import UserError, did_you_mean, parameter
-from eval_kit.files.opening import is_input
-from eval_kit.files.parts import SCHEMA, field_of_queries, read_parts, scalar_fields
+from eval_kit.errors import UserError, choices, did_you_mean, parameter
+from eval_kit.files.parts import SCHEMA, field_of_queries, file_and_column, read_parts, scalar_fields
 from eval_kit.question_words import ENGLISH, TERMS
 from eval_kit.release import Release
 from eval_kit.release.beir_folder import QUERIES_FILE
+from eval_kit.sentences import counted
 from eval_kit.stats import distance, leaks
 from eval_kit.words import SPACELESS
 
@@ -34,7 +34,7 @@ _CROSS = " × "
 _WORD_COUNTS = ((3, "1-3"), (5, "4-5"), (8, "6-8"), (12, "9-12"))
 _MORE_WORDS = "13+"
 _QUESTION_WORDS = {ENGLISH: ("what", "how", "who", "whom", "whose", "when", "where", "which", "why")}
-_NOT_LABELS = ("query_id", "text", "query-id", "corpus-id", "score", "passage_ids")
+_NOT_LABELS = ("query_id", "text", "passage_ids")
 _DATE = r"^\d{4}-\d\d-\d\d([T ].*)?$"
 _CHAMELEONS = re.compile(r"level_(\d+)")
 
@@ -49,12 +49,14 @@ class Division:
         name: as it was asked for, such as ``metadata.article``; of a file, the file's name.
         parts: ``query_id`` and ``part``, both text; parts in the order in which tables show them.
         source: where it comes from, for the record.
+        label_of: of a label of the release, the table that has it.
         crosses: its parts are those of two divisions at once, so that they share what they are draws of.
     """
 
     name: str
     parts: pl.DataFrame
     source: str
+    label_of: str = ""
     crosses: bool = False
 
     def of(self, queries: pl.Series) -> pl.DataFrame:
@@ -66,7 +68,7 @@ class Division:
         if self.parts["query_id"].is_duplicated().any():
             return "queries are in several parts"
         if self.crosses:
-            return "its parts are those of two divisions at once"
+            return "its parts combine two groupings"
         for other in others:
             both = self.parts.join(other.parts, on="query_id", suffix="_of_other")
             wholes = both.group_by("part").agg(pl.col("part_of_other").n_unique())["part_of_other"]
@@ -84,11 +86,11 @@ def divide(by: str | Parts, release: Release, queries: pl.DataFrame, training: p
     """Divide the queries of a test set.
 
     Args:
-        by: a file of ids and parts (:func:`eval_kit.files.parts.read_parts`); a field of a BEIR folder's queries, such
-            as ``metadata.article``; a label of the release (``topic``, ``wh``, ``length``, ``bucket``,
-            ``chameleons50``, ``intent`` …); ``words``, ``question-word``; ``distance`` or ``leaked`` from training
-            queries; two of these with ``×`` or ``*`` between them; in Python also a dictionary or a table of ids and
-            parts. Dates and fractions that few queries share stand for months and quarters.
+        by: a file of ids and parts, or ``FILE:COLUMN`` (:func:`eval_kit.files.parts.read_parts`); a field of a BEIR
+            folder's queries, such as ``metadata.article``; a label of the release (``topic``, ``wh``, ``length``,
+            ``bucket``, ``chameleons50``, ``intent`` …); ``words``, ``question-word``; ``distance`` or ``leaked`` from
+            training queries; two of these with ``×`` or ``*`` between them; in Python also a dictionary or a table of
+            ids and parts. Dates and fractions that few queries share stand for months and quarters.
         release: the one that is scored.
         queries: ``query_id`` and ``text`` of the test set.
         training: ``query_id`` and ``text`` of training queries, for ``distance`` and ``leaked``.
@@ -106,8 +108,9 @@ def divide(by: str | Parts, release: Release, queries: pl.DataFrame, training: p
         name = next((each.name for each in release.test_sets.values() if each.queries.equals(ids)), "the test set")
         other = f" (its ids are like {division.parts['query_id'][0]!r})" if division.parts.height else ""
         raise UserError(
-            f"{parameter('by')} {division.name}: not one of the {queries.height:,} queries of {name}, such as "
-            f"{ids[0]!r}, is in a part{other}; give parts to the ids of these queries"
+            f"{division.name} has no part for any of the {queries.height:,} queries of {name}, such as "
+            f"{ids[0]!r}{other}",
+            do=f"Check the query ids that {parameter('by')} takes",
         )
     order = sorted(inside["part"].unique(), key=_natural)
     ranked = inside.with_columns(rank=pl.col("part").replace_strict(order, range(len(order)), return_dtype=pl.Int64))
@@ -139,29 +142,30 @@ def _coarser(division: Division, queries: pl.Series) -> Division:
 
 
 def _named(by: str, release: Release, queries: pl.DataFrame, training: pl.DataFrame | None) -> Division:
-    if is_input(Path(by)):
-        parts = read_parts(Path(by))
+    if of_file := file_and_column(by):
+        parts = read_parts(*of_file)
         known = frozenset().union(*(test_set.query_ids for test_set in release.test_sets.values()))
         strange = [query for query in parts["query_id"].unique(maintain_order=True) if query not in known]
         if strange and len(strange) < parts["query_id"].n_unique():
-            warnings.warn(f"{by}: {len(strange):,} of its ids are of no test query, first {strange[0]}", stacklevel=2)
+            warnings.warn(
+                f"{counted(len(strange), 'id')} in {by} match no test query. The first is {strange[0]}", stacklevel=2
+            )
         return _coarser(Division(Path(by).name, parts, by), queries["query_id"])
     first, cross, second = by.replace("×", "*").partition("*")
     if cross:
         sides = [_named(side.strip(), release, queries, training) for side in (first, second)]
         return _crossed(*sides)
     if by in (WORDS, QUESTION_WORD, DISTANCE, LEAKED) and queries["text"].count() == 0:
-        raise UserError(
-            f"{parameter('by')} {by}: the texts of the queries are not known; {parameter('queries')} names a file of "
-            "them"
-        )
+        raise UserError(f"{parameter('by')} {by} needs the texts of the queries", do=f"Add {parameter('queries')} FILE")
     if by == WORDS:
         return Division(by, _words(queries), "the number of words between blanks")
     if by == QUESTION_WORD:
         return Division(by, _question_words(queries), "the first question word of the text")
     if by in (DISTANCE, LEAKED):
         if training is None:
-            raise UserError(f"{parameter('by')} {by}: say what the model was trained on: {parameter('trained_on')}")
+            raise UserError(
+                f"{parameter('by')} {by} needs the training queries", do=f"Add {parameter('trained_on')} FILE"
+            )
         parts = _distances(queries, training) if by == DISTANCE else _leaks(queries, training)
         return Division(by, parts, f"{training.height:,} training queries")
     labels = _labels(release)
@@ -175,16 +179,26 @@ def _named(by: str, release: Release, queries: pl.DataFrame, training: pl.DataFr
                 by,
                 pl.concat([each.select("query_id", label) for each in tables]).unique(maintain_order=True).drop_nulls(),
                 f"{config}, column {column}",
+                config,
             )
     of_queries = release.folder / QUERIES_FILE
     if release.in_beir_format and (parts := field_of_queries(of_queries, by)).height:
         return _coarser(Division(by, parts, f"{QUERIES_FILE}, field {by}"), queries["query_id"])
-    names = [*names_of(release), WORDS, QUESTION_WORD, DISTANCE, LEAKED]
-    if Path(by).suffix in (".tsv", ".csv", ".txt") or "/" in by:
-        raise UserError(f"{parameter('by')} {by}: there is no such file")
-    is_known = by in names
-    what = "has none of these queries" if is_known else f"is no file and no division{did_you_mean(by, names)}"
-    raise UserError(f"{parameter('by')} {by}: {what}; there are {', '.join(names)}")
+    if Path(by).suffix.partition(":")[0] in (".tsv", ".csv", ".txt") or "/" in by:
+        raise UserError(f"{by} does not exist", do=f"Check the file that {parameter('by')} names")
+    of_texts = [WORDS, QUESTION_WORD, DISTANCE, LEAKED] if queries["text"].count() else []
+    names = [
+        *(name for name in names_of(release) if name not in labels or _has_any(release, labels[name], ids)),
+        *of_texts,
+    ]
+    what = f"Cannot group these queries by {by}{did_you_mean(by, [name for name in names if name != by])}"
+    why = f"{by} labels none of them" if by in labels else ""
+    raise UserError(what, why, f"Use a file, or one of: {choices(names)}")
+
+
+def _has_any(release: Release, places: Sequence[tuple[str, str, str]], ids: pl.Series) -> bool:
+    """Whether a label's tables have any of the queries."""
+    return any(release.table(*place[:2])["query_id"].is_in(ids).any() for place in places)
 
 
 def names_of(release: Release) -> list[str]:
@@ -196,8 +210,8 @@ def _labels(release: Release) -> dict[str, list[tuple[str, str, str]]]:
     """Names of the release's labels, each with config, split and column of the tables that hold it."""
     places: dict[str, list[tuple[str, str, str]]] = {}
     for table in release.manifest.tables:
-        for column in table.columns:
-            if column.name in _NOT_LABELS or table.config == "qrels" or not (column.labels or column.type == "string"):
+        for column in table.columns if "query_id" in {column.name for column in table.columns} else ():
+            if column.name in _NOT_LABELS or not (column.labels or column.type == "string"):
                 continue
             level = _CHAMELEONS.fullmatch(column.name)
             name = f"{table.config}{level[1]}" if level else column.name
@@ -255,7 +269,7 @@ def _of_python(by: Parts) -> pl.DataFrame:
     frame = by if isinstance(by, pl.DataFrame) else pl.DataFrame(by.to_dict("list") if hasattr(by, "to_dict") else by)
     if len(frame.columns) != 2:
         raise UserError(
-            f"{parameter('by')}: expected a table of query id and part, not the columns {', '.join(frame.columns)}"
+            f"{parameter('by')} takes a table of two columns, query id and part, not {', '.join(frame.columns)}"
         )
     return frame.select(pl.all().cast(pl.String)).rename(dict(zip(frame.columns, SCHEMA, strict=True))).drop_nulls()
 

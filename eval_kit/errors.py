@@ -1,6 +1,7 @@
 """The one exception that users are meant to read, and how a command line shows it and any text from outside."""
 
 import difflib
+import inspect
 import io
 import os
 import signal
@@ -8,11 +9,11 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 _EXIT_USER_ERROR, _EXIT_SOFTWARE = 2, 70
 _SIGPIPE = 13
@@ -35,6 +36,24 @@ _MARK = "\x1f"
 def parameter(name: str) -> str:
     """A parameter of a public function within the message of a :class:`UserError`, which knows it by this."""
     return f"{_MARK}{name}{_MARK}"
+
+
+def call[R](function: Callable[..., R], given: Mapping[str, Any], why: str = "") -> R:
+    """The result of a function for the arguments that were given.
+
+    Args:
+        function: its own defaults stand for arguments that were not given.
+        given: by name.
+        why: it takes no more than it does, a sentence.
+
+    Raises:
+        UserError: an argument that it does not take; what it raises.
+    """
+    takes = inspect.signature(function).parameters
+    for name in given:
+        if name not in takes:
+            raise UserError(why, do=f"Leave {parameter(name)} out")
+    return function(**given)
 
 
 class UserError(Exception):
@@ -115,7 +134,7 @@ def environment(program: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        _say(program, f"no package {error.name!r} in this Python; activate the one with it: . .venv/bin/activate")
+        _say(program, f"This Python has no package {error.name!r}. Activate the one that has it: . .venv/bin/activate")
         sys.exit(_EXIT_USER_ERROR)
     except Exception:
         _crash()
@@ -151,7 +170,7 @@ def reporting(program: str) -> Iterator[None]:
         package = str(error.name).partition(".")[0]
         of_package = next((extra for extra, brings in EXTRAS.items() if package in brings), "models")
         extra = "baselines" if program == "baselines" else of_package
-        what = f"a package that this command needs is missing: {error}; in a clone, run: pip install '.[{extra}]'"
+        what = f"This command needs a package that is missing ({error.name}). In a clone, run: pip install '.[{extra}]'"
         _say(program, what)
         sys.exit(_EXIT_USER_ERROR)
     except SystemExit as end:
@@ -165,7 +184,7 @@ def reporting(program: str) -> Iterator[None]:
         end_of_pipe()
     except OSError as error:
         _discard_output()
-        where = f"{error.filename!s}: " if error.filename is not None else ""
+        where = f"Could not use {error.filename!s}: " if error.filename is not None else ""
         _say(program, f"{where}{error.strerror or error}")
         sys.exit(_EXIT_USER_ERROR)
     except Exception:

@@ -35,7 +35,7 @@ Revision = Annotated[str | None, option("Tag or commit of a release on the Hub."
 Upstream = Annotated[
     Path | None,
     option(
-        "Make the published test sets from this copy of the authors' files (at owner/name/path) in place of the web. "
+        "Read the authors' files from this folder (owner/name/path), not from the web. "
         "Default: $MS_MARCO_SHIFT_UPSTREAM.",
         "DIR",
     ),
@@ -45,7 +45,7 @@ PrintedFormat = Annotated[Format, option("How to print the results; csv has ever
 PageFile = Annotated[Path | None, option("Also write the tables, figures and notes to this HTML file.", "FILE")]
 AllowMissing = Annotated[
     bool,
-    option("Also score runs that lack more than 8 % of a test set's queries; those score 0.", None, "--allow-missing"),
+    option("Also score runs that lack more than 8 % of a test set's queries, which score 0.", None, "--allow-missing"),
 ]
 Measures = Annotated[
     list[str] | None,
@@ -76,7 +76,7 @@ Datasets = Annotated[
 Runs = Annotated[
     list[Path] | None,
     argument(
-        "Run files (TREC, MS MARCO, CSV, JSON lines or Parquet; packed or not; - for a pipe), or folders of them.",
+        "Run files (TREC, MS MARCO, CSV, JSON lines or Parquet, packed or not, - for a pipe), or folders of them.",
         "RUN",
     ),
 ]
@@ -86,8 +86,9 @@ Example = Annotated[
 GridRuns = Annotated[
     list[Path] | None,
     argument(
-        "Runs named <system>.<shift>.<held-out>.trec; otherwise give --system, --shift and --held-out. Runs of "
-        "variations may stand among them.",
+        "Runs named <system>.<shift>.<held-out>.trec, or any names with --system, --shift and --held-out. Runs "
+        "of query "
+        "variations are accepted too.",
         "RUN",
     ),
 ]
@@ -95,31 +96,37 @@ Paper = Annotated[
     str | None,
     option(
         "Print this published table, such as ecir2023-table2, with the grid's own figures below if RUN is a grid's "
-        "folder of runs. With all: every published figure of the grid's systems, beside its own tables.",
+        "folder of runs. With all: every published figure of the grid's systems next to its own tables.",
         "ID|all",
     ),
 ]
 Train = Annotated[
     Path,
     option(
-        "The queries that the model was trained on: ids and texts, or triplets; or a release or BEIR folder with a "
-        "train split.",
-        "FILE",
+        "The model's training queries: ids and texts, triplets, or a release or BEIR folder with a train split.", "FILE"
     ),
 ]
 By = Annotated[
     list[str] | None,
     option(
-        "Also show each part of this division of the queries: a FILE of ids and parts, a field such as "
-        "metadata.article, a label of the release (topic, length, bucket, chameleons50, intent …), words, "
-        "question-word, distance or leaked (both with --trained-on), or two of them: A×B. Repeatable.",
-        "DIVISION",
+        "Also show groups of queries: by a FILE of ids and groups, FILE:COLUMN, a field such as metadata.article, a "
+        "label of the release (topic, length, bucket, chameleons50, intent …), words, question-word, distance or "
+        "leaked (with --trained-on), or two of them, A×B. Repeatable.",
+        "GROUPING",
     ),
 ]
 Qrels = Annotated[
     Path | None, option("Score on these judgements, in TREC's or BEIR's columns, instead of a release.", "FILE")
 ]
-Queries = Annotated[Path | None, option("With --qrels: the queries' ids and texts, for --by.", "FILE")]
+Judges = Annotated[
+    list[str] | None,
+    option(
+        "Score on these judgements, in TREC's or BEIR's columns, instead of a release. Repeated, and named as in "
+        "nist=qrels.txt: compare under each of several judges.",
+        "[NAME=]FILE",
+    ),
+]
+Queries = Annotated[Path | None, option("With --qrels: ids and texts of the queries, for --by.", "FILE")]
 TrainedOn = Annotated[
     Path | None,
     option("Training queries for --by distance and --by leaked, in any form that clean --train takes.", "FILE"),
@@ -127,7 +134,7 @@ TrainedOn = Annotated[
 Rankers = Annotated[
     list[str] | None,
     option(
-        "Show SYSTEM beside this ranker of CIKM 2021, Table 7 (on chameleons.veiled.50). Default: the same name.",
+        "Compare SYSTEM with this ranker of CIKM 2021, Table 7 (on chameleons.veiled.50). Default: the same name.",
         "SYSTEM=RANKER",
         "--ranker",
     ),

@@ -4,10 +4,13 @@ Every command that computes something takes the same options, ``--format``, ``--
 :class:`~eval_kit.results.Result` to :func:`emit`.
 """
 
+import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from eval_kit.program import TYPED
 
 if TYPE_CHECKING:  # so that --help, which needs the formats, starts at once
     from eval_kit.results import Result
@@ -37,6 +40,7 @@ def emit(
         UserError: a file that cannot be written.
     """
     from eval_kit.console import screen, write_json
+    from eval_kit.sentences import counted
 
     if page is not None:
         from eval_kit.pages.page import write_page
@@ -45,7 +49,18 @@ def emit(
     if json is not None and write_json(result.as_json(), json):
         return
     if format is Format.table:
-        result.show(screen())
+        left_out = result.show(screen())
+        if page is None and (command := _typed()):
+            more = f" and {counted(left_out, 'more note')}" if left_out else ""
+            print(f"Next (pictures{more}): {command}")
     else:
         text = {Format.markdown: result.to_markdown, Format.latex: result.to_latex, Format.csv: result.to_csv}
         sys.stdout.write(text[format]())
+
+
+def _typed() -> str:
+    """The command as it was typed, with the page that it can write; none where it can read its input only once."""
+    command, *words = TYPED.get() or [""]
+    if not command or any(word == "-" or word.startswith("/dev/") for word in words):
+        return ""
+    return f"{command} {shlex.join([*words, '--page', command.split()[-1] + '.html'])}"

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,10 @@ _OUTPUTS = ("json_file", "per_query", "out", "page", "report")
 RELEASE = "manifest.json"
 BESIDE = (".training.json", ".ids.txt", ".npy")
 """What commands read beside a file: the declaration of a run, the ids of vectors, the vectors of a run."""
+
+
+TYPED: ContextVar[tuple[str, ...]] = ContextVar("TYPED", default=())
+"""The command that runs, and its words as they were typed; empty in Python."""
 
 
 class Program(TyperGroup):
@@ -82,7 +87,9 @@ def check_outputs(parameters: Mapping[str, Any]) -> None:
     outputs = [path for name in _OUTPUTS for path in _paths(parameters.get(name)) if path != Path("-")]
     for name in _OUTPUTS[1:]:
         if parameters.get(name) == Path("-"):
-            raise UserError(f"--{name.replace('_', '-')}: name a file; only --json takes - for the screen")
+            raise UserError(
+                f"--{name.replace('_', '-')} needs the name of a file", "Only --json takes - for the screen"
+            )
     if not outputs:
         return
     inputs = [path for name, value in parameters.items() if name not in _OUTPUTS for path in _paths(value)]
@@ -97,19 +104,24 @@ def check_outputs(parameters: Mapping[str, Any]) -> None:
         real = os.path.realpath(output)
         replaces = is_file(output) and output.suffix != ".html"
         if real in in_use or (replaces and any(map(Path(real).is_relative_to, folders))):
-            raise UserError(f"{output}: this command already reads or writes this file; name another one to write")
+            raise UserError(f"This command already reads or writes {output}", do="Choose another file to write")
         if releases := [each for each in Path(real).parents if is_file(each / RELEASE)]:
-            raise UserError(f"{output}: is in the release {releases[0]}, which holds what its manifest lists alone")
+            raise UserError(
+                f"{output} is in the release {releases[0]}",
+                "A release contains only what its manifest lists",
+                "Choose another file to write",
+            )
         if not is_folder(output):
             in_use.add(real)
     page = parameters.get("page")
     if isinstance(page, Path) and page.suffix not in ("", ".html", ".htm"):
-        raise UserError(f"--page {page}: a page is HTML; name it {page.with_suffix('.html')}")
+        raise UserError(f"A page is HTML, not {page.suffix}", do=f"Name it {page.with_suffix('.html')}")
 
 
 def _parse(command: TyperCommand, context: Any, arguments: list[str]) -> list[str]:
     """As the command does; what is wrong with a value, without the name of the error's class."""
     texts = list(arguments)
+    TYPED.set((context.command_path, *texts))
     try:
         rest = type(command).parse_args(command, context, arguments)
         _check_numbers(command, context, texts)
@@ -156,3 +168,5 @@ def _paths(value: Any) -> Iterator[Path]:
     for item in values:
         if isinstance(item, str | Path) and str(item) and "\0" not in str(item):
             yield Path(item)
+            if not is_file(Path(item)):  # NAME=FILE, FILE:COLUMN
+                yield from map(Path, filter(None, (str(item).partition("=")[2], str(item).rpartition(":")[0])))

@@ -6,7 +6,7 @@ these follow all the forms in which people and programs want it, in Python::
     scores = eval_kit.score("bm25.trec")
     scores                      # the printed tables, cut to a screen; a table in a notebook
     scores.to_polars()          # also to_pandas(), to_csv(), to_markdown(), to_latex(), as_json()
-    scores.notes()              # what a reader must know about the figures
+    scores.notes()              # what a reader must know about these figures; method() says how they are computed
 
 and on the command line, where :func:`eval_kit.output.emit` alone writes results. A new kind of result is a frozen
 dataclass made with ``repr=False`` that derives from :class:`Result`, has a field or property ``provenance``, sets
@@ -30,9 +30,11 @@ from eval_kit.markup import element
 from eval_kit.tables import latex, markdown, terminal
 from eval_kit.tables.table import Table
 
-SIGNS = ("°", "?", "≈", "†", "·")
+SIGNS = ("°", "?", "≈", "†", "‡", "·")
 """Behind figures; a note that begins with one says what it means."""
 _REPR_WIDTH = 120
+SHOWN_NOTES = 3
+"""Notes in a terminal, if the data need no more; a page has all."""
 REPR_LINES = 40
 """Lines of a result in a Python session; the rest is counted."""
 _REPR_TABLES = 8
@@ -81,8 +83,7 @@ class Fact:
     command: Sequence[str] = ()
 
     def __str__(self) -> str:
-        said = ": ".join(filter(None, (self.about, self.verdict)))
-        return f"{said}: {self.text}{' ' * bool(self.command)}{self.shell}"
+        return ": ".join(filter(None, (self.about, self.verdict, " ".join(filter(None, (self.text, self.shell))))))
 
     @property
     def shell(self) -> str:
@@ -155,20 +156,26 @@ class Result(ABC):
         return [replace(table, title=f"{table.title}, synthetic data") if table.title else table for table in tables]
 
     def all_notes(self) -> list[str]:
-        """The notes, and what the release makes every result say, where no note does."""
-        notes = self.notes_of_signs()
+        """The notes, what the release makes every result say, and the method."""
+        return [*self.notes(), *self._cautions(), *self.method_shown()]
+
+    def _cautions(self) -> list[str]:
         cautions = (self.provenance.get("release") or {}).get("cautions", ())
-        return [*notes, *(each for each in cautions if not any(each in note for note in notes))]
+        return [each for each in cautions if not any(each in note for note in self.notes())]
 
     def notes(self) -> list[str]:
-        """What a reader must know about the figures, a sentence each."""
+        """What a reader must know about these figures, a sentence each."""
         return []
 
-    def notes_of_signs(self) -> list[str]:
-        """The notes, without those that begin with a sign that no table has."""
+    def method(self) -> list[str]:
+        """How such figures are computed and what signs mean, a sentence each: the same for any data."""
+        return []
+
+    def method_shown(self) -> list[str]:
+        """The method, without what begins with a sign that no table has."""
         texts = (cell.text + cell.mark for table in self.tables() for row in table.rows() for cell in row)
         found = set(SIGNS).intersection(chain.from_iterable(texts))
-        return [note for note in self.notes() if note[:1] not in SIGNS or note[0] in found]
+        return [note for note in self.method() if note[:1] not in SIGNS or note[0] in found]
 
     @property
     def exit_status(self) -> int:
@@ -177,14 +184,20 @@ class Result(ABC):
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values: the rows, the notes and the provenance."""
-        return {"rows": self.to_polars().to_dicts(), "notes": self.notes(), "provenance": dict(self.provenance)}
+        return {
+            "rows": self.to_polars().to_dicts(),
+            "notes": [*self.notes(), *self.method()],
+            "provenance": dict(self.provenance),
+        }
 
     def to_pandas(self) -> Any:
         """The rows as a ``pandas.DataFrame``; imports pandas only here, and pyarrow nowhere."""
         try:
             import pandas
         except ImportError as error:
-            raise UserError("pandas is not installed; to_polars() gives the same table without it") from error
+            raise UserError(
+                "pandas is not installed", do="Use to_polars(), which gives the same table without it"
+            ) from error
         # numbers as arrays: a list of nothing but None would be a column of objects
         columns = {
             each.name: each.to_numpy() if each.dtype.is_numeric() else each.to_list() for each in self.to_polars()
@@ -212,8 +225,14 @@ class Result(ABC):
         tables = map(latex.to_latex, named)
         return "".join(f"% {printable(note)}\n" for note in self.all_notes()) + "\n".join(tables)
 
-    def show(self, console: Console) -> None:
-        """Print what it has to say, the tables, each section under its heading, and then the other notes."""
+    def show(self, console: Console) -> int:
+        """Print what it has to say, the tables, each section under its heading, and then the other notes.
+
+        Of the method, only as much as makes :data:`SHOWN_NOTES` in all, and what explains a sign.
+
+        Returns:
+            How many sentences of the method were left out.
+        """
         said, section = self.answer(), ""
         terminal.show_notes(said, console, style="")
         for table in self.captioned():
@@ -221,7 +240,13 @@ class Result(ABC):
                 section = table.section
                 console.rule(printable(section))
             terminal.show(table, console)
-        terminal.show_notes([note for note in self.all_notes() if note not in said], console)
+        notes = [note for note in [*self.notes(), *self._cautions()] if note not in said]
+        method = self.method_shown()
+        signs = [note for note in method if note[:1] in SIGNS]
+        room = max(SHOWN_NOTES - len(notes) - len(signs), 0)
+        rest = [note for note in method if note[:1] not in SIGNS]
+        terminal.show_notes([*notes, *signs, *rest[:room]], console)
+        return len(rest[room:])
 
     def __repr__(self) -> str:
         """What the command prints, cut to :data:`REPR_LINES` lines."""
@@ -262,5 +287,4 @@ def origin(provenance: Mapping[str, Any]) -> str:
     origin = f"eval_kit {provenance['kit_version']}"
     if release := provenance.get("release"):
         origin = f"{release['kind']} release {release['version']} ({release['digest'][:16]}), {origin}"
-        origin = "; ".join([origin, *release.get("cautions", ())])
-    return f"{origin}; ties: {provenance['tie_rule']}" if "tie_rule" in provenance else origin
+    return f"{origin}, ties {provenance['tie_rule']}" if "tie_rule" in provenance else origin

@@ -14,7 +14,7 @@ from typing import ClassVar, override
 import polars as pl
 
 from eval_kit.documents import Column
-from eval_kit.errors import UserError, parameter
+from eval_kit.errors import UserError, choices, parameter
 from eval_kit.files.formats import QUERIES_SCHEMA
 from eval_kit.question_words import ENGLISH, TERMS, contains, parse
 from eval_kit.release import Release
@@ -95,7 +95,7 @@ class Shift(ABC):
         """
         if parts := self._parts(release):
             return parts
-        raise UserError(f"{release.folder}: holds no {self.name} shift")
+        raise UserError(f"{release.folder} has no {self.name} shift")
 
     def _parts(self, release: Release) -> list[str]:
         """The parts, none where the release does not hold the shift."""
@@ -116,7 +116,9 @@ class Shift(ABC):
         """
         parts = self.parts(release)
         if part not in parts:
-            raise UserError(f"{run}: the {self.name} shift has no {part}; it has {', '.join(parts)}")
+            raise UserError(
+                f"The {self.name} shift has no part {part}, which {run} names", do=f"Choose from: {choices(parts)}"
+            )
 
     def complete(self, parts: Iterable[str], release: Release) -> list[str]:
         """The parts that a grid must have to be compared, if it has these."""
@@ -483,7 +485,7 @@ def check_names(names: Iterable[str], origin: str = parameter("shifts")) -> None
     """
     for name in names:
         if name not in SHIFTS:
-            raise UserError(f"{origin} {name}: there is no such shift; there are {', '.join(SHIFTS)}")
+            raise UserError(f"{origin} {name} is not a shift", do=f"Choose from: {', '.join(SHIFTS)}")
 
 
 def nearness_splits(names: Iterable[str]) -> list[str]:

@@ -19,6 +19,7 @@ from eval_kit.files.formats import SCORED_AS
 from eval_kit.measures.definitions import parse, per_query
 from eval_kit.runs.given import take
 from eval_kit.runs.ranks import rank_judged
+from eval_kit.sentences import counted
 from eval_kit.shifts import main_split
 
 RULE = (
@@ -66,7 +67,7 @@ def _average_precision(runs: Mapping[str, Path], qrels: pl.DataFrame, queries: p
         run_ranks = rank_judged(run, pairs)
         absent = queries.filter(~queries.is_in(run_ranks.queries["query_id"].implode()))
         if len(absent):
-            raise UserError(f"{run}: lacks {len(absent):,} of {len(queries):,} queries, {absent[0]!r} for one")
+            raise UserError(f"{run} lacks {len(absent):,} of {counted(len(queries), 'query')}, such as {absent[0]!r}")
         with_ranks = pairs.join(run_ranks.judged, on=["query_id", "passage_id"], how="left")
         values[ranker] = per_query(parse(MEASURE), with_ranks, queries)
     return pl.DataFrame(values)
@@ -84,7 +85,7 @@ def assign(values: pl.DataFrame, parameters: ChameleonParameters = ChameleonPara
     """
     names = [name for name in values.columns if name != "query_id"]
     if len(names) < len(CHAMELEON_SETS):
-        raise UserError(f"chameleons need at least three rankers, not {len(names)}")
+        raise UserError(f"Chameleons need at least three rankers, not {len(names)}")
     labels = pl.Enum(OBSTINACY)
     columns = []
     for level in parameters.levels:
@@ -113,10 +114,10 @@ def obstinate(values: pl.DataFrame, level: int) -> pl.DataFrame:
     """
     names = [name for name in values.columns if name != "query_id"]
     if not 1 <= level <= 100:
-        raise UserError(f"the share of most obstinate queries must be 1 to 100 percent, not {level}")
+        raise UserError(f"The share of the hardest queries must be 1 to 100 percent, not {level}")
     count = round(values.height * level / 100)
     if not count:
-        raise UserError(f"the bottom {level} % of {values.height:,} queries is empty")
+        raise UserError(f"The bottom {level} % of {counted(values.height, 'query')} is empty")
     columns = [values["query_id"]]
     # rounded once, and to digits that fractions such as 1/3 + 1/6 and 1/2 share: no order of rankers decides a tie
     sums = [round(math.fsum(row), 12) for row in values.select(names).iter_rows()]
@@ -133,7 +134,7 @@ def lacking(build: Build) -> str:
     split = main_split(build.collection.evaluation)
     if split is None:
         return f"{build.collection.name} has no dev or test split with judgements"
-    return "" if build.runs else f"no runs over {split} are given (--run, at least three rankers)"
+    return "" if build.runs else f"it needs runs over {split} (--run, at least three rankers)"
 
 
 def rebuild(build: Build, parameters: ChameleonParameters) -> ShiftResult:

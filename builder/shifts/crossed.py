@@ -16,6 +16,7 @@ from builder.shifts.given import merge, without_part
 from builder.shifts.kmeans import kmeans
 from eval_kit.authors.test_sets import models_in
 from eval_kit.errors import UserError
+from eval_kit.sentences import counted
 from eval_kit.shifts import ROLES
 
 RULE = (
@@ -63,10 +64,10 @@ def assign(parts: pl.DataFrame, parameters: CrossedParameters) -> pl.DataFrame:
 
     models = parameters.models
     if models not in (4, 8, 16):
-        raise UserError(f"crossed.models must be 4, 8 or 16, as there is a design for these, not {models}")
+        raise UserError(f"crossed.models must be 4, 8 or 16, not {models}", "The kit has designs for these alone")
     sizes = parts.group_by("part").agg(n=pl.len()).sort("n", "part", descending=[True, False])
     if sizes.height < 2 * models:
-        raise UserError(f"{models} crossed models need at least {2 * models} clusters; there are {sizes.height}")
+        raise UserError(f"{models} crossed models need at least {2 * models} clusters, but there are {sizes.height}")
     rows = hadamard(models)[1:] > 0
     random = np.random.default_rng(parameters.seed)
     names = [f"m{model + 1}" for model in range(models)]
@@ -104,10 +105,11 @@ def _check_largest(parts: pl.DataFrame, by_hand: bool) -> None:
         return
     holds = f"holds {largest:,} of {parts.height:,} queries"
     if by_hand:
-        raise UserError(f"part {name!r} {holds}; divide it, as no part may hold over {_MOST_IN_A_CLUSTER:.0%}")
+        raise UserError(f"The part {name!r} {holds}, over {_MOST_IN_A_CLUSTER:.0%}", do="Divide it")
     raise UserError(
-        f"a cluster {holds}, as their vectors do not tell them apart; name a model as --encoder, or give "
-        "--parts, or other ones"
+        f"One cluster {holds}",
+        "Their vectors do not distinguish them",
+        "Choose a model with --encoder, or parts with --parts",
     )
 
 
@@ -116,7 +118,9 @@ def rebuild(build: Build, parameters: CrossedParameters) -> ShiftResult:
     fewest = 2 * parameters.models * TESTED
     if build.train.height < fewest or parameters.clusters < 1:
         models = f"{parameters.models} crossed models of {parameters.clusters:,} clusters"
-        raise UserError(f"{build.train.height:,} training queries are too few for {models}, which need {fewest:,}")
+        raise UserError(
+            f"{counted(build.train.height, 'training query')} are too few for {models}, which need {fewest:,}"
+        )
     vectors, user_parts = build.vectors_by_split["train"], build.collection.parts
     count = min(parameters.clusters, build.train.height // TESTED)
     count = max(2, count // CELLS) if parameters.cells else count

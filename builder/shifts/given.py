@@ -17,8 +17,7 @@ from builder.assembly import Build, ShiftResult, lacks_train
 from builder.shifts.kmeans import kmeans
 from builder.validation import check_share, draw_ids, split_by
 from eval_kit.errors import UserError
-from eval_kit.files.opening import is_input
-from eval_kit.files.parts import field_of_queries, read_parts
+from eval_kit.files.parts import field_of_queries, file_and_column, read_parts
 from eval_kit.release.beir_folder import QUERIES_FILE
 from eval_kit.stats.vectors import Vectors
 
@@ -61,24 +60,25 @@ def read_given(parts: str, collection: Path) -> pl.DataFrame:
     """``query_id`` and ``part`` of the queries that have one.
 
     Args:
-        parts: a file that :func:`eval_kit.files.parts.read_parts` reads, else a field of the collection's queries.
+        parts: a file, or ``FILE:COLUMN``, that :func:`eval_kit.files.parts.read_parts` reads, else a field of the
+            collection's queries.
         collection: the BEIR folder.
 
     Raises:
         UserError: neither is there, or a query has two parts.
     """
     queries = collection / QUERIES_FILE
-    if is_input(Path(parts)):
-        frame = read_parts(Path(parts))
+    if of_file := file_and_column(parts):
+        frame = read_parts(*of_file)
     elif queries.is_file():
         frame = field_of_queries(queries, parts)
     else:
-        raise UserError(f"--parts {parts}: is no file, and {collection} has no {QUERIES_FILE} with such a field")
+        raise UserError(f"--parts {parts} is not a file, and {collection} has no {QUERIES_FILE} with such a field")
     if frame.is_empty():
-        raise UserError(f"--parts {parts}: no query has a text or number there")
+        raise UserError(f"No query has a text or number in --parts {parts}")
     twice = frame.filter(pl.col("query_id").is_duplicated())
     if twice.height:
-        raise UserError(f"--parts {parts}: query {twice['query_id'][0]} has two parts")
+        raise UserError(f"Query {twice['query_id'][0]} has two parts in --parts {parts}")
     return frame
 
 
@@ -129,7 +129,7 @@ def without_part(shift: str, parts: pl.DataFrame, queries: pl.DataFrame) -> list
         UserError: none has a part.
     """
     if not parts.height:
-        raise UserError("no training query has a part; are the ids those of the collection?")
+        raise UserError("No training query has a part", do="Check that the ids are the collection's")
     if left_out := queries.height - parts.height:
         return [f"{shift}: {left_out:,} of {queries.height:,} queries have no part and are left out"]
     return []

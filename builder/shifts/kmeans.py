@@ -54,7 +54,7 @@ def kmeans(vectors: Matrix, k: int, seed: int, iterations: int = 25) -> Clusters
     from threadpoolctl import threadpool_limits
 
     if not 1 <= k <= len(vectors):
-        raise UserError(f"k-means with k = {k:,} needs at least as many queries; there are {len(vectors):,}")
+        raise UserError(f"k-means with k = {k:,} needs at least {k:,} queries, but there are {len(vectors):,}")
     if iterations < 1:
         raise UserError(f"k-means needs at least one iteration, not {iterations}")
     rng = np.random.RandomState(seed)  # scikit-learn takes no newer generator

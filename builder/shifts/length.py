@@ -77,7 +77,7 @@ def assign(
     """
     check_share(parameters.test_share)
     if parameters.size < 1:
-        raise UserError(f"a length cluster must have at least one query, not {parameters.size}")
+        raise UserError(f"A length cluster must have at least one query, not {parameters.size}")
     if dev is None:
         count = round(parameters.test_share * train.height)
         test = pl.col("query_id").is_in(draw_ids(train["query_id"], count, parameters.seed, "length test").implode())
@@ -119,7 +119,8 @@ def rebuild(build: Build, parameters: LengthParameters) -> ShiftResult:
     if min(sizes) < FEWEST_TESTED and "length" not in build.required:
         shares = " and ".join(f"{size:,} {name}" for size, name in zip(sizes, CLUSTERS, strict=True))
         raise UserError(
-            f"{shares} test queries are too few, cut at {parameters.words} words between blanks (--set length.words)"
+            f"{shares} test queries are too few, cut at {parameters.words} words between blanks",
+            do="Choose another cut with --set length.words",
         )
     rule = build.rule(RULE.replace(f"= {LONGEST_SHORT},", f"= {parameters.words},") + DRAWN, SOURCE, parameters)
     tables = [build.table("length", split, queries, ["cluster"], rule) for split, queries in parts.items()]

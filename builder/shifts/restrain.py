@@ -113,13 +113,13 @@ def solve(depth: Ints, name: str, size: int) -> Solution:
     queries = int(counts[top_i])
     if size < 1 or abs(queries - size) > TOLERANCE * size:
         raise UserError(
-            f"ReSTrain size {name} ({size:,}) cannot be reached: the nearest union of top-I has {queries:,} of "
-            f"{len(depth):,} training queries"
+            f"The ReSTrain size {name} ({size:,}) cannot be reached",
+            f"The nearest union of top-I has {queries:,} of {len(depth):,} training queries",
         )
     if 2 * queries > len(depth):
         raise UserError(
-            f"ReSTrain size {name} ({size:,}) cannot be reached twice without overlap: there are "
-            f"{len(depth):,} training queries"
+            f"The ReSTrain size {name} ({size:,}) cannot be reached twice without overlap",
+            f"There are {len(depth):,} training queries",
         )
     top_e = int(np.searchsorted(counts, len(depth) - queries, side="right")) - 1
     return Solution(name, top_i, top_e, queries)
@@ -134,7 +134,7 @@ def depths(train: Vectors, tests: Vectors) -> Ints:
 
     if train.values.shape[1] != tests.values.shape[1]:
         raise UserError(
-            f"training and test queries need vectors of one width, not {train.values.shape[1]} and "
+            f"Training and test queries need vectors of one width, not {train.values.shape[1]} and "
             f"{tests.values.shape[1]}"
         )
     by_id = train.query_ids.arg_sort().to_numpy()

@@ -12,6 +12,7 @@ import polars as pl
 from builder.assembly import FEWEST_TESTED, Build, ShiftResult, interval_remark
 from builder.shifts.kmeans import kmeans
 from eval_kit.errors import UserError
+from eval_kit.sentences import joined
 from eval_kit.shifts import main_split
 from eval_kit.stats.vectors import Vectors
 
@@ -55,7 +56,9 @@ def assign(
     """
     widths = {queries.values.shape[1] for queries in splits.values()}
     if len(widths) != 1:
-        raise UserError(f"the splits {', '.join(splits) or '(none)'} need vectors of one width, not of {len(widths)}")
+        raise UserError(
+            f"The splits {joined(list(splits)) or '(none)'} need vectors of one width, not of {len(widths)}"
+        )
     vectors = np.concatenate([queries.values for queries in splits.values()])
     clusters = kmeans(vectors, parameters.k, parameters.seed, parameters.iterations)
     number = np.empty(parameters.k, np.int64)

@@ -21,6 +21,7 @@ from builder.shifts.kmeans import Clusters, Ints, kmeans
 from builder.validation import check_share
 from eval_kit.errors import UserError
 from eval_kit.languages import function_words
+from eval_kit.sentences import joined
 from eval_kit.stats import typical
 from eval_kit.stats.vectors import Vectors
 
@@ -85,7 +86,7 @@ def cluster(queries: Vectors, parameters: TopicParameters) -> Clusters:
         UserError: parameters make no sense, or k exceeds the number of queries.
     """
     if not 2 <= parameters.topics <= parameters.k:
-        raise UserError(f"there must be 2 to k = {parameters.k} topics, not {parameters.topics}")
+        raise UserError(f"The number of topics must be 2 to k = {parameters.k}, not {parameters.topics}")
     check_share(parameters.test_share)
     return kmeans(queries.values, parameters.k, parameters.seed, parameters.iterations)
 
@@ -119,7 +120,7 @@ def topics(clusters: Clusters, count: int, size: int) -> Ints:
     occupied_clusters = np.flatnonzero(clusters.sizes)
     if len(occupied_clusters) < count:
         raise UserError(
-            f"there are only {len(occupied_clusters)} distinct clusters for {count} topics: the vectors are too alike"
+            f"There are only {len(occupied_clusters)} distinct clusters for {count} topics", "The vectors are too alike"
         )
     distances = cdist(clusters.centroids, clusters.centroids)
     native = occupied_clusters[list(farthest(distances[np.ix_(occupied_clusters, occupied_clusters)], count))]
@@ -239,7 +240,10 @@ def rebuild(build: Build, parameters: TopicParameters) -> ShiftResult:
     except UnreachableError as error:
         if "topic" in build.set_by_user or not error.reachable:
             raise
-        remarks = [f"topics are of about {error.reachable:,} queries, as {parameters.size:,} cannot be reached"]
+        remarks = [
+            f"topic: topics have about {error.reachable:,} queries each, as the clusters that they are made of give no "
+            f"equal topics of {parameters.size:,}"
+        ]
         parameters = replace(parameters, size=error.reachable)
         assignment = divide(queries, clusters, parameters)
     about, members = [], build.train.join(assignment.select("query_id", "cluster"), on="query_id")
@@ -249,8 +253,10 @@ def rebuild(build: Build, parameters: TopicParameters) -> ShiftResult:
     table_1 = pl.DataFrame(about, ["cluster", "queries", "terms", "samples"], orient="row")
     rule = build.rule(RULE, SOURCE, parameters, from_vectors=True)
     result = build.held_back("topic", assignment, rule, {"topics.tsv": table_1.write_csv(separator="\t")})
-    coherent = coherence.remark(build, assignment)
-    return replace(result, remarks=[*remarks, coherent, *result.remarks])
+    numbers = [name for name, _, terms, _ in about if 2 * sum(map(str.isdigit, terms.split())) >= len(terms.split())]
+    if numbers:
+        remarks.append(f"topic: the typical words of {joined(numbers)} are mostly numbers; do not read them as topics")
+    return replace(result, remarks=[*remarks, coherence.remark(build, assignment), *result.remarks])
 
 
 def _test(query_ids: pl.Series, topic: Ints, parameters: TopicParameters) -> NDArray[np.bool_]:

@@ -20,6 +20,7 @@ from eval_kit import question_words
 from eval_kit.authors.lists import WH_RULE as RULE
 from eval_kit.authors.lists import WH_SOURCE as SOURCE
 from eval_kit.errors import UserError
+from eval_kit.sentences import counted, joined
 from eval_kit.shifts import WH_TERMS
 
 CLUSTERS = tuple(WH_TERMS)
@@ -70,10 +71,11 @@ def terms_of(parameters: WhParameters) -> question_words.Terms:
         terms = question_words.parse(parameters.terms) if parameters.terms else None
     except ValueError:
         raise UserError(
-            f"wh.terms={parameters.terms}: expected cluster:term|term,cluster:term (clusters in a-z, 0-9, _)"
+            f"wh.terms={parameters.terms} is not of the form cluster:term|term,cluster:term",
+            do="Name clusters in a-z, 0-9 and _",
         ) from None
     if terms is not None and len(terms) < 2:
-        raise UserError(f"wh.terms={parameters.terms}: two clusters are needed")
+        raise UserError(f"wh.terms={parameters.terms} has fewer than two clusters")
     return terms or question_words.TERMS[parameters.language]
 
 
@@ -102,7 +104,7 @@ def assign(queries: pl.DataFrame, parameters: WhParameters = WhParameters()) -> 
     """
     check_share(parameters.test_share)
     if parameters.size < 2:
-        raise UserError(f"a wh cluster must have at least 2 queries, not {parameters.size}")
+        raise UserError(f"A wh cluster must have at least 2 queries, not {parameters.size}")
     parts = []
     clusters = terms_of(parameters)
     rule = rule_of(parameters)
@@ -114,7 +116,8 @@ def assign(queries: pl.DataFrame, parameters: WhParameters = WhParameters()) -> 
     if memberships.is_empty():
         terms = ", ".join(chain.from_iterable(clusters.values()))
         raise UserError(
-            f"no training query holds a question word ({terms}); --set wh.terms gives those of its language"
+            f"No training query has a question word ({terms})",
+            do="Name the question words of its language with --set wh.terms",
         )
     distinct = memberships["query_id"].unique()
     test = draw_ids(distinct, round(parameters.test_share * len(distinct)), parameters.seed, "wh test")
@@ -143,9 +146,12 @@ def rebuild(build: Build, parameters: WhParameters) -> ShiftResult:
     rule = build.rule(wording + DRAWN, SOURCE, parameters)
     result = build.held_back("wh", assign(build.train, parameters), rule)
     changes_of = differences(build.train["text"], terms_of(parameters))
-    changes = ", ".join(f"{cluster} +{gain:,} -{loss:,}" for cluster, (gain, loss) in changes_of.items())
+    told, other_rule = (
+        ("anywhere in a word", "whole words") if rule_name == "substring" else ("as whole words", "parts")
+    )
+    counts = [f"{counted(gain + loss, 'query')} of {cluster}" for cluster, (gain, loss) in changes_of.items()]
     remark = (
-        f"wh is built by the {rule_name} rule; against the substring rule the token rule "
-        f"changes the members among all {build.train.height:,} training queries by {changes}"
+        f"wh: question words count {told}; by {other_rule} of words {joined(counts)}, of all {build.train.height:,} "
+        "training queries, would be in or out instead"
     )
     return ShiftResult(result.tables, [*result.remarks, remark])

@@ -26,15 +26,17 @@ def collection(folder: Path) -> Collection:
             that appears twice, a query without text, judgements of a missing query.
     """
     if not folder.is_dir():
-        raise UserError(f"{folder}: there is no such folder")
+        raise UserError(f"The folder {folder} does not exist")
     name = folder.resolve().name
     judgements: dict[str, Path] = {}
     for path in sorted((folder / "qrels").glob("[!.]*.tsv")):  # macOS leaves ._test.tsv in zips
         if (split := split_name(path.stem)) in judgements:
-            raise UserError(f"{path}: {judgements[split].name} is the split {split} too; leave one of them")
+            raise UserError(
+                f"{path} and {judgements[split].name} are both the split {split}", do="Leave one of them out"
+            )
         judgements[split] = path
     if not judgements:
-        raise UserError(f"{folder}: has no qrels/*.tsv; a BEIR dataset has its judgements there")
+        raise UserError(f"{folder} has no qrels/*.tsv", "A BEIR dataset has its judgements there")
     paths = [folder / "corpus.jsonl", folder / "queries.jsonl", *judgements.values()]
     queries = _queries(paths[1])
     query_ids = set(queries["query_id"])
@@ -76,5 +78,5 @@ def _queries(path: Path) -> pl.DataFrame:
     queries = read_queries(path)
     empty = queries["text"].str.strip_chars() == ""
     if empty.any():
-        raise UserError(f"{path}:{(empty.arg_max() or 0) + 1}: the text is empty ({int(empty.sum()):,} are)")
+        raise UserError(f"{path}:{(empty.arg_max() or 0) + 1}: the text is empty ({int(empty.sum()):,} in all)")
     return queries

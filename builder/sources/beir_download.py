@@ -34,7 +34,7 @@ def install(dataset: BeirDataset, out: Path, advance: Advance = lambda count: No
                     for path in list((staging / dataset.name).iterdir()):
                         path.rename(staging / path.name)
                 except (zipfile.BadZipFile, FileNotFoundError) as error:
-                    raise UserError(f"{archive}: is no zip of a folder {dataset.name}/: {error}") from error
+                    raise UserError(f"{archive} is not a zip file of a folder {dataset.name}/ ({error})") from error
                 (staging / dataset.name).rmdir()
             archive.unlink()
     return target

@@ -67,7 +67,9 @@ def _splits(dataset_id: str) -> Mapping[str, str]:
         return bool(dataset.has_queries() and dataset.has_qrels())
 
     if dataset_id not in ir_datasets.registry:
-        raise UserError(f"there is no collection {dataset_id!r}: neither mini, msmarco, a folder nor an ir_datasets id")
+        raise UserError(
+            f"Unknown collection {dataset_id!r}", "It is neither mini, msmarco, a folder nor an ir_datasets id"
+        )
     if not ir_datasets.load(dataset_id).has_docs():
         raise UserError(f"ir_datasets {dataset_id} has no passages")
     subsets = (name for name in ir_datasets.registry if name.rpartition("/")[0] == dataset_id)

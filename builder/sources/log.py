@@ -6,13 +6,16 @@ from pathlib import Path
 
 import polars as pl
 
-from builder.collection import Collection
+from builder.collection import OWN, Collection
 from eval_kit.authors.draft import input_record
 from eval_kit.errors import UserError
 from eval_kit.files.formats import QUERIES_SCHEMA
 
 TEXTS = ("query", "text", "question", "keyword")
 IDS = ("query_id", "qid", "id", "_id")
+NO_JUDGEMENTS = (
+    "the log has no judgements: the parts can be looked at, compared and sampled, but no system can be scored"
+)
 _COUNTS = ("count", "frequency", "n")
 
 
@@ -35,15 +38,17 @@ def collection(path: Path) -> Collection:
             reader = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE) if tabs else csv.reader(file, strict=True)
             lines = [(reader.line_num, row) for row in reader if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path}: cannot be read as a query log: {error}") from error
+        raise UserError(f"Could not read {path} as a query log: {getattr(error, 'strerror', None) or error}") from error
     if not lines:
-        raise UserError(f"{path}: the file is empty")
+        raise UserError(f"{path} is empty")
     rows = [row for _, row in lines]
     header = [field.strip().lower() for field in rows[0]]
     text = _column(header, TEXTS)
     if text is None:
         if len(rows[0]) > 2:
-            raise UserError(f"{path}:1: which column is the query? A header must name it: {', '.join(TEXTS)}")
+            raise UserError(
+                f"{path}:1: the header names no column of queries", do=f"Call it one of: {', '.join(TEXTS)}"
+            )
         text, identifier, count = len(rows[0]) - 1, 0 if len(rows[0]) == 2 else None, None
     else:
         identifier, count, rows = _column(header, IDS), _column(header, _COUNTS), rows[1:]
@@ -58,7 +63,7 @@ def collection(path: Path) -> Collection:
     searches = len(rows) if count is None else sum(counts)
     distinct = frame.filter(pl.col("text") != "").unique("text", keep="first", maintain_order=True)
     if not distinct.height:
-        raise UserError(f"{path}: holds no query")
+        raise UserError(f"{path} contains no query")
     remarks = []
     if distinct["query_id"].is_duplicated().any() or not distinct["query_id"].str.contains(r"^\S+$").all():
         distinct = distinct.with_columns(query_id="number")
@@ -70,10 +75,10 @@ def collection(path: Path) -> Collection:
         queries={"train": distinct.select(list(QUERIES_SCHEMA))},
         qrels={},
         is_log=True,
-        inputs=[input_record(path, name, "own")],
+        inputs=[input_record(path, name, OWN)],
         remarks=[
             f"{len(rows):,} rows of the log, asked {searches:,} times, hold {distinct.height:,} distinct queries",
-            "the log has no judgements: the parts can be looked at, compared and sampled, but no system can be scored",
+            NO_JUDGEMENTS,
             *remarks,
         ],
     )

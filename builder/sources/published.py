@@ -22,6 +22,7 @@ from eval_kit.authors.test_sets import BUCKETS, test_sets
 from eval_kit.documents import Rule
 from eval_kit.errors import UserError
 from eval_kit.files.formats import QUERIES_SCHEMA, read_qrels
+from eval_kit.sentences import counted
 
 TRAIN = "msmarco-passage/train"
 
@@ -75,13 +76,16 @@ class _Gathering(TestLists):
             self.tables += list(part())  # whole: a part may look at the tables of those before it
         if self.missing and not allow_partial:
             first, rest = self.missing[0], len(self.missing) - 1
-            more = f", and {rest} more parts cannot be obtained" if rest else ""
+            more = f" and {counted(rest, 'more part')}" if rest else ""
             raise UserError(
-                f"{first.what} cannot be obtained: {first.because}{more}; "
-                "nothing was built (--allow-partial builds the rest and records what is missing)"
+                f"Could not get {first.what}{more}, so nothing was built",
+                first.because,
+                "Add --allow-partial to build the rest and record what is missing",
             )
         if not self.tables:
-            raise UserError("no source file can be obtained: no internet, or --upstream names the wrong folder")
+            raise UserError(
+                "Could not get any source file", "There is no internet, or --upstream names the wrong folder"
+            )
         return self.to_draft(in_order(self.tables))
 
     def _ms_marco_train(self) -> Iterator[Table]:
@@ -215,7 +219,7 @@ def _own_bucket(members: pl.DataFrame) -> pl.DataFrame:
         buckets = pl.DataFrame({"bucket": BUCKETS}, {"bucket": pl.Enum(BUCKETS)})
         every = members.select("query_id").unique().join(buckets, how="cross")
         return every.join(members, on=["query_id", "bucket"], how="anti")
-    raise UserError(f"ReSTTest's train files hold a query in {counts} of 5 buckets: neither buckets nor complements")
+    raise UserError(f"ReSTTest's train files have a query in {counts} of 5 buckets, neither buckets nor complements")
 
 
 _TRAIN_QRELS_RULE = Rule("MS MARCO's own training judgements", f"ir_datasets {TRAIN}")

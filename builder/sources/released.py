@@ -30,7 +30,7 @@ def collection(folder: Path) -> Collection:
     configs = release.configs
     splits = [split for split in configs.get("topic", []) if _TOPIC_QRELS[split] in configs.get("qrels", [])]
     if not splits:
-        raise UserError(f"{folder}: holds no topic queries with judgements to rebuild from")
+        raise UserError(f"{folder} has no topic queries with judgements to rebuild from")
     if "train" not in splits:
         warnings.warn(
             f"{folder} is a partial release: of topic only the test queries are rebuilt", PartialRelease, stacklevel=2

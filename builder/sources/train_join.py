@@ -64,8 +64,9 @@ def join_by_text(path: Path, train: pl.DataFrame) -> Join:
     mojibake = with_id.filter(pl.col("query").str.strip_chars() != pl.col("key").str.strip_chars()).height
     if without_id.height > _MOST_UNKNOWN * rows_of_file.height and rows_of_file.height >= _ENOUGH:
         raise UserError(
-            f"{path}: {without_id.height:,} of its {rows_of_file.height:,} texts are of no training query of MS MARCO, "
-            f"such as {without_id['query'][0]!r:.60}; it is another file, or was changed"
+            f"{without_id.height:,} of the {rows_of_file.height:,} texts in {path} are of no training query of MS "
+            f"MARCO, such as {without_id['query'][0]!r:.60}",
+            "It is another file, or was changed",
         )
 
     problems = [("no id has this text", text, "") for text in without_id["query"]]
@@ -108,7 +109,7 @@ def _read(path: Path) -> pl.DataFrame:
     try:
         rows = pl.read_csv(path, separator="\t", quote_char=None, schema_overrides=types, infer_schema=False)
     except pl.exceptions.PolarsError as error:
-        raise UserError(f"{path}: {str(error).splitlines()[0]}") from error
+        raise UserError(f"Could not read {path}: {str(error).splitlines()[0]}") from error
     if rows.columns != HEADER or any(rows[HEADER[1:]].null_count().row(0)):
-        raise UserError(f"{path}: expected a text and {len(HEADER) - 1} whole numbers in the columns {HEADER}")
+        raise UserError(f"{path} needs a text and {len(HEADER) - 1} whole numbers in the columns {HEADER}")
     return rows.with_columns(pl.col("query").fill_null(""))

@@ -105,6 +105,7 @@ class Draft:
     missing: Sequence[Lack] = ()
     remarks: Sequence[str] = ()
     built_from: str | None = None
+    language: str | None = None
     reports: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -127,6 +128,7 @@ def describe(draft: Draft) -> Manifest:
             remarks=list(draft.remarks),
             variations=list(draft.variations),
             built_from=draft.built_from,
+            language=draft.language,
             digest="",
         )
     )

@@ -59,7 +59,11 @@ def obtain(files: Iterable[SourceFile], upstream: Path | None = None) -> tuple[d
             if not path.is_file():
                 lacking[file.id] = f"{file.id} is not in the upstream folder"
             elif (git_blob := checksum(path, _GIT_BLOB)) != file.git_blob:
-                raise UserError(f"{path}: is not the declared file: git blob {git_blob}, expected {file.git_blob}")
+                raise UserError(
+                    f"{path} is not the file that was expected",
+                    f"Its git blob is {git_blob}, not {file.git_blob}",
+                    "Remove it, and run this again",
+                )
             else:
                 have[file.id] = path
         return have, lacking
@@ -107,7 +111,7 @@ def download_verified(url: str, target: Path, kind: str, digest: str, advance: A
                     _download_part(url, part, advance)
                 if (actual := checksum(part, kind)) != digest:
                     part.unlink()
-                    raise UnavailableError(f"{url}: is not the declared file: {kind} {actual}, expected {digest}")
+                    raise UnavailableError(f"The file at {url} changed", f"Its {kind} is {actual}, not {digest}")
                 part.replace(target)
     return target
 
@@ -131,7 +135,7 @@ def _download_part(url: str, part: Path, advance: Advance) -> None:
             resumes = response.status == HTTPStatus.PARTIAL_CONTENT
             rest, room = whole_number(response.headers.get("Content-Length") or "0"), _MOST_BYTES
             if rest is None or not 0 <= rest <= room:
-                raise UnavailableError(f"{url}: the server says an impossible size")
+                raise UnavailableError(f"Could not download {url}", "The server states an impossible size")
             end = time.monotonic() + _MOST_SECONDS
             with part.open("ab" if resumes else "wb") as out:
                 while chunk := response.read1(_CHUNK_BYTES):
@@ -140,14 +144,17 @@ def _download_part(url: str, part: Path, advance: Advance) -> None:
                     rest, room = rest - len(chunk), room - len(chunk)
                     if room < 0 or time.monotonic() > end:
                         what = f"{_MOST_BYTES:,} bytes" if room < 0 else f"{_MOST_SECONDS / 3600:g} hours"
-                        raise UnavailableError(f"{url}: cannot be downloaded (not done after {what})")
+                        raise UnavailableError(f"Could not download {url}", f"It was not complete after {what}")
             if rest > 0:  # what came is kept, for the next download to go on from
-                raise UnavailableError(f"{url}: cannot be downloaded (the connection broke off)")
+                raise UnavailableError(f"Could not download {url}", "The connection broke off")
     except HTTPError as error:
         if error.code != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-            raise UnavailableError(f"{url}: HTTP {error.code} {printable(str(error.reason))}") from error
+            raise UnavailableError(
+                f"Could not download {url}", f"The server answered {error.code} {printable(str(error.reason))}"
+            ) from error
     except (URLError, HTTPException, TimeoutError, ConnectionError, ValueError) as error:  # of an address, the last
-        why, address = getattr(error, "reason", None) or type(error).__name__, urlsplit(url)
+        reason = getattr(error, "reason", None) or error
+        why, address = getattr(reason, "strerror", None) or reason or "no answer", urlsplit(url)
         is_by_proxy = address.scheme in getproxies() and not proxy_bypass(address.netloc)
-        by = f", by the proxy in ${address.scheme}_proxy" if is_by_proxy else ""
-        raise UnavailableError(f"{url}: cannot be downloaded ({why}{by})") from error
+        by = f" through the proxy in ${address.scheme}_proxy" if is_by_proxy else ""
+        raise UnavailableError(f"Could not download {url}", f"The connection failed{by} ({why})") from error

@@ -32,7 +32,9 @@ def judgements_of(given: Judgements, of: str = "qrels") -> Path | pl.DataFrame:
         pairs = found.select("query-id", "corpus-id")
         if pairs.is_duplicated().any():
             query, passage = pairs.filter(pairs.is_duplicated()).row(0)
-            raise UserError(f"{parameter(of)}: {query} and {passage} are judged twice")
+            raise UserError(
+                f"{parameter(of)} judges the pair {query}, {passage} twice", do="Keep one of the two grades"
+            )
     return found
 
 
@@ -54,7 +56,7 @@ def _of_python(rows: Any, of: str, schema: Mapping[str, pl.DataType], what: str)
         return Path(rows)
     if hasattr(rows, "to_dict") and not isinstance(rows, pl.DataFrame):  # of pandas
         rows = rows.to_dict("list")
-    expected = f"{parameter(of)}: expected a file, a dictionary, or a table of {what}"
+    expected = f"{parameter(of)} takes a file, a dictionary, or a table of {what}"
     try:
         frame = rows if isinstance(rows, pl.DataFrame) else pl.DataFrame(rows, orient="row")
         if any(kind.is_float() for kind in frame.dtypes):  # scores: a run, in the place of judgements
@@ -65,5 +67,5 @@ def _of_python(rows: Any, of: str, schema: Mapping[str, pl.DataType], what: str)
         shown = ", ".join(rows.columns) if isinstance(rows, pl.DataFrame) else type(rows).__name__
         raise UserError(f"{expected}, not {shown}") from error
     if named.is_empty() or sum(named.null_count().row(0)):
-        raise UserError(f"{expected}; this one is empty, or a cell of it is")
+        raise UserError(expected, "This one is empty, or a cell of it is")
     return named

@@ -27,10 +27,14 @@ def release_of(release: ReleaseSource = None, qrels: Judgements | None = None, q
     """
     if qrels is None:
         if queries is not None:
-            raise UserError(f"{parameter('queries')}: it holds the texts of {parameter('qrels')}; leave it out")
+            raise UserError(
+                f"{parameter('qrels')} contains the texts of the queries too", do=f"Leave {parameter('queries')} out"
+            )
         return open_release(release)
     if release is not None:
-        raise UserError(f"{parameter('release')}: {parameter('qrels')} takes its place; leave it out")
+        raise UserError(
+            f"{parameter('qrels')} takes the place of {parameter('release')}", do="Leave one of the two out"
+        )
     return open_judgements(qrels, queries)
 
 
@@ -47,7 +51,7 @@ def open_release(source: ReleaseSource = None, revision: str | None = None, upst
     """
     if upstream is not None and (source is not None or revision is not None):
         other = "revision" if source is None else "release"
-        raise UserError(f"{parameter(other)}: {parameter('upstream')} takes its place; leave it out")
+        raise UserError(f"{parameter('upstream')} takes the place of {parameter(other)}", do="Leave one of the two out")
     if upstream is not None or (source is None and revision is None and not has_default()):
         from eval_kit.authors.release import published_test_sets
 
@@ -55,7 +59,7 @@ def open_release(source: ReleaseSource = None, revision: str | None = None, upst
         try:
             return replace(open_given(folder), given_as=PUBLISHED)
         except ReleaseError as error:  # the cache is the kit's own
-            warnings.warn(f"{error}; taking the published test sets again", stacklevel=2)
+            warnings.warn(f"{error}. The kit takes the published test sets again", stacklevel=2)
             return replace(open_given(published_test_sets(upstream, again=True)), given_as=PUBLISHED)
     if not isinstance(source, Release | str | os.PathLike | None):
         return open_judgements(source, of="release")
@@ -64,8 +68,11 @@ def open_release(source: ReleaseSource = None, revision: str | None = None, upst
     try:
         return open_given(source, revision)
     except NoReleaseError as error:
-        more = f"a BEIR folder will do too, and without {parameter('release')} the published test sets are taken"
-        raise ReleaseError(f"{error}; {more}") from None
+        f"a BEIR folder will do too, and without {parameter('release')} the published test sets are taken"
+        raise ReleaseError(
+            f"{error}",
+            do=f"A BEIR folder works too. Without {parameter('release')}, the kit uses the published test sets",
+        ) from None
 
 
 def open_judgements(qrels: Judgements, queries: Texts | None = None, of: str = "qrels") -> Release:

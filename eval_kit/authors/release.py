@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 UPSTREAM = "MS_MARCO_SHIFT_UPSTREAM"
 """Names a folder with the authors' files at ``owner/name/path``, to take them from in place of the web."""
 _WAYS = (
-    f"connect to the web, name a copy of the authors' files (score --upstream, or ${UPSTREAM}), or name a release "
-    "with --release (python -m builder build published makes one)"
+    f"Go online, name a folder with the authors' files (score --upstream, or ${UPSTREAM}), or name a release with "
+    "--release (python -m builder build published makes one)"
 )
 
 
@@ -57,15 +57,15 @@ def _make(folder: Path, wanted: Mapping[str, SourceFile], upstream: str | None) 
     owners = sorted({f"{file.repository} ({file.licence})" for file in wanted.values()})
     where = f"from {upstream}" if upstream else "from the web (5 MB)"
     print(
-        f"eval_kit: no release is named; taking the published test sets {where}, once: {', '.join(owners)}; "
-        f"MS MARCO's and TREC's data are for non-commercial research. Kept in {folder}",
+        f"eval_kit: No release is named, so the kit takes the published test sets {where}, once, to {folder}. Sources: "
+        f"{', '.join(owners)}. MS MARCO's and TREC's data are for non-commercial research.",
         file=sys.stderr,
     )
     lists = TestLists(dict(wanted), Path(upstream) if upstream else None)
     tables = list(lists.test_tables(chameleons=False))
     if lists.missing:
         first = lists.missing[0]
-        raise UserError(f"{first.what} cannot be obtained: {first.because}; {_WAYS}")
+        raise UserError(f"Could not get {first.what}", first.because, _WAYS)
     with atomic.folder(folder) as staging:
         _write(lists.to_draft(tables), staging)
 

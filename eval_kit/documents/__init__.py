@@ -9,6 +9,7 @@ from typing import Any
 from eval_kit.documents.cell import FinishedCell
 from eval_kit.documents.document import MS_MARCO, NAME, Count, Document, Text, schema_of
 from eval_kit.documents.release import (
+    LANGUAGE,
     VERSION,
     Column,
     ColumnType,
@@ -22,7 +23,7 @@ from eval_kit.documents.release import (
     Variation,
 )
 from eval_kit.documents.scores import Provenance, ScoresDocument
-from eval_kit.documents.training import Training
+from eval_kit.documents.training import Compared, Training
 
 DOCUMENTS: dict[str, type[Document]] = {
     "cell": FinishedCell,

@@ -19,6 +19,8 @@ from eval_kit.documents.document import (
 )
 
 VERSION = r"^[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}" + END
+LANGUAGE = "^[a-z]{2,3}" + END
+type Language = Annotated[str, Meta(pattern=LANGUAGE)]
 """The form of a release's version."""
 
 type ColumnType = Literal["string", "int64", "list<string>", "label"]
@@ -184,6 +186,9 @@ class Manifest(Document, frozen=True, kw_only=True, omit_defaults=True):
     missing: Annotated[list[Lack], Meta(description="Parts that could not be obtained. Empty in a complete release.")]
     remarks: Annotated[list[str], Meta(description="Oddities of the source data and how they were handled.")]
     variations: Annotated[list[Variation], Meta(description="Other wordings of test sets' queries.")] = []
+    language: Annotated[
+        Language | None, Meta(description="Of the queries, by ISO 639, where the builder knew or was told.")
+    ] = None
     built_from: Annotated[
         Text | None, Meta(description="What the collection of a rebuilt release is called, such as nfcorpus.")
     ] = None

@@ -4,7 +4,20 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from eval_kit.documents.document import Document, Positive, Text
+from eval_kit.documents.document import Count, Document, Positive, Sha256, Text
+
+
+class Compared(Document, frozen=True):
+    """Training queries whose texts were compared with the test queries of a release."""
+
+    source: Annotated[Text, Meta(description="The file or folder; one of training_data.")]
+    queries: Annotated[Positive, Meta(description="How many training queries of different texts it has.")]
+    sha256: Annotated[Sha256, Meta(description="Of these texts, sorted, each on its line.")]
+    release: Annotated[Sha256, Meta(description="Digest of the release.")]
+    test_sets: Annotated[
+        dict[Text, Count],
+        Meta(description="Of each test set, how many queries have the text of one, but for case and punctuation."),
+    ]
 
 
 class Training(Document, frozen=True, omit_defaults=True):
@@ -21,4 +34,14 @@ class Training(Document, frozen=True, omit_defaults=True):
     batch_size: Annotated[
         Positive | None,
         Meta(description="Queries of a step, over all processes; runs of different batches are not averaged."),
+    ] = None
+    models: Annotated[
+        list[Text],
+        Meta(
+            description="Names of the models that made the run: rankers, and language models that rewrote its queries "
+            "or re-ranked its passages. Where one of them judges the run too, compare marks it as its own judge."
+        ),
+    ] = []
+    compared: Annotated[
+        Compared | None, Meta(description="What eval_kit run --trained-on found; it decides on these test sets.")
     ] = None

@@ -41,7 +41,7 @@ def write_inside(folder: Path, name: str, text: str) -> None:
     """
     path = folder / name
     if not path.parent.resolve().is_relative_to(folder.resolve()):
-        raise UserError(f"{path.parent}: leads out of {folder}; remove the link")
+        raise UserError(f"{path.parent} leads out of {folder}", do="Remove the link")
     with disk_errors(path), whole(path, through=False) as part:
         part.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
 
@@ -98,8 +98,8 @@ def whole(path: Path, through: bool = True) -> Iterator[Path]:
         return
     path = path.resolve() if through else path.parent.resolve() / path.name
     if not path.parent.is_dir() or (path.exists() and not path.is_file()):  # a lock would make the folder
-        what = "it is no file" if path.exists() else "there is no such folder"
-        raise UserError(f"{path}: cannot be written: {what}")
+        what = "It is not a file" if path.exists() else "Its folder does not exist"
+        raise UserError(f"Could not write {path}", what)
     part = path.with_name(f".{path.name}.part")
     with file_lock(part.with_name(f"{part.name}.lock"), _A_FILE) as lock:
         try:
@@ -150,7 +150,9 @@ def lock(path: Path) -> "BaseFileLock":
         UserError: ``path`` has no name: after the replacement, its user would be in a folder that is gone.
     """
     if path.name in ("", ".."):
-        raise UserError(f"{path}: this folder is replaced as a whole; go to its parent and name it from there")
+        raise UserError(
+            f"The kit replaces {path} as a whole, and this is that folder", do="Run the command from its parent folder"
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     return file_lock(path.with_name(f".{path.name}.lock"))
 

@@ -84,7 +84,7 @@ def check(model: str, architecture: str, revision: str | None = None, bare: bool
         return
     could_be_pooled = architecture == "dense" and actual in BARE
     hint = "; name its pooling to use it as one" if could_be_pooled else ""
-    raise UserError(f"{model}: is {_WORDS[actual]}, not {_WORDS[architecture]}{hint}")
+    raise UserError(f"{model} is {_WORDS[actual]}, but this needs {_WORDS[architecture]}{hint}")
 
 
 def kind(model: str, revision: str | None = None) -> str:
@@ -153,7 +153,7 @@ def labels(model: str, revision: str | None = None) -> int:
 def check_labels(model: str, scores: int) -> None:
     """Refuse a cross-encoder that gives a pair more than one score."""
     if scores != 1:
-        raise UserError(f"{model}: gives {scores} scores a pair; a re-ranker gives one")
+        raise UserError(f"{model} gives {scores} scores for a pair", "A re-ranker gives one")
 
 
 def _class_name(config: Mapping[str, Any]) -> str:
@@ -175,7 +175,7 @@ def kind_of_object(model: Any) -> str | None:
 def check_start(model: str) -> None:
     """Refuse what no training can start from: what is not there, or is no transformer, such as word vectors alone."""
     if kind(model) and not _json(model, "config.json", None):
-        raise UserError(f"{model}: is no transformer, which a training starts from")
+        raise UserError(f"{model} is not a transformer", "A training starts from a transformer")
 
 
 def digest(model: str, revision: str | None = None) -> str:
@@ -244,7 +244,7 @@ def pinned_commit(model: str, revision: str | None = None) -> Mapping[str, Any]:
         if (why := hub.reason(error)) is None:
             raise
         if revision is None:  # a cached copy may be of an older commit
-            warnings.warn(f"{model}: taken from the local cache, if it is there: {why}", stacklevel=2)
+            warnings.warn(f"The kit takes {model} from the local cache, if it is there. {why}", stacklevel=2)
     return {"revision": revision, "local_files_only": True}
 
 
@@ -272,8 +272,8 @@ def loading(model: str, whole: bool = True) -> Iterator[None]:
     except Exception as error:  # transformers, safetensors and tokenizers each have their own errors
         why = first_line(error)
         if "trust_remote_code" in str(error):
-            why = "it runs code of its own, as eval_kit run allows with --option trust_remote_code=true"
-        raise UserError(f"{model}: cannot be loaded: {why}") from error
+            why = "It runs its own code. To allow that in eval_kit run, add --option trust_remote_code=true"
+        raise UserError(f"Could not load {model}", why) from error
     finally:
         library.setLevel(before)
         transformers_logging.remove_handler(said)
@@ -286,7 +286,7 @@ def loading(model: str, whole: bool = True) -> Iterator[None]:
     if missing and (adapter := _file(model, "adapter_model.safetensors", None)):  # may hold the head of a bare base
         missing = [name for name in missing if not any(key.endswith(f".{name}") for key in _tensors(adapter))]
     if whole and missing:
-        raise UserError(f"{model}: cannot be loaded: its files lack weights, such as {missing[0]}")
+        raise UserError(f"Could not load {model}", f"Its files lack weights, such as {missing[0]}")
 
 
 def open_model(
@@ -332,7 +332,7 @@ def _try(model: Any) -> None:
     """Encode a text: lengths, prompts and templates of a checkpoint's settings are not used before."""
     length = getattr(model, "max_seq_length", None)
     if length is not None and length < 1:
-        raise ValueError(f"its max_seq_length is {length}")
+        raise ValueError(f"Its max_seq_length is {length}")
     roles = [getattr(model, name) for name in ("encode_query", "encode_document") if hasattr(model, name)]
     dense = {"convert_to_sparse_tensor": False} if type(model).__name__ == "SparseEncoder" else {}
     for encode in roles:
@@ -366,7 +366,7 @@ def _unsaved_modules(
     if not pooling and not is_adapter:
         return None
     if not pooling and library_class not in _TASKS:
-        raise ValueError("it is an adapter alone; merge it into its base (PEFT's merge_and_unload) and save that")
+        raise ValueError("It is an adapter alone. Merge it into its base (PEFT's merge_and_unload) and save that")
     kwargs = {"model_kwargs": {**how, **of_weights}, "processor_kwargs": dict(how), "config_kwargs": dict(how)}
     task = "feature-extraction" if pooling else _TASKS[library_class]
     transformer = Transformer(model, transformer_task=task, **kwargs)
@@ -381,11 +381,13 @@ def _pool_by(pooling: str, model: Any) -> None:
 
     places = [name for name, module in model.named_modules() if isinstance(module, Pooling)]
     if not places:
-        raise ValueError(f"it has no pooling that could be {pooling}; leave pooling out")
+        raise ValueError(f"It has no pooling that could be {pooling}. Leave pooling out")
     for name in places:
         own = model.get_submodule(name)
         if own.pooling_mode != pooling:
-            warnings.warn(f"its files say {own.pooling_mode} pooling, and {pooling} is used", stacklevel=4)
+            warnings.warn(
+                f"Its files say {own.pooling_mode} pooling, but the kit uses {pooling}, as asked", stacklevel=4
+            )
         model.set_submodule(name, Pooling(own.embedding_dimension, pooling, own.include_prompt))
 
 
@@ -399,14 +401,14 @@ def check_tokenizer(model: str, tokenizer: Any) -> None:
         return
     words = set(tokenizer.get_vocab()).difference(tokenizer.all_special_tokens, tokenizer.get_added_vocab(), {"▁"})
     if not words:
-        raise UserError(f"{model}: cannot be loaded: the files of its tokenizer are missing")
+        raise UserError(f"Could not load {model}", "The files of its tokenizer are missing")
 
 
 def _absent(model: str) -> UserError:
     if Path(model).is_dir():
-        return UserError(f"{model}: cannot be loaded: the folder holds no model")
-    hub = "" if _is_path(model) else ", and the Hub cannot be reached or does not have it"
-    return UserError(f"{model}: cannot be loaded: there is no such folder{hub}")
+        return UserError(f"The folder {model} contains no model")
+    hub = "" if _is_path(model) else ", and the Hub is unreachable or lacks it"
+    return UserError(f"Could not find {model}", f"It is not a folder{hub}")
 
 
 def _is_path(model: str) -> bool:
@@ -434,4 +436,4 @@ def _file(model: str, name: str, revision: str | None) -> Path | None:
         return None
     except Exception as error:
         why = hub.reason(error) or hub.UNREADABLE
-        raise UserError(f"{model}: cannot be downloaded from the Hub: {why}") from error
+        raise UserError(f"Could not download {model} from the Hub", why) from error

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 PACKED_ENDINGS = (".gz", ".zst", ".bz2", ".xz")
-ENDINGS = (".trec", ".res", ".run", ".txt", ".tsv", ".parquet", ".parq")
+ENDINGS = (".trec", ".res", ".run", ".txt", ".tsv", ".csv", ".parquet", ".parq")
 
 
 def run_name(run: Path) -> str:

@@ -9,9 +9,10 @@ import polars as pl
 from eval_kit.errors import UserError
 from eval_kit.files import strict_json
 from eval_kit.files.faults import Faults
-from eval_kit.files.ids import PASSAGE_NAMES, no_ids, why_no_id
+from eval_kit.files.ids import GRADE_NAMES, PASSAGE_NAMES, no_ids, why_no_id
 from eval_kit.files.numbers import whole_number
 from eval_kit.files.records import QUERY_IDS, Layout, columns, rows
+from eval_kit.sentences import counted
 
 _BREAKS = "[\\t\\n\\r\\x0b\\x0c\\x1c-\\x1e\\x{85}\\x{2028}\\x{2029}]"
 """What Python's ``splitlines`` and other readers of lines take for the end of one, and tabs."""
@@ -22,7 +23,6 @@ SCORED_AS = {"query-id": "query_id", "corpus-id": "passage_id", "score": "releva
 QUERIES_SCHEMA = {"query_id": pl.String(), "text": pl.String()}
 
 
-_GRADE_NAMES = ("score", "relevance", "rel", "grade", "label")
 _TEXT_NAMES = ("text", "query", "question")
 
 
@@ -33,7 +33,7 @@ def _is_header(fields: Sequence[str]) -> bool:
 
 
 _JUDGEMENTS = Layout(
-    names=(QUERY_IDS, PASSAGE_NAMES, _GRADE_NAMES),
+    names=(QUERY_IDS, PASSAGE_NAMES, GRADE_NAMES),
     places={4: (0, 2, 3), 3: (0, 1, 2)},
     expected="query, 0, passage and grade, or query, passage and grade",
     is_row=lambda fields: whole_number(fields[-1]) is not None,
@@ -109,7 +109,7 @@ def read_judgements(path: Path, queries: Collection[str] | None = None) -> pl.Da
         elif grades.setdefault((query, passage), grade) != grade:
             faults.add(number, f"passage {passage} has two grades for query {query}")
     if not grades and not faults.count:
-        faults.add(1, "the file holds no judgements")
+        faults.add(1, "the file contains no judgements")
     faults.raise_any()
     return pl.DataFrame([(*pair, grade) for pair, grade in grades.items()], QRELS_SCHEMA, orient="row")
 
@@ -148,7 +148,9 @@ def read_json_qrels(path: Path) -> pl.DataFrame:
     try:
         rows = [(query, passage, int(grade)) for query, many in document.items() for passage, grade in many.items()]
     except (ValueError, AttributeError, TypeError) as error:
-        raise UserError(f"{path}: not judgements in JSON ({{query: {{passage: grade}}}}): {error}") from error
+        raise UserError(
+            f"{path} does not contain judgements", f"In JSON they are {{query: {{passage: grade}}}} ({error})"
+        ) from error
     return pl.DataFrame(rows, QRELS_SCHEMA, orient="row")
 
 
@@ -165,10 +167,13 @@ def tab_separated(frame: pl.DataFrame) -> Iterator[str]:
     check_ids(ids)
     if missing := texts.null_count():
         first = ids.filter(texts.is_null())[0]
-        raise UserError(f"{missing:,} of the {len(texts):,} texts are missing, such as that of {first}")
+        raise UserError(
+            f"{missing:,} of {counted(len(texts), 'text')} {'is' if missing == 1 else 'are'} missing",
+            f"The first is the text of {first}",
+        )
     count = int(texts.str.contains(_BREAKS).sum())
     if count:
-        warnings.warn(f"tabs and line breaks in {count:,} texts were replaced by blanks", stacklevel=2)
+        warnings.warn(f"The kit replaced tabs and line breaks in {counted(count, 'text')} by blanks", stacklevel=2)
     yield from (ids + "\t" + texts.str.replace_all(_BREAKS, " ")).to_list()
 
 
@@ -180,8 +185,8 @@ def check_ids(ids: pl.Series) -> None:
     """
     strange = ids.filter(ids.is_null() | (ids == "") | ids.str.contains(_NOT_IN_IDS))
     if len(strange):
-        why = "it is empty, or holds a blank or a line break"
-        raise UserError(f"the {ids.name} {strange[0]!r:.40} cannot be written: {why}")
+        why = "It is empty, or contains a blank or a line break"
+        raise UserError(f"Could not write the {ids.name} {strange[0]!r:.40}", why)
 
 
 def by_id(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:

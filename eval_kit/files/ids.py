@@ -11,8 +11,13 @@ import polars as pl
 LONGEST_ID = 8 << 10
 """Bytes; the longest ids, web addresses, have two thousand."""
 QUERY_NAMES = ("query_id", "qid", "q_id", "query-id", "topic", "query")
-PASSAGE_NAMES = ("passage_id", "doc_id", "docno", "corpus-id", "corpus_id", "pid", "docid", "passage")
+PASSAGE_NAMES = (
+    *("passage_id", "doc_id", "docno", "corpus-id", "corpus_id", "pid", "docid", "document_id"),
+    *("passage", "doc", "document"),
+)
 """What tools call the two ids, in headers, columns, keys and attributes; the first that is there counts."""
+GRADE_NAMES = ("score", "relevance", "rel", "grade", "label")
+"""What they call the grade of judgements."""
 NO_ID = "[\t\n\r\0\ufeff]|^ | $|^$"
 """A regular expression, for Python and polars, that is found in what is no id."""
 _NO_ID = re.compile(NO_ID)
@@ -23,7 +28,7 @@ def why_no_id(text: str) -> str:
     if not text:
         return "is empty"
     if _NO_ID.search(text):
-        return "begins or ends with a blank, or holds a tab, a line break, a zero byte or a byte-order mark"
+        return "begins or ends with a blank, or contains a tab, a line break, a zero byte or a byte-order mark"
     if len(text) > LONGEST_ID // 4 and len(text.encode()) > LONGEST_ID:
         return f"is longer than {LONGEST_ID:,} bytes"
     return ""

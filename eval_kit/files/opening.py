@@ -29,10 +29,10 @@ def open_file(path: Path) -> BufferedReader:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode):
             what = "folder" if stat.S_ISDIR(mode) else "pipe or device"
-            raise UserError(f"{path}: is a {what}, expected a file")
+            raise UserError(f"{path} is a {what}, not a file")
         return path.open("rb")
     except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror if isinstance(error, OSError) else error}") from error
+        raise UserError(f"Could not read {path}: {error.strerror if isinstance(error, OSError) else error}") from error
 
 
 def is_file(path: Path) -> bool:
@@ -66,7 +66,7 @@ def check_no_pointer(path: Path, start: bytes) -> None:
         UserError: it does.
     """
     if start.startswith(_POINTER):
-        raise UserError(f"{path}: is a Git LFS pointer, not the file; get the file with: git lfs pull")
+        raise UserError(f"{path} is a Git LFS pointer, not the file", do="Get the file with: git lfs pull")
 
 
 @cache

@@ -72,7 +72,7 @@ def blocks(path: Path, size: int, feed: Feed | None = None) -> Iterator[bytes]:
         for block in _unpacked(raw, size, *packing):
             room -= len(block)
             if room < 0:
-                raise UserError(f"{path}: unpacks to more than {MOST_GROWTH} times its size, as no text does")
+                raise UserError(f"{path} unpacks to more than {MOST_GROWTH} times its size", "No text does that")
             yield block
 
 

@@ -2,15 +2,19 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from eval_kit.errors import UserError, choices
 from eval_kit.files import atomic
 from eval_kit.files.faults import Faults
-from eval_kit.files.records import QUERY_IDS, Layout, rows
+from eval_kit.files.opening import is_input
+from eval_kit.files.records import QUERY_IDS, Layout, records, rows
 from eval_kit.files.text import read_lines
+from eval_kit.sentences import counted
 
 SCHEMA = {"query_id": pl.String(), "part": pl.String()}
 _PARTS = Layout(
@@ -21,25 +25,57 @@ _PARTS = Layout(
 )
 
 
-def read_parts(path: Path) -> pl.DataFrame:
+def file_and_column(text: str) -> tuple[Path, str | None] | None:
+    """The file that a text names, as ``FILE`` or ``FILE:COLUMN``, and the column; None where there is no such file."""
+    if is_input(Path(text)):
+        return Path(text), None
+    file, _, column = text.rpartition(":")
+    return (Path(file), column) if file and column and is_input(Path(file)) else None
+
+
+def read_parts(path: Path, column: str | None = None) -> pl.DataFrame:
     """``query_id`` and ``part``, in Unicode's composed form, of a file; a query may be in several parts.
 
     Args:
         path: a file of query ids and parts, in any form of :mod:`eval_kit.files.records`.
+        column: the one that holds the parts of a file with more columns, which are named; a query without a text there
+            is in no part.
 
     Raises:
-        UserError: a row is not as expected, or the file is empty.
+        UserError: a row is not as expected, the file has no such column, or it is empty.
     """
+    layout = _PARTS
+    if column is not None:
+        names, expected = (QUERY_IDS, (column.strip().lower(),)), f"a query id and {column}"
+        layout = replace(_PARTS, names=names, places={}, expected=expected)
+    _check_columns(path, layout)
     faults = Faults(path)
     found = []
-    for number, (query, part) in rows(path, _PARTS, faults):
+    for number, (query, part) in rows(path, layout, faults):
         found.append((query.strip(" "), part.strip()))
-        if not all(found[-1]):
+        if not all(found[-1]) and column is None:
             faults.add(number, f"expected {_PARTS.expected}")
     if not found and not faults.count:
         faults.add(1, "the file is empty")
     faults.raise_any()
-    return _frame(found)
+    return _frame([row for row in found if all(row)])
+
+
+def _check_columns(path: Path, layout: Layout) -> None:
+    """Refuse a file of more columns than two where none of these is named, and one without the column that is."""
+    _, first = next(records(path, layout, Faults(path)), (0, None))
+    if first is None or (isinstance(first, list) and len(first) in layout.places):
+        return
+    if isinstance(first, list):
+        what = f"{path} does not name its {counted(len(first), 'column')}"
+        raise UserError(what, do="Write names into its first line, such as query_id,part")
+    there = [name.strip().lower() for name in first]
+    if not all(set(names) & set(there) for names in layout.names):
+        others = [name for name in first if name.strip().lower() not in QUERY_IDS]
+        do = f"Name the column of the parts, as in {path}:{others[-1]}" if others else "Add a column of parts"
+        if not set(QUERY_IDS) & set(there):
+            do = f"Call the column of the queries' ids {QUERY_IDS[0]}"
+        raise UserError(f"{path} has the columns {choices(first)}", do=do)
 
 
 def write_parts(parts: pl.DataFrame, path: Path) -> None:

@@ -7,7 +7,7 @@ Parquet file. Columns have names (in a header, a JSON object, a Parquet file), o
 import csv
 import re
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -46,15 +46,17 @@ class Layout:
         is_header: whether columns name columns, though perhaps not by these names.
         by_blanks: whether blanks divide columns where tabs alone do not.
         number: the column that may hold a number with a point.
+        optional: columns that a file may lack, whose texts are empty then; they may be true or false.
     """
 
     names: Sequence[Sequence[str]]
-    places: Mapping[int, Sequence[int]]
+    places: Mapping[int, Sequence[int | None]]
     expected: str
     is_row: Callable[[Sequence[str]], bool] = lambda fields: True
     is_header: Callable[[Sequence[str]], bool] = lambda fields: fields[0].strip().lower() in QUERY_IDS
     by_blanks: bool = False
     number: int | None = None
+    optional: Collection[int] = ()
 
     def divide(self, line: str) -> list[str]:
         """The columns of a line."""
@@ -109,9 +111,9 @@ def rows(path: Path, layout: Layout, faults: Faults) -> Iterator[tuple[int, list
         if where is None:
             faults.add(number, f"expected {layout.expected}, found {len(record)} column{'s' * (len(record) != 1)}")
             continue
-        values = [record[at] for at in where]
-        texts = values if isinstance(record, list) else _texts(values, layout.number)
-        if "" in texts and "" not in values:
+        values = ["" if at is None else record[at] for at in where]
+        texts = values if isinstance(record, list) else _texts(values, layout)
+        if any(text == "" != value for text, value in zip(texts, values, strict=True)):
             faults.add(number, f"expected {layout.expected}: texts, and numbers without a point")
         else:
             yield number, texts
@@ -148,7 +150,8 @@ def columns(path: Path, layout: Layout) -> pl.DataFrame | None:
     if any(frame.null_count().row(0)) or frame.height < text.count(b"\n") + bool(text):
         return None
     places = [names.index(at) if isinstance(at, str) else at for at in where]
-    return frame.select(pl.nth(place).alias(str(number)) for number, place in enumerate(places))
+    texts = (pl.lit("") if place is None else pl.nth(place) for place in places)
+    return frame.select(text.alias(str(number)) for number, text in enumerate(texts))
 
 
 def records(path: Path, layout: Layout, faults: Faults) -> Iterator[tuple[int, Record]]:
@@ -169,7 +172,9 @@ def records(path: Path, layout: Layout, faults: Faults) -> Iterator[tuple[int, R
     divided: Iterable[tuple[int, list[str]]] = ((number, layout.divide(line)) for number, line in lines)
     if _is_csv(path, first, layout):
         divided = _of_csv(path, lines)
-    names: list[str] = []
+    elif len(names := first.split("\t")) not in layout.places and layout._is_header(names):
+        divided = ((number, line.split("\t")) for number, line in lines)
+    names = []
     for number, fields in divided:
         if not names and number == start[0] and layout._is_header(fields):
             names = fields
@@ -202,7 +207,7 @@ def read_parquet(path: Path) -> pl.DataFrame:
         try:
             return pl.read_parquet(file)
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-            raise UserError(f"{path}: is Parquet that cannot be read: {first_line(error)}") from None
+            raise UserError(f"Could not read {path} as Parquet: {first_line(error)}") from None
 
 
 def is_table(path: Path, first: str, layout: Layout) -> bool:
@@ -218,7 +223,10 @@ def _is_csv(path: Path, first: str, layout: Layout) -> bool:
     """Whether commas divide the columns: by the file's name, or as the first line holds neither tabs nor blanks."""
     if "," not in first or "\t" in first:
         return False
-    fields = next(csv.reader([first]))
+    try:
+        fields = next(csv.reader([first]))
+    except csv.Error:  # a carriage return in the line, or a field longer than any
+        return False
     return _ending(path) == ".csv" or layout._is_header(fields) or (" " not in first and layout._is_row(fields))
 
 
@@ -269,22 +277,24 @@ def _of_csv(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int,
         raise UserError(f"{path}:{first}: {error}") from None
 
 
-def _columns(layout: Layout, present: Iterable[str]) -> list[str] | None:
-    """Which of the names that are there, in any case, a layout's columns have; None if one has none."""
+def _columns(layout: Layout, present: Iterable[str]) -> list[str | None] | None:
+    """Which of the names that are there, in any case, a layout's columns have; None if one has none but may not."""
     there = {name.strip().lstrip("#").lower(): name for name in present}
-    found: list[str] = []
-    for names in layout.names:
+    found: list[str | None] = []
+    for number, names in enumerate(layout.names):
         name = next((there[name] for name in names if name in there and there[name] not in found), None)
-        if name is None:
+        if name is None and number not in layout.optional:
             return None
         found.append(name)
     return found
 
 
-def _texts(values: Iterable[Any], number: int | None = None) -> list[str]:
-    """The texts of ids, of texts and of numbers, of which the one at ``number`` may have a point; "" for all else."""
+def _texts(values: Iterable[Any], layout: Layout | None = None) -> list[str]:
+    """The texts of ids, of texts and of numbers, as a layout lets them have points or be true or false; else ""."""
+    number, optional = (layout.number, layout.optional) if layout else (None, ())
     texts = []
     for place, value in enumerate(values):
-        is_number = isinstance(value, int | float if place == number else int) and not isinstance(value, bool)
+        is_number = isinstance(value, int | float if place == number else int)
+        is_number = is_number and (place in optional or not isinstance(value, bool))
         texts.append(str(value) if isinstance(value, str) or is_number else "")
     return texts

@@ -28,7 +28,7 @@ def read(path: Path, most: int = LARGEST_DOCUMENT) -> Any:
     except json.JSONDecodeError as error:
         raise UserError(f"{path}:{error.lineno}: is not JSON: {error.msg}") from None
     except ValueError as error:
-        raise UserError(f"{path}: is not JSON: {error}") from None
+        raise UserError(f"{path} is not JSON: {error}") from None
 
 
 def load[D: Document](kind: type[D], path: Path) -> D:
@@ -40,7 +40,7 @@ def load[D: Document](kind: type[D], path: Path) -> D:
     try:
         return msgspec.convert(read(path), kind)
     except msgspec.ValidationError as error:
-        raise UserError(f"{path}: not a valid {kind.__name__}: {error}") from None
+        raise UserError(f"{path} is not a valid {kind.__name__}: {error}") from None
 
 
 def decode(text: str) -> Any:
@@ -56,7 +56,7 @@ def decode(text: str) -> Any:
     except RecursionError:
         raise ValueError("it is nested too deep") from None
     except UnicodeEncodeError:
-        raise ValueError("it holds one half of a surrogate pair") from None
+        raise ValueError("it contains one half of a surrogate pair") from None
     return value
 
 
@@ -85,7 +85,7 @@ def _float(text: str) -> float:
 
 
 def _refuse(text: str) -> NoReturn:
-    raise ValueError(f"it holds {text[:40]}, not a finite number of 64 bits")
+    raise ValueError(f"{text[:40]} is not a finite 64-bit number")
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_int=_integer, parse_float=_float, parse_constant=_refuse)

@@ -26,10 +26,10 @@ def read_utf8(path: Path, most: int = LARGEST_DOCUMENT) -> str:
         for block in blocks(path, _BLOCK_BYTES):
             content += block
             if len(content) > most:
-                raise UserError(f"{path}: is larger than {most:,} bytes")
+                raise UserError(f"{path} is larger than {most:,} bytes")
         return content.removeprefix(BOM_UTF8).decode("utf-8")
     except EOFError as error:
-        raise UserError(f"{path}: {error}") from None
+        raise UserError(f"Could not read {path}: {error}") from None
     except UnicodeDecodeError as error:
         number = content[: error.start].count(b"\n") + 1
         raise UserError(f"{path}:{number}: is not UTF-8 text") from None

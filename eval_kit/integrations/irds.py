@@ -10,12 +10,13 @@ sees a cluster are its complement, ``…/topic/not-c0``. Ids of a release that b
 """
 
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import polars as pl
 
@@ -29,7 +30,7 @@ from ir_datasets.datasets.base import Dataset
 from ir_datasets.formats import BaseQrels, BaseQueries, GenericQuery, TrecQrel, TsvDocs
 from ir_datasets.util import LocalDownload
 
-from eval_kit.errors import UserError, disk_errors
+from eval_kit.errors import UserError, choices, did_you_mean, disk_errors
 from eval_kit.files import atomic
 from eval_kit.files.formats import tab_separated
 from eval_kit.measures.definitions import known_elsewhere
@@ -52,6 +53,14 @@ type Queries = Callable[[], pl.DataFrame]
 _DIGESTS: dict[str, str] = {}
 """The release that each registered id is of."""
 GRADES = {0: "not relevant", 1: "relevant", 2: "highly relevant", 3: "perfectly relevant"}
+
+
+class NoDatasetError(UserError, KeyError):
+    """A release has no dataset of an id, for the reason that it says."""
+
+    def __str__(self) -> str:
+        """The sentence, which ``KeyError`` would quote."""
+        return str(self.args[0])
 
 
 class ShiftQueries(BaseQueries):  # type: ignore[misc]
@@ -132,12 +141,30 @@ def register(source: str | os.PathLike[str] | Release | None = None, revision: s
     registry = set(ir_datasets.registry)
     for dataset_id in ids.keys() & _DIGESTS.keys():
         if _DIGESTS[dataset_id] != release.digest:
-            raise UserError(f"{dataset_id} is of another release already; register {release.folder} in its own process")
+            raise UserError(
+                f"{dataset_id} is already registered for another release",
+                do=f"Register {release.folder} in a new Python process",
+            )
     _DIGESTS.update(dict.fromkeys(ids, release.digest))
     new = [dataset_id for dataset_id in ids if dataset_id not in registry]
     for dataset_id in new:
         ir_datasets.registry.register(dataset_id, ids[dataset_id])
+    if new:
+        ir_datasets.registry.register_pattern(rf"{re.escape(release.collection)}/shift/", partial(_refuse, release))
     return new
+
+
+def _refuse(release: Release, dataset_id: str, _: Sequence[str]) -> NoReturn:
+    """Say why a release has no dataset of an id: its training queries are missing, or no id is like it."""
+    shift = dataset_id.removeprefix(f"{release.collection}/shift/").partition("/")[0]
+    lacking = [lack for lack in release.manifest.missing if f"{shift}/train" in lack.what]
+    if "/not-" in dataset_id and lacking:
+        why = f"It lacks {lacking[0].what}, as {lacking[0].because}"
+        raise NoDatasetError(f"{release.folder} has no {dataset_id}", why, "Build the whole release with: make release")
+    of_release = [name for name, digest in _DIGESTS.items() if digest == release.digest]
+    near = [name for name in of_release if name.startswith(f"{release.collection}/shift/{shift}/")] or of_release
+    what = f"{release.folder} has no {dataset_id}{did_you_mean(dataset_id, near)}"
+    raise NoDatasetError(what, do=f"Choose one of {choices(near)}")
 
 
 def datasets_of(release: Release) -> dict[str, Dataset]:
@@ -201,14 +228,15 @@ if __name__ == "__main__":
         register()
         try:
             ir_datasets.main_cli()
+        except NoDatasetError:
+            raise
         except KeyError as error:
-            have = ", ".join(name for name in ir_datasets.registry if "/shift/" in name)
-            raise UserError(f"there is no dataset {error}; this release has {have}") from None
+            raise UserError(f"Unknown dataset {error}") from None
 elif has_default():
     register()
 else:
     warnings.warn(
-        f"no release at ./{DEFAULT} and ${ENVIRONMENT_VARIABLE} is not set: no dataset was registered; "
-        "call eval_kit.integrations.irds.register(folder or Hub id)",
+        f"No dataset was registered: there is no release at ./{DEFAULT}, and ${ENVIRONMENT_VARIABLE} is not set. "
+        "Call eval_kit.integrations.irds.register(folder or Hub id)",
         stacklevel=2,
     )

@@ -96,7 +96,9 @@ class ShiftTask(AbsTaskRetrieval):
         if isinstance(inner, SentenceTransformer):
             dtype = str(inner.encode_query(["one", "two"], **encode_kwargs).dtype)
             if "int" in dtype:
-                raise UserError(f"the model gives rows of {dtype}, which MTEB multiplies as they are; use eval_kit run")
+                raise UserError(
+                    f"The model gives rows of {dtype}", "MTEB multiplies them as they are", "Use eval_kit run"
+                )
         return super().evaluate(model, *split, encode_kwargs=encode_kwargs, **options)
 
     def task_specific_scores(
@@ -169,7 +171,7 @@ def run(predictions: str | PathLike[str]) -> dict[str, dict[str, float]]:
         content = json.loads(Path(predictions).read_text(encoding="utf-8"))
         scores: dict[str, dict[str, float]] = content[SUBSET][SPLIT]
     except OSError as error:
-        raise UserError(f"{predictions}: cannot be read: {error.strerror}") from error
+        raise UserError(f"Could not read {predictions}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise UserError(f"{predictions}: holds no predictions of MTEB for a task of this kit") from None
+        raise UserError(f"{predictions} does not contain MTEB's predictions for a task of this kit") from None
     return scores

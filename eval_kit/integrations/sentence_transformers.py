@@ -94,7 +94,10 @@ class PoolEvaluator(BaseEvaluator):
             UserError: a cross-encoder without candidates, or one of several scores a pair; no such model.
         """
         if not isinstance(model, CrossEncoder) and not hasattr(model, "encode_query"):
-            raise UserError(f"{type(model).__name__}: has no encode_query; eval_kit run takes any object that encodes")
+            raise UserError(
+                f"{type(model).__name__} has no encode_query",
+                do="Use eval_kit run, which takes any object that encodes",
+            )
         with torch.inference_mode():
             scores = self._pairs(model) if isinstance(model, CrossEncoder) else self._all(model)
         with_ranks = self._judged.with_columns(rank=pl.Series(self._ranks(scores), dtype=pl.UInt32))
@@ -123,7 +126,7 @@ class PoolEvaluator(BaseEvaluator):
     def _pairs(self, model: Any) -> Scores:
         """The same for a cross-encoder: scores of each query's candidates, and -inf elsewhere."""
         if self._candidates is None:
-            raise UserError("a cross-encoder re-ranks candidates: give the evaluator a run, such as BM25's")
+            raise UserError("A cross-encoder re-ranks candidates", do="Give the evaluator a run, such as BM25's")
         checkpoint.check_labels(type(model).__name__, model.num_labels)
         texts, rows, columns = [], [], []
         for query, text in self._queries.items():
@@ -215,7 +218,9 @@ def _best(run: GivenRun, passages: pl.DataFrame) -> dict[str, list[str]]:
     [[taken]] = take(run=run)
     lines = pl.concat(taken.pieces()).join(passages, on="passage_id", how="semi")
     if lines.is_empty():
-        raise UserError("the run of candidates holds none of the release's passages; is it of another release?")
+        raise UserError(
+            "The run of candidates contains no passage of this release", do="Check that both are of one release"
+        )
     by_score = lines.sort("score", "passage_id", descending=True)
     best = by_score.group_by("query_id", maintain_order=True).agg(pl.col("passage_id").head(CANDIDATES))
     return dict(best.iter_rows())

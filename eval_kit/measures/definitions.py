@@ -9,12 +9,13 @@ to ``2^grade - 1``. ``ASL@100`` is the bounded Atomized Search Length of the MS-
 import difflib
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 
 import polars as pl
 
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, parameter
 
 _NAME = re.compile(r"(?P<kind>[A-Za-z]+(?:_cap)?)(?:\((?P<parameters>[^()]+)\))?(?:@(?P<cutoff>[1-9][0-9]{0,6}))?")
 _PARAMETERS = {"rel": r"[1-9][0-9]{0,2}", "p": r"0?\.[0-9]{1,6}", "dcg": "'exp-log2'"}
@@ -27,9 +28,9 @@ _ALIASES = {
 }  # fmt: skip
 """Names of trec_eval, BEIR, ranx, sentence-transformers and MTEB, in small letters and without ``_``."""
 _FOREIGN = {
-    r"hits([@._].*)?": "a count in ranx; P@10 is that count divided by 10, and Success@10 says whether there is any",
-    r"rbp\.[0-9]+": "RBP with that persistence in ranx; RBP(p=0.95) here",
-    r"MAP@.*": "divided by no more than the cutoff in sentence-transformers, but by all relevant passages in AP@10",
+    r"hits([@._].*)?": "a count in ranx. P@10 is the count divided by 10, and Success@10 says whether there is any",
+    r"rbp\.[0-9]+": "RBP with that persistence in ranx. Write RBP(p=0.95), for example",
+    r"MAP@.*": "divided by at most the cutoff in sentence-transformers. AP@10 divides by all relevant passages",
 }
 """Names that mean something here which no measure of the kit is, and what to ask for instead."""
 ROUNDING = 1e-9
@@ -128,6 +129,25 @@ class Measure:
         return f"{100 * value if self.kind.unit is _FRACTION else value:.1f}"
 
 
+_OTHERS: dict[str, Kind] = {}
+"""Measures that others computed, by name."""
+
+
+def measure_of_others(name: str) -> Measure:
+    """The measure of values that others computed: one of the kit's, or else one by this name, of which more is better.
+
+    From then on :func:`parse` knows the name too; nothing can be scored by it here.
+    """
+    with suppress(UserError):
+        return measure_named(name)
+    _OTHERS.setdefault(name, Kind(name, _not_computed, parameters=()))
+    return parse(name)
+
+
+def _not_computed(measure: Measure) -> pl.Expr:
+    raise UserError(f"{measure.name} is no measure of the kit", do=f"Give its values by {parameter('values')}")
+
+
 @cache
 def parse(name: str) -> Measure:
     """The measure of that name.
@@ -135,28 +155,33 @@ def parse(name: str) -> Measure:
     Raises:
         UserError: an unknown measure, one that lacks the cutoff it needs, or one with a grade that it cannot have.
     """
+    if name in _OTHERS:
+        return Measure(name, _OTHERS[name], 1, None)
     match = _NAME.fullmatch(name)
     parameters = _parameters(match["parameters"]) if match and match["parameters"] else {}
     if not match or match["kind"] not in KINDS or parameters is None:
-        kind_typed, _, cutoff_typed = name.partition("@")
-        near = difflib.get_close_matches(kind_typed, [*KINDS, *_ALIASES], 1)
-        at = f"@{cutoff_typed}" if cutoff_typed.isdecimal() else ""
+        cutoff_typed = name[len(name.rstrip("0123456789")) :]
+        kind_typed = name.removesuffix(cutoff_typed).rstrip("@_.")
+        alias = _ALIASES.get(kind_typed.lower().replace("_", ""))
+        near = [alias] if alias else difflib.get_close_matches(kind_typed, [*KINDS, *_ALIASES], 1)
+        at = f"@{cutoff_typed}" if cutoff_typed else ""
         has_suggestion = near and len(at) < 9 and not at.startswith("@0")
         hint = f" (did you mean {_ALIASES.get(near[0], near[0])}{at}?)" if has_suggestion else ""
         raise UserError(
-            f"unknown measure {name[:40]!r}{hint}; there are {', '.join(KINDS)}, written like RR@10 or R(rel=2)@100, "
-            "with grades up to 999 and cutoffs from 1 to 9,999,999"
+            f"Unknown measure {name[:40]!r}{hint}",
+            f"The kit has {', '.join(KINDS)}",
+            "Write measures like RR@10 or R(rel=2)@100, with grades up to 999 and cutoffs from 1 to 9,999,999",
         )
     kind = KINDS[match["kind"]]
     if strange := [parameter for parameter in parameters if parameter not in kind.parameters]:
-        why = f": {kind.name} uses every grade" if strange == ["rel"] else ""
-        raise UserError(f"the measure {name!r} cannot take ({strange[0]}=){why}")
+        why = f", as {kind.name} uses every grade" if strange == ["rel"] else ""
+        raise UserError(f"The measure {name!r} does not take ({strange[0]}=){why}")
     kind = _EXPONENTIAL if "dcg" in parameters else kind
     cutoff = int(match["cutoff"]) if match["cutoff"] else None
     if cutoff and not kind.takes_cutoff:
-        raise UserError(f"the measure {name!r} is of the whole run: {kind.name} has no cutoff")
+        raise UserError(f"{kind.name} takes no cutoff", do=f"Write {kind.name}, not {name}")
     if cutoff is None and kind.needs_cutoff:
-        raise UserError(f"the measure {name!r} needs a cutoff, such as {name}@100")
+        raise UserError(f"The measure {name!r} needs a cutoff", do=f"Write {name}@100, for example")
     grade, persistence = int(parameters.get("rel", kind.lowest_grade)), float(parameters.get("p", 0.8))
     return Measure(name, kind, grade, cutoff, persistence)
 
@@ -177,10 +202,10 @@ def measure_named(name: object) -> Measure:
     """
     text = str(name) if isinstance(name, str) or hasattr(name, "NAME") else ""
     if not text:
-        raise UserError(f"measures: expected names such as 'P@5', not {name!r:.40}")
+        raise UserError(f"{parameter('measures')} takes names such as 'P@5', not {name!r:.40}")
     for pattern, meaning in _FOREIGN.items():
         if re.fullmatch(pattern, text):
-            raise UserError(f"the measure {text[:40]!r} is {meaning}")
+            raise UserError(f"{text[:40]!r} is {meaning}")
     alias = _ALIAS.fullmatch(re.sub("_(?=[a-z])", "", text.lower()))
     if text.partition("@")[0] in KINDS or not alias or alias[1] not in _ALIASES:
         return parse(text)
@@ -246,8 +271,8 @@ def check_values(measure: Measure, values: pl.Series) -> None:
     highest = float(values.max() or 0.0)  # type: ignore[arg-type]
     if highest > most * (1 + ROUNDING) or values.is_nan().any():
         raise UserError(
-            f"{measure.name} of a query is {highest:.4g}, and at most {most:g} is possible: "
-            f"a passage is judged twice, or polars {pl.__version__} computes wrongly"
+            f"{measure.name} of a query is {highest:.4g}, but at most {most:g} is possible",
+            f"A passage is judged twice, or polars {pl.__version__} computes wrongly",
         )
 
 
@@ -268,8 +293,8 @@ def check_library() -> None:
         value = float(per_query(parse(name), judgements, queries["query_id"].cast(pl.String)).sum())
         if abs(value - known_value) > ROUNDING * known_value:
             raise UserError(
-                f"polars {pl.__version__} computes {name} wrongly: {value:.4f}, not {known_value:.4f}; "
-                "install another version, 1.35 or newer"
+                f"polars {pl.__version__} computes {name} wrongly: {value:.4f}, not {known_value:.4f}",
+                do="Install another version, 1.35 or newer",
             )
 
 

@@ -38,9 +38,9 @@ class Bm25:
         """Refuse parameters out of range, and a language without an analyser."""
         bm25.check(self.k1, self.b)
         if self.fields and self.rm3:
-            raise UserError("BM25 expands queries (rm3) over one field alone; leave out fields")
+            raise UserError("BM25 expands queries (rm3) over one field alone", do="Leave out fields")
         if self.language and self.language not in LANGUAGES:
-            raise UserError(f"BM25 has no analyser for {self.language!r}; it has {', '.join(LANGUAGES)}")
+            raise UserError(f"BM25 has no analyser for {self.language!r}", do=f"Choose from: {', '.join(LANGUAGES)}")
 
     def over(self, collection: Collection) -> "Bm25":
         """The same for a collection, whose index is known by its passages.
@@ -49,7 +49,7 @@ class Bm25:
             UserError: its passages have no fields.
         """
         if self.fields and collection.corpus is None:
-            raise UserError("BM25 over titles and texts as two fields needs a folder in BEIR's format as the release")
+            raise UserError("BM25 with titles and texts as two fields needs a BEIR folder as the release")
         return replace(self, key=f"{collection.key} {self.language}", corpus=collection.corpus)
 
     def index(self, passages: Passages, folder: Path) -> None:

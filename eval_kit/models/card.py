@@ -11,6 +11,7 @@ from rich.console import Console
 
 from eval_kit import plots, svg
 from eval_kit.divisions import FEW, WORDS
+from eval_kit.errors import choices
 from eval_kit.measures.definitions import parse
 from eval_kit.models.opening import BM25
 from eval_kit.models.shown import Shown
@@ -25,13 +26,17 @@ from eval_kit.release import Release
 from eval_kit.release.manifest import data_name
 from eval_kit.results import Fact, Picture, Result
 from eval_kit.runs import contamination
-from eval_kit.shifts import benchmarks
+from eval_kit.runs.names import RunName, cell_of
+from eval_kit.sentences import counted, joined
+from eval_kit.shifts import SHIFTS, benchmarks
 from eval_kit.stats.differences import WORSE
 from eval_kit.tables import markdown, terminal
 from eval_kit.tables.table import Table, share
 
 _SCATTERED = 600
 """Queries that the scatter shows, with their texts: a page of thousands would be megabytes."""
+_MOST_RUNS = 8
+"""Runs of a grid that a command names; of more it names the folder."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,7 +86,7 @@ class Card(Result):
             return replace(self.figures_of, means=means).summary()
         queries = self.figures_of.per_query()["query_id"].n_unique()
         verdicts = [self.figures_of.verdict_on(self.system, where) for where in (None, main)]
-        return [" ".join([*dict.fromkeys(filter(None, verdicts)), f"{queries:,} queries were searched."])]
+        return [" ".join([*dict.fromkeys(filter(None, verdicts)), f"{counted(queries, 'query')} were searched."])]
 
     def _test_sets(self) -> list[str]:
         """Those that it has figures on, the main one first: dev or else test, then TREC DL."""
@@ -116,9 +121,12 @@ class Card(Result):
         lacking, further = [], []
         if self.limit:
             again = [word for word in self.again if word not in ("--limit", str(self.limit))]
-            return Fact("Next", "to search all passages:", command=again)
+            return Fact("Next (search all passages)", "", command=again)
+        cell = cell_of(self.system)
+        if cell and cell.shift in self.release.configs and cell.held_out in SHIFTS[cell.shift].parts(self.release):
+            return self._of_grid(cell, names_alone)
         if "--no-pivot" in self.again and self.model != BM25:
-            lacking.append("how it compares with BM25")
+            lacking.append("the difference from BM25")
         if not self.variations and "--first" not in self.again:  # a run has no passages for other wordings
             lacking.append("what typos cost")
             searched = self._test_sets()
@@ -126,25 +134,36 @@ class Card(Result):
             base = next((base for base in of_release if base in searched), searched[0])
             further += ["--variation", f"{base}.typo"]
         if not self.leaks and self.trained_on != []:
-            lacking.append("what training gave away and far queries cost")
+            lacking.append("leaks, and the loss on queries far from training")
             further += ["--trained-on", "FILE"]
         if isinstance(self.figures_of, Comparison) and self.figures_of.parts.is_empty():
-            lacking.append("which kinds of query it is worst on")
+            lacking.append("the kinds of query where it is worst")
             further += ["--by", WORDS]
         command = [*self.again, *further]
-        why = [f"to tell {', '.join(lacking)}"]
+        why = joined(lacking)
         if not lacking:
             files = [source["file"] for source in self.provenance["runs"]]
             command = ["eval_kit", "compare", *files, "another.trec", "--release", str(self.release.folder)]
-            why = ["to compare another model with it"]
-        if "how it compares with BM25" in lacking:
+            why = "compare another model with it"
+        if "the difference from BM25" in lacking:
             command.remove("--no-pivot")
         names = {word: Path(word).name for word in command if Path(word).is_absolute()} if names_alone else {}
         if (folder := self.release.folder.name) in names.values():
-            why.append(f"in the folder that holds {folder}")
+            why += f". Run it in the folder of {folder}"
         if "FILE" in command:
-            why.append("FILE has its training queries (id, tab, text)")
-        return Fact("Next", f"{'; '.join(why)}:", command=[names.get(word, word) for word in command])
+            why += ". FILE has its training queries: id, tab, text"
+        return Fact(f"Next ({why})", "", command=[names.get(word, word) for word in command])
+
+    def _of_grid(self, cell: RunName, names_alone: bool) -> Fact:
+        """The command that compares the runs of all held-out parts, and how many of them are still to be made."""
+        own = next(Path(source["file"]) for source in self.provenance["runs"] if source["run"] == self.system)
+        parts = SHIFTS[cell.shift].complete([cell.held_out], self.release)
+        runs = [own.with_name(replace(cell, held_out=part).file) for part in parts]
+        lacking = [run.name for run in runs if not run.exists()]
+        why = "what the shift costs" + (f", once there are {choices(lacking)}" if lacking else "")
+        words = [*map(str, runs if len(runs) <= _MOST_RUNS else [own.parent]), "--release", str(self.release.folder)]
+        words = [Path(word).name if names_alone and Path(word).is_absolute() else word for word in words]
+        return Fact(f"Next ({why})", "", command=["eval_kit", "protocol", *words])
 
     def _kinds(self, names_alone: bool) -> Iterator[Fact]:
         """The command that finds the kinds of query that it loses to the first pivot."""
@@ -153,17 +172,16 @@ class Card(Result):
         if all(each in files for each in pair):
             words = [*(files[each] for each in pair), "--release", str(self.release.folder)]
             words = [Path(word).name if names_alone and Path(word).is_absolute() else word for word in words]
-            yield Fact("Kinds", "to find those that it loses:", command=["eval_kit", "discover", *words])
+            yield Fact("Next (the kinds of query that it loses)", "", command=["eval_kit", "discover", *words])
 
     def _declared(self) -> str:
         """Whether training held queries of the release, as declared."""
         rows = self.to_polars()
         own = rows.filter(pl.col("system" if "system" in rows.columns else "run") == self.system)
         return {
-            contamination.TrainedOn.YES: "by its declared training data, it was trained on test queries",
-            contamination.TrainedOn.NO: "by its declared training data, it was not trained on test queries",
-            contamination.TrainedOn.UNKNOWN: "the declared training data do not say whether they include the test "
-            "queries",
+            contamination.TrainedOn.YES: "Its declared training data include test queries",
+            contamination.TrainedOn.NO: "Its declared training data do not include test queries",
+            contamination.TrainedOn.UNKNOWN: "Its declared training data do not say whether test queries are included",
         }[contamination.worst(own["trained_on"])]
 
     def _differences(self) -> pl.DataFrame:
@@ -186,9 +204,9 @@ class Card(Result):
                 better, worse = counts(parts)
                 verdict = "mixed" if better and worse else BETTER if better else WORSE if worse else ""
                 mean = parse(str(measure)).show(rows.select(weighted).item(), with_sign=True).replace("-", "\u2212")
-                text = f"{mean} {measure}; better in {better} of {len(parts)} parts, worse in {worse}"
+                text = f"{mean} {measure}, better in {better} of {len(parts)} parts, worse in {worse}"
             words: dict[str, Literal["good", "bad"]] = {BETTER: "good", WORSE: "bad"}
-            yield Fact(str(name), text, verdict or "not shown", words.get(verdict, "open"))
+            yield Fact(str(name), text, verdict or "not significant", words.get(verdict, "open"))
 
     def _worst(self, comparison: Comparison) -> Iterator[Fact]:
         """The test set, and the part of each division, with the least gain; of few queries none is named."""
@@ -205,7 +223,7 @@ class Card(Result):
 
     def _least(self, row: dict[str, Any], where: str, what: str) -> Fact:
         """The place of the least gain, which is the worst one where something is lost."""
-        text = difference_shown(row) + ("" if word(row) else "; not shown after correction")
+        text = difference_shown(row) + ("" if word(row) else ", not significant after correction")
         return Fact(f"{'Least gain' if gain(row) > 0 else 'Worst'} {where}", text, what)
 
     def _wordings(self, variations: Variations) -> Iterator[Fact]:
@@ -222,8 +240,8 @@ class Card(Result):
             text = f"of {row['measure']} on {test_set}, n = {row['queries']:,}{beside}"
             if own.height > 1:
                 most = f"{row['method'].partition('.')[2]} ({share(row['rel_loss'])})"
-                text += f"; the mean of {own.height} kinds, most by {most}"
-            yield Fact("Typos" if name == "typo" else f"Wordings: {name}", text, f"{share(mean)} lost")
+                text += f", the mean of {own.height} kinds, most by {most}"
+            yield Fact("Typos" if name == "typo" else f"Query variation {name}", text, f"{share(mean)} lost")
 
     def to_polars(self) -> pl.DataFrame:
         """The rows of the figures."""
@@ -268,12 +286,18 @@ class Card(Result):
     def notes(self) -> list[str]:
         """What the model was trained on, and the notes of both."""
         sources = "unknown" if self.trained_on is None else ", ".join(self.trained_on) or "nothing"
-        notes = [*self.figures_of.notes(), *(self.variations.notes() if self.variations else [])]
-        notes += [*(self.generalises.notes() if self.generalises else []), *(self.leaks.notes() if self.leaks else [])]
+        notes = chain.from_iterable(part.notes() for part in self._results())
         said = self.shown.sentences() if self.shown else []
         if self.limit:
             said.insert(0, f"A try on the first {self.limit:,} passages: no figure here compares with another")
-        return [f"Training data, as declared: {sources}", *said, *dict.fromkeys(notes)]
+        return [f"Declared training data: {sources}", *said, *dict.fromkeys(notes)]
+
+    def method(self) -> list[str]:
+        """The method of all."""
+        return list(dict.fromkeys(chain.from_iterable(part.method() for part in self._results())))
+
+    def _results(self) -> Iterator[Result]:
+        return filter(None, (self.figures_of, self.variations, self.generalises, self.leaks))
 
     def to_markdown(self) -> str:
         """A model card for the Hub: the heading and what it has to say, then the tables and notes."""
@@ -284,10 +308,11 @@ class Card(Result):
         """What was found; the next command is the end."""
         return [*self.summary(), *map(str, [*self._found(), *self._kinds(names_alone=False)])]
 
-    def show(self, console: Console) -> None:
+    def show(self, console: Console) -> int:
         """The same, with the next command as it was typed, at the end."""
-        super().show(console)
+        left_out = super().show(console)
         terminal.show_notes([str(self._next(names_alone=False))], console, style="")
+        return left_out
 
     def as_json(self) -> dict[str, Any]:
         """The documents of both, and the declared training data."""

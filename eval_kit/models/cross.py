@@ -133,7 +133,7 @@ class Cross(PretrainedModel):
         for rows, values in batches(self._model.predict, pairs, size, self._pool, self._lengths(pairs, "query"), **how):
             scores[rows] = values
         if not np.isfinite(scores).all():
-            raise UserError(f"{self.model}: gives NaN or infinity for a pair of texts")
+            raise UserError(f"{self.model} gives NaN or infinity for a pair of texts")
         return scores
 
     @cached_property

@@ -48,7 +48,7 @@ class Dense(Encoder):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.similarity is not None and self.similarity not in SIMILARITIES:
-            raise UserError(f"there is no similarity {self.similarity!r}; there are {', '.join(SIMILARITIES)}")
+            raise UserError(f"Unknown similarity {self.similarity!r}", do=f"Choose from: {', '.join(SIMILARITIES)}")
         store_of(self.store, self.encode_precision)  # refuses
 
     @cached_property
@@ -74,7 +74,10 @@ class Dense(Encoder):
         """The similarity that was asked for, or that the model declares."""
         declared = None if self.pooling else getattr(self._model, "_similarity_fn_name", None)
         if declared and self.similarity not in (None, declared):
-            warnings.warn(f"{self.model}: declares {declared}, and similarity={self.similarity} is used", stacklevel=2)
+            warnings.warn(
+                f"{self.model} declares {declared}, but the kit uses similarity={self.similarity}, as asked",
+                stacklevel=2,
+            )
         return str(self.similarity or getattr(self._model, "similarity_fn_name", "dot"))
 
     def _load(self, model: str) -> Any:
@@ -86,7 +89,7 @@ class Dense(Encoder):
     def _prepare(self, model: Any) -> Any:
         if self.truncate_dim is not None:
             if self.truncate_dim > (width := model.get_embedding_dimension() or math.inf):
-                raise UserError(f"truncate_dim: the model gives {width} numbers, fewer than {self.truncate_dim}")
+                raise UserError(f"truncate_dim is {self.truncate_dim}, but the model gives {width} numbers")
             model.truncate_dim = self.truncate_dim
         return super()._prepare(model)
 
@@ -96,18 +99,19 @@ class Dense(Encoder):
         if not any(model.prompts.values()) and self.query_prompt is None and self.loaded is None:
             model.prompts |= (known := checkpoints.registered_prompts(name))
             if known:
-                warnings.warn(f"{name}: gets the prompts that mteb's registry has: {known}", stacklevel=2)
+                warnings.warn(f"The kit gives {name} the prompts of mteb's registry: {known}", stacklevel=2)
             elif _WITH_PREFIXES.search(name):
                 hint = "--option query_prompt=TEXT and passage_prompt=TEXT"
                 warnings.warn(
-                    f"{name}: declares no prompt, but such models need the prefixes of their card: {hint}", stacklevel=2
+                    f"{name} declares no prompt, but such models need the prefixes of their card. Add {hint}",
+                    stacklevel=2,
                 )
         others = [prompt for prompt, text in model.prompts.items() if text and prompt not in names_in_use]
         if others and not any(model.prompts.get(prompt) for prompt in names_in_use) and self.query_prompt is None:
             names = ", ".join(others)
             warnings.warn(
-                f"{name}: its prompts ({names}) are not used, as none is called query or document; give the "
-                "texts with --option query_prompt=TEXT and passage_prompt=TEXT",
+                f"{name} has prompts ({names}), but none called query or document, so the kit uses none. Set them with "
+                "--option query_prompt=TEXT and passage_prompt=TEXT",
                 stacklevel=2,
             )
 

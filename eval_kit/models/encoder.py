@@ -88,17 +88,19 @@ class PretrainedModel(ABC):
         for name in _OF_CHECKPOINTS if self.loaded is not None else ():
             if getattr(self, name, None):
                 raise UserError(
-                    f"{self.model}: {name} cannot be given with a model that is loaded; set it on the model"
+                    f"{name} does not apply to {self.model}, which is loaded already", do="Set it on the model"
                 )
         for name in ("encode_batch", "query_length", "passage_length", "pair_length", "truncate_dim"):
             if (size := getattr(self, name, None)) is not None and size < 1:
                 raise UserError(f"{name} must be at least 1, not {size}")
         if self.revision and Path(self.model).is_dir():
-            raise UserError(f"{self.model}: is a folder, which has no revision; leave it out")
+            raise UserError(f"{self.model} is a folder, and a folder has no revision", do="Leave the revision out")
         for name in chain.from_iterable(PROMPTS.values()):
             if _ESCAPED.search(getattr(self, name) or ""):
                 json_text = f"""--option '{name}="…\\n…"'"""
-                warnings.warn(f"{name}: holds a backslash and n, no line end; JSON has one: {json_text}", stacklevel=2)
+                warnings.warn(
+                    f"{name} contains a backslash and n, not a line end. In JSON, write {json_text}", stacklevel=2
+                )
         precision_of(self.encode_precision)  # refuses
         self._batch = Batch(self.encode_batch)
 
@@ -113,7 +115,10 @@ class PretrainedModel(ABC):
         opened = load()
         self._stored = stored = dtype_of(opened)
         if self.encode_precision is None and is_half(opened):
-            warnings.warn(f"{model}: computes as stored, in {stored}, unless encode_precision is given", stacklevel=2)
+            warnings.warn(
+                f"{model} computes in {stored}, its stored type. Change it with --option encode_precision=float32",
+                stacklevel=2,
+            )
         precision = precision_of(self.encode_precision, stored)
         if precision not in (stored, "float32"):  # some weights stay in 32 bits where transformers loads them so
             del opened
@@ -238,7 +243,7 @@ class Encoder(PretrainedModel, ABC):
         queries = self._encode(texts, "query")
         values = queries if isinstance(queries, list) else [queries.data]
         if not all(np.isfinite(part).all() for part in values):
-            raise UserError(f"{self.model}: gives NaN or infinity for a query")
+            raise UserError(f"{self.model} gives NaN or infinity for a query")
         return queries
 
     @abstractmethod

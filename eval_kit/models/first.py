@@ -26,7 +26,9 @@ class FirstRun:
         """
         lines = pl.concat(self.run.pieces()).join(queries, on="query_id", how="semi")
         if lines.is_empty():
-            raise UserError(f"{self.run}: has no passage for any of these queries; is it of another release?")
+            raise UserError(
+                f"{self.run} has no passage for any of these queries", do="Check that it is a run of this release"
+            )
         best = lines.sort("score", "passage_id", descending=True).group_by("query_id", maintain_order=True)
         found = {query: hits for query, *hits in best.agg(pl.col("passage_id", "score").head(depth)).iter_rows()}
         for query in queries["query_id"]:

@@ -41,7 +41,7 @@ class MultiVector(Encoder):
         super().__post_init__()
         if self.engine not in (None, *late.ENGINES):
             engines = ", ".join(late.ENGINES)
-            raise UserError(f"there is no late-interaction engine {self.engine!r}; there are {engines}")
+            raise UserError(f"Unknown late-interaction engine {self.engine!r}", do=f"Choose from: {engines}")
         store_of(self.store, self.encode_precision)  # refuses
 
     @cached_property
@@ -63,7 +63,7 @@ class MultiVector(Encoder):
         """
         count = operator.length_hint(passages)
         if late.engine_for(count, self.engine) == "plaid" and find_spec("fast_plaid") is None:
-            raise UserError(f"{count:,} passages need fast-plaid; install it, or give --option engine=exact")
+            raise UserError(f"{count:,} passages need fast-plaid", do="Install it, or add --option engine=exact")
         super().index(passages, folder)
 
     def build(self, encodings: shards.Shards, folder: Path) -> None:
@@ -99,7 +99,7 @@ class MultiVector(Encoder):
         if self.truncate_dim is None:
             return tokens
         if self.truncate_dim > (width := tokens.shape[1]):
-            raise UserError(f"truncate_dim: the model gives {width} numbers, fewer than {self.truncate_dim}")
+            raise UserError(f"truncate_dim is {self.truncate_dim}, but the model gives {width} numbers")
         kept = tokens[:, : self.truncate_dim]
         is_unit = any(type(module).__name__ == "Normalize" for module in self._model)
         return unit(kept) if is_unit else kept

@@ -46,7 +46,7 @@ def open_retriever(
     """
     options = dict(options or {})
     if kind is not None and kind not in KINDS:
-        raise UserError(f"there is no kind {kind!r} of models; there are {', '.join(KINDS)}")
+        raise UserError(f"Unknown kind of model {kind!r}", do=f"Choose from: {', '.join(KINDS)}")
     if loaded is None and name in (BM25, _MULTIFIELD):
         _refuse_unfit(options, {one.name: one.type for one in fields(Bm25) if one.name not in ("key", "corpus")}, name)
         return Bm25(**options | ({"fields": True} if name == _MULTIFIELD else {})), []
@@ -60,7 +60,7 @@ def open_retriever(
     if architecture is None:
         if importlib.util.find_spec("sentence_transformers") is None:
             raise UserError(
-                f"{name}: needs sentence-transformers 6.2 or newer; in a clone, run: pip install '.[models]'"
+                f"{name} needs sentence-transformers 6.2 or newer", do="In a clone, run: pip install '.[models]'"
             )
         if loaded is None and ":" in name and not Path(name).exists():
             loaded = own.import_object(name)
@@ -87,7 +87,7 @@ def retriever(architecture: str, model: str | Path, options: Mapping[str, Any], 
         UserError: an unknown architecture, a checkpoint of another one, an option out of range.
     """
     if architecture not in ARCHITECTURES:
-        raise UserError(f"there is no architecture {architecture!r}; there are {', '.join(ARCHITECTURES)}")
+        raise UserError(f"Unknown architecture {architecture!r}", do=f"Choose from: {', '.join(ARCHITECTURES)}")
     names = options_of(architecture)
     chosen = {key: options[key] for key in options if key in names}
     retriever_of: Retriever = _class(architecture)(str(model), loaded=loaded, **chosen)
@@ -116,7 +116,7 @@ def parse_options(options: Sequence[str]) -> dict[str, Any]:
     for option in options:
         key, equals, value = option.partition("=")
         if not key or not equals:
-            raise UserError(f"--option {option}: expected KEY=VALUE")
+            raise UserError(f"--option {option} is not of the form KEY=VALUE")
         try:
             pairs[key] = decode(value)
         except ValueError:
@@ -133,31 +133,35 @@ def _architecture(name: str, options: Mapping[str, Any]) -> str:
         return kind
     if not _OF_DENSE.isdisjoint(options):
         return "dense"
-    pooling = "name its pooling: --option pooling=cls"
+    pooling = "add --option pooling=cls"
     if kind == "causal":
-        what = "is a generative language model, searched as a re-ranker"
-        warnings.warn(f"{name}: {what}; if it is dense, {pooling.replace('cls', 'lasttoken')}", stacklevel=2)
+        what = f"{name} is a generative language model, so the kit uses it as a re-ranker"
+        warnings.warn(f"{what}. If it is dense, {pooling.replace('cls', 'lasttoken')}", stacklevel=2)
         return "cross"
     if kind == "seq2seq":
         raise UserError(
-            f"{name}: is a generative model of text to text, as monoT5 is: no re-ranker that sentence-transformers "
-            f"opens; if it is dense, {pooling}"
+            f"{name} generates text from text, as monoT5 does",
+            "sentence-transformers does not open such re-rankers",
+            f"If it is dense, {pooling}",
         )
     if kind == "transformer":
         raise UserError(
-            f"{name}: is a bare transformer, without a way to make vectors; {pooling}, or save it with "
-            "sentence-transformers"
+            f"{name} is a bare transformer and does not say how to make vectors",
+            do=f"{pooling[0].upper()}{pooling[1:]}, or save it with sentence-transformers",
         )
-    warnings.warn(f"{name}: is a masked language model, searched as SPLADE; if it is dense, {pooling}", stacklevel=2)
+    what = f"{name} is a masked language model, so the kit uses it as SPLADE"
+    warnings.warn(f"{what}. If it is dense, {pooling}", stacklevel=2)
     return "sparse"
 
 
 def _refuse_unfit(options: Mapping[str, Any], known_options: Mapping[str, Any], owner: str) -> None:
     for key, value in options.items():
         if key not in known_options:
-            raise UserError(f"{owner} has no option {key!r}; it has {', '.join(known_options) or 'none'}")
+            raise UserError(
+                f"{owner} has no option {key!r}", do=f"Choose from: {', '.join(known_options)}" if known_options else ""
+            )
         allowed_types = known_options[key]
         is_odd_bool = isinstance(value, bool) and bool not in (allowed_types, *get_args(allowed_types))
         if is_odd_bool or not isinstance(value, int | float if allowed_types is float else allowed_types):
             type_name = getattr(allowed_types, "__name__", str(allowed_types))
-            raise UserError(f"{owner}: option {key} cannot be {value!r}; it is of type {type_name}")
+            raise UserError(f"The option {key} of {owner} is of type {type_name}, not {value!r}")

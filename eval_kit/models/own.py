@@ -33,10 +33,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, first_line
 from eval_kit.search import dense, shards
 from eval_kit.search.encoders import weights_digest
 from eval_kit.search.retriever import Hits, Passages
+from eval_kit.sentences import counted
 
 AT_ONCE = 1_024
 _METHODS = {
@@ -69,14 +70,17 @@ class Own:
             UserError: it cannot encode, or declares a similarity that cannot be searched.
         """
         if retries < 0 or (per_minute is not None and per_minute < 1):
-            raise UserError(f"{model}: retries must be at least 0 and per_minute 1")
+            raise UserError(f"retries must be at least 0 and per_minute at least 1 ({model})")
         self.name, self._retries = model, retries
         self._pause, self._next_call = 60 / per_minute if per_minute else 0.0, 0.0
         self._own = _own_similarity(loaded)
         declared = "dot" if self._own else getattr(loaded, "similarity_fn_name", None) or "dot"
         self._similarity = str(getattr(declared, "value", declared))
         if self._similarity not in dense.SIMILARITIES:
-            raise UserError(f"{model}: there is no similarity {declared!r}; there are {', '.join(dense.SIMILARITIES)}")
+            raise UserError(
+                f"{model} declares an unknown similarity, {declared!r}",
+                do=f"Choose from: {', '.join(dense.SIMILARITIES)}",
+            )
         self.identity = f"own {model} {_code_and_weights(model, loaded)} {self._similarity}"
         self._queries, self._passages = (self._method(loaded, role) for role in _METHODS)
 
@@ -113,14 +117,14 @@ class Own:
             why = "gives no score for each pair of vectors"
         except Exception as error:  # the code is somebody's own
             why = f"takes no vectors ({type(error).__name__})"
-        warnings.warn(f"{self.name}: its similarity {why}; they are compared by inner product", stacklevel=2)
+        warnings.warn(f"The similarity of {self.name} {why}. The kit compares them by inner product", stacklevel=2)
         return self._similarity
 
     def _method(self, model: Any, role: str) -> Callable[[Sequence[Any]], Any]:
         named = (getattr(model, name, None) for name in _METHODS[role])
         method: Callable[..., Any] | None = next(filter(callable, named), None)
         if method is None or isinstance(model, type):
-            raise UserError(f"{self.name}: is no object with a method encode, or {_METHODS[role][0]}")
+            raise UserError(f"{self.name} has no method encode, nor {_METHODS[role][0]}")
         name = getattr(method, "__name__", "encode")
         called = self._patient(_as_mteb(method, role) if _is_of_mteb(method) else method)
 
@@ -142,7 +146,7 @@ class Own:
                 except Exception as error:
                     if attempt == self._retries:
                         raise
-                    warnings.warn(f"{self.name}: {type(error).__name__}; calling again", stacklevel=2)
+                    warnings.warn(f"{self.name} failed ({type(error).__name__}). The kit calls it again", stacklevel=2)
                     time.sleep(2**attempt)
             return None
 
@@ -163,11 +167,14 @@ class Own:
                 rows = _as_array(encode([{"title": "", "text": text} for text in texts]))  # as BEIR gives them
             vectors = dense.numbers(rows, self.name)
         except Exception as error:
-            raise UserError(f"{self.name}: {method} failed: {type(error).__name__}: {str(error)[:200]}") from error
+            raise UserError(f"{method} of {self.name} failed: {str(error)[:200] or type(error).__name__}") from error
         if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.shape[1]:
-            raise UserError(f"{self.name}: {method} gave {vectors.shape}, not a row for each of {len(texts)} texts")
+            raise UserError(
+                f"{method} of {self.name} returned {vectors.shape}",
+                f"It must return a row for each of {counted(len(texts), 'text')}",
+            )
         if not np.isfinite(vectors).all():
-            raise UserError(f"{self.name}: {method} gives NaN or infinity")
+            raise UserError(f"{method} of {self.name} gives NaN or infinity")
         return vectors
 
 
@@ -193,9 +200,9 @@ def import_object(model: str) -> Any:
         user_module = importlib.import_module(module)
         loaded = getattr(user_module, attribute)
     except Exception as error:  # the module is somebody's own code
-        raise UserError(f"{model}: cannot be imported: {type(error).__name__}: {error}") from error
+        raise UserError(f"Could not import {model}: {first_line(error)}") from error
     if getattr(user_module, "__file__", None) is None:
-        raise UserError(f"{model}: {module} is no file, so it cannot be told when the model changes")
+        raise UserError(f"{module} of {model} is not a file, so the kit cannot see when the model changes")
     return loaded
 
 

@@ -58,12 +58,12 @@ def checked(retriever: Retriever, queries: Sequence[str], passages: Sequence[str
         pairs = (each[:, :, None] - each[:, None] for each in (narrow, wanted))
         swapped = float(np.mean(np.prod([*pairs], axis=0) < 0))
         moved = float(np.abs(narrow - wanted).max() / np.abs(wanted).max().clip(1e-12))
-        why = f"of pairs of passages {swapped:.1%} swap, and a similarity moves by {moved:.1%}, beside float32"
+        why = f"of pairs of passages {swapped:.1%} swap, and a similarity moves by {moved:.1%}, compared with float32"
         if swapped <= _SWAPPED and moved <= _MOVED:
             return retriever, why
     is_chosen = retriever.encode_precision is not None or retriever.loaded is not None
-    taken = "used, as it was asked for" if is_chosen else "not used: float32 is taken"
-    warnings.warn(f"{retriever.model}: {retriever.dtype} is {taken}: {why}", stacklevel=2)
+    taken = f"{retriever.dtype}, as asked" if is_chosen else f"float32, not {retriever.dtype}"
+    warnings.warn(f"The kit computes {retriever.model} in {taken}: {why}", stacklevel=2)
     return (retriever if is_chosen else wide), why
 
 

@@ -12,7 +12,8 @@ from rich.console import Console
 
 from eval_kit import __version__
 from eval_kit.authors.opening import ReleaseSource, open_release
-from eval_kit.divisions import WORDS, Parts
+from eval_kit.divisions import DISTANCE, LEAKED, WORDS, Parts
+from eval_kit.documents import Training
 from eval_kit.errors import UserError, parameter
 from eval_kit.files import atomic, checkpoint
 from eval_kit.models.bm25 import Bm25
@@ -26,7 +27,7 @@ from eval_kit.models.runs import DEPTH, make_runs, only, variation_queries
 from eval_kit.models.shown import Shown, lines_of
 from eval_kit.models.typos import with_typos
 from eval_kit.program import check_outputs
-from eval_kit.protocols.by_part import scores_by_part
+from eval_kit.protocols.by_part import divisions, scores_by_part
 from eval_kit.protocols.clean import clean
 from eval_kit.protocols.compare import Comparison, compared
 from eval_kit.protocols.generalise import contrasts, far_test_set, near_and_far
@@ -107,24 +108,30 @@ def run(
     training = read(Path(trained_on)) if isinstance(trained_on, str | PathLike) else trained_on
     train = queries_of(training)
     texts = collection_of(release, passages)
+    scored_on = named(release.test_sets, test_sets)
+    test_sets = [*scored_on] if test_sets else []
+    divisions([each for each in by if train is None or not _compares(each)], release, [*scored_on])
     run_name = name or name_of(model)
     if limit is not None:
         if limit < 1 or pivots or first:
-            raise UserError(f"{parameter('limit')}: takes a passage or more, and neither a pivot nor a first run")
+            raise UserError(f"{parameter('limit')} takes one passage or more, and neither a pivot nor a first run")
         texts, pivots, run_name = first_of(texts, limit), (), f"{run_name}-first-{limit}"
     elif first is not None:
         if variations:
-            raise UserError(f"{parameter('variations')}: {first} has no passages for other wordings; leave it out")
+            raise UserError(f"{first} has no passages for query variations", do=f"Leave {parameter('variations')} out")
         pivots = [first] if pivots is None else pivots
     if Path(run_name).name != run_name or run_name.startswith("."):
-        raise UserError(f"{parameter('name')}: {run_name!r:.60} is no name of a file in {out}; choose another")
+        raise UserError(
+            f"{run_name!r:.60} cannot be the name of a file in {out}", do=f"Choose another {parameter('name')}"
+        )
     if run_name == BM25 != model and pivots is None:
-        raise UserError(f"{BM25} is the name of what the model is compared with; give another {parameter('name')}")
+        raise UserError(f"The name {BM25} is taken by the baseline", do=f"Choose another {parameter('name')}")
     if loaded is None and Path(model).is_dir() and out.resolve().is_relative_to(Path(model).resolve()):
         raise UserError(
-            f"{out}: lies in the model's folder, whose files say whether it changed; name another {parameter('out')}"
+            f"{out} is inside the model's folder, whose files say whether the model changed",
+            do=f"Choose another {parameter('out')}",
         )
-    queries = {"": only(release, test_sets)} | variation_queries(release, variations, test_sets)
+    queries = {"": only(release, test_sets)} | variation_queries(release, variations, test_sets, True)
     runs: dict[str, dict[Path, pl.DataFrame]] = {}
     for system in [run_name] if pivots is not None or model == BM25 else [BM25, run_name]:
         names = {f"{system}.{variation}".rstrip("."): wording for variation, wording in queries.items()}
@@ -136,8 +143,8 @@ def run(
     if not replace and not check and any(file.exists() for file in runs[run_name]) and run_name != BM25:
         before = maker.read_text(encoding="utf-8", errors="replace") if maker.exists() else "another model"
         if before != source:
-            instead = f"give another {parameter('name')}, or {parameter('replace')}"
-            raise UserError(f"{next(iter(runs[run_name]))}: is a run of {before}; {instead}")
+            instead = f"Use another {parameter('name')}, or {parameter('replace')}"
+            raise UserError(f"{next(iter(runs[run_name]))} is a run of {before}", do=instead)
     opened, declared = open_retriever(model, options, kind, loaded)
     examples = [_spread(of_role) for of_role in (queries[""]["text"], (text for _, text in texts.read()))]
     opened, remark = checked(opened, *examples)
@@ -151,12 +158,16 @@ def run(
     if run_name != BM25:
         maker.parent.mkdir(parents=True, exist_ok=True)
         atomic.write_text(maker, source)
-    _search(opened, declared, texts, runs[run_name], out / run_name, depth, first)
+    leaks = clean(training, release, test_sets=test_sets) if training else None
+    compared_with = None
+    if leaks and declared != []:
+        compared_with = leaks.compared()
+        declared = list(dict.fromkeys([*(declared or ()), compared_with.source]))
+    _search(opened, Training(declared, compared=compared_with), texts, runs[run_name], out / run_name, depth, first)
     if len(runs) > 1:  # the model first: if it cannot be used, that is said at once
-        _search(*open_retriever(BM25), texts, runs[BM25], out / BM25, depth)
+        _search(open_retriever(BM25)[0], Training([]), texts, runs[BM25], out / BM25, depth)
     pivot_files = [*(pivots or ()), *(out / f"{system}.trec" for system in [*runs][:-1])]
     untrained, systems, worded = take(pivots=pivot_files, runs=[out / f"{run_name}.trec"], variations=run_files)
-    scored_on = named(release.test_sets, test_sets)
     scores = scores_of([*untrained, *systems], release, allow_missing=True, test_sets=scored_on)
     by = by or ([WORDS] if release.in_beir_format else [])  # no shift of its own says where it is worst
     figures_of: Comparison | Scores = scores
@@ -165,7 +176,6 @@ def run(
     elif by:
         figures_of = scores_by_part(scores, by, release, train)
     changes = varied_beside(scores, worded, release, seed) if variations else None
-    leaks = clean(training, release, test_sets=test_sets) if training else None
     generalises = None
     never_trained = [each for each in untrained if contamination.training_beside(each.path).training_data == []]
     if training and never_trained:
@@ -207,6 +217,11 @@ def _class_of(loaded: Any) -> Any:
     return loaded if hasattr(loaded, "__name__") else type(loaded)
 
 
+def _compares(by: str | Parts) -> bool:
+    """Whether a division compares queries with those of training, which takes its time."""
+    return isinstance(by, str) and (DISTANCE in by or LEAKED in by)
+
+
 def _spread(texts: Iterable[str]) -> list[str]:
     """Sixteen of the first texts, of all lengths."""
     some = sorted(islice(texts, 16 * 16), key=len) or [""]
@@ -215,7 +230,7 @@ def _spread(texts: Iterable[str]) -> list[str]:
 
 def _search(
     retriever: Retriever,
-    trained_on: list[str] | None,
+    training: Training,
     texts: Collection,
     runs: Mapping[Path, pl.DataFrame],
     index: Path,
@@ -227,7 +242,7 @@ def _search(
         retriever = retriever.over(texts)
     elif first is not None:
         if not isinstance(retriever, Cross):
-            raise UserError(f"{parameter('first')}: only a cross-encoder re-ranks a run; leave it out")
+            raise UserError("Only a cross-encoder re-ranks a run", do=f"Leave {parameter('first')} out")
         [[run]] = take(first=first)
         first = run.path
         retriever.first, retriever.candidates = FirstRun(run), min(depth, retriever.candidates)
@@ -236,7 +251,7 @@ def _search(
     elif isinstance(retriever, Dense):
         texts = with_titles(texts, retriever.title_separator)
     for file in runs:  # before the run, which a kill would leave with what was declared of an earlier one
-        contamination.declare(file, trained_on)
+        contamination.declare(file, training.training_data, compared=training.compared)
     folder = index.with_name(f"{index.name}.{'lucene' if isinstance(retriever, Bm25) else 'index'}")
     if kept := make_runs(retriever, texts, runs, folder, depth, first):
         why = "the model, passages, queries, depth and options are the same"

@@ -6,9 +6,10 @@ from pathlib import Path
 import polars as pl
 
 from eval_kit.console import counting, with_count
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, choices, did_you_mean
 from eval_kit.models import finished
 from eval_kit.models.bm25 import Bm25
+from eval_kit.models.typos import TYPO
 from eval_kit.protocols.scoring import named
 from eval_kit.release import Release
 from eval_kit.runs import writer
@@ -86,10 +87,13 @@ def only(release: Release, test_sets: Sequence[str]) -> pl.DataFrame:
     return queries.filter(pl.col("query_id").is_in(query_ids.implode()))
 
 
-def variation_queries(release: Release, names: Sequence[str], test_sets: Sequence[str]) -> dict[str, pl.DataFrame]:
+def variation_queries(
+    release: Release, names: Sequence[str], test_sets: Sequence[str], makes_typos: bool = False
+) -> dict[str, pl.DataFrame]:
     """``query_id`` and ``text`` of a release's variations of some test sets (by default all), by full name.
 
-    The names are full ones, or their first words (``dl19.typo``: every replica); or ``all``.
+    The names are full ones, or their first words (``dl19.typo``: every replica); or without the method
+    (``test.typo.1``: the first replica of each); or ``all``. With ``makes_typos`` :func:`with_typos` went before.
 
     Raises:
         UserError: the release has no variation of that name.
@@ -97,13 +101,18 @@ def variation_queries(release: Release, names: Sequence[str], test_sets: Sequenc
     queries: dict[str, pl.DataFrame] = {}
     for name in names:
         begins = f"{name}.".removeprefix("all.")
-        found = [each for each in release.variations.values() if f"{each.full_name}.".startswith(begins)]
+        found = []
+        for each in release.variations.values():
+            if f"{each.full_name}.".startswith(begins) or f"{each.base}.{each.family}.{each.replica}" == name:
+                found.append(each)
         if not found:
             there_are = dict.fromkeys(f"{each.base}.{each.family}" for each in release.variations.values())
-            raise UserError(f"{release.folder}: has no variation {name!r}; it has {', '.join(there_are) or 'none'}")
+            there_are |= dict.fromkeys(f"{base}.{TYPO}" for base in release.test_sets if makes_typos)
+            what = f"{release.folder} has no query variation {name!r:.40}{did_you_mean(name, there_are)}"
+            raise UserError(what, do=f"Choose from: {choices(there_are)}" if there_are else "Leave it out")
         searched = [each for each in found if not test_sets or each.base in test_sets]
         if not searched:
-            why = f"{found[0].base} is not searched (--test-set {test_sets[0]})"
-            raise UserError(f"--variation {name}: {why}; try --variation {test_sets[0]}.typo")
+            why = f"--test-set {test_sets[0]} leaves out {found[0].base}"
+            raise UserError(why, do=f"Try --variation {test_sets[0]}.typo, not {name}")
         queries |= {each.full_name: release.wordings(each) for each in searched}
     return queries

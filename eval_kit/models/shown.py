@@ -56,9 +56,10 @@ class Shown(Result):
         """The lines, each with what it is about."""
         return [f"{about.capitalize()}: {line}" for about, line in self.lines.items()]
 
-    def show(self, console: Console) -> None:
+    def show(self, console: Console) -> int:
         """Print the lines."""
         terminal.show_notes([self.name, *self.sentences()], console)
+        return 0
 
 
 def lines_of(retriever: Any, *examples: str, remark: str) -> dict[str, str]:
@@ -141,6 +142,6 @@ def _tokens(retriever: Any, role: str, text: str, passage: str) -> str:
         is_last = any("lasttoken" in str(getattr(module, "pooling_mode", "")) for module in model.modules())
         if is_last and ids[-1] not in tokenizer.all_special_ids and not getattr(retriever, PROMPTS[role][1]):
             hint = f"no end token, unless --option {PROMPTS[role][1]}={tokenizer.eos_token or 'TOKEN'} adds one"
-            warnings.warn(f"{retriever.model}: takes the vector of {tokens[-1]!r}, {hint}", stacklevel=3)
+            warnings.warn(f"{retriever.model} takes the vector of {tokens[-1]!r}, {hint}", stacklevel=3)
     shown = tokens if len(tokens) <= _FIRST + _LAST else [*tokens[:_FIRST], "…", *tokens[-_LAST:]]
     return f"{' '.join(shown)} ({len(tokens):,} tokens)"

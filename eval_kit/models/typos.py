@@ -20,9 +20,10 @@ from eval_kit.authors.draft import Table
 from eval_kit.documents import Rule
 from eval_kit.question_words import ENGLISH
 from eval_kit.release import Release, Variation
+from eval_kit.sentences import counted
 from eval_kit.words import WORD
 
-_FAMILY = "typo"
+TYPO = "typo"
 SOURCE = "builder/typos.py"
 """Where this stood first: releases have it in their digests."""
 _PAPERS = "Zhuang and Zuccon, EMNLP 2021; SIGIR 2022"
@@ -88,30 +89,38 @@ def plant(base: str, queries: pl.DataFrame, replicas: int = 1, seed: int = 13) -
     """
     board = keyboard(queries["text"])
     if lacking := sorted(KINDS.keys() - board.kinds):
-        warnings.warn(f"{base}: no {', '.join(lacking)}: its queries are not in Latin letters", stacklevel=2)
+        warnings.warn(
+            f"The kit makes no {', '.join(lacking)} of {base}, whose queries are not in Latin letters", stacklevel=2
+        )
     of_language = {} if board.language == ENGLISH else {"language": board.language}
     for kind in board.kinds:
         for replica in range(1, replicas + 1):
-            split = f"{base}_{_FAMILY}_{kind}_{replica}".replace(".", "_")
+            split = f"{base}_{TYPO}_{kind}_{replica}".replace(".", "_")
             parameters = {"seed": seed, "replica": replica} | of_language
             rule = Rule(f"{KINDS[kind][0]} one word of each query", _PAPERS, parameters=parameters)
-            variation = Variation(base, _FAMILY, kind, replica, split, None, SOURCE, _LICENCE, queries.height)
+            variation = Variation(base, TYPO, kind, replica, split, None, SOURCE, _LICENCE, queries.height)
             texts = []
             for query_id, text in queries.select("query_id", "text").iter_rows():
                 draw = random.Random(f"{seed}\t{kind}\t{replica}\t{query_id}")
                 texts.append(_mistype(text, board, kind, draw))
             wordings = pl.DataFrame({"query_id": queries["query_id"], "text": texts})
             if 2 * (same := int((wordings["text"] == queries["text"]).sum())) > queries.height:
-                warnings.warn(f"{base}: {kind} leaves {same:,} of {queries.height:,} queries as they are", stacklevel=2)
+                warnings.warn(
+                    f"{same:,} of the {counted(queries.height, 'query')} of {base} have no word that {kind} can change",
+                    stacklevel=2,
+                )
             yield variation, Table("variations", split, wordings, rule)
 
 
 def with_typos(release: Release, names: Sequence[str]) -> Release:
-    """The release, with typos made for each ``<test set>.typo`` among the names that it has none of."""
+    """The release, with typos made for each ``<test set>.typo`` among the names, or kind of it, that it has none of."""
     variations, tables = list(release.manifest.variations), {}
     for base, test_set in release.test_sets.items():
-        name = f"{base}.{_FAMILY}"
-        if name in names and not any(f"{each}.".startswith(f"{name}.") for each in release.variations):
+        name = f"{base}.{TYPO}"
+        is_asked, is_there = (
+            any(f"{each}.".startswith(f"{name}.") for each in some) for some in (names, release.variations)
+        )
+        if is_asked and not is_there:
             for variation, table in plant(test_set.name, release.queries(base)):
                 variations.append(variation)
                 tables[table.config, table.split] = table.frame

@@ -61,7 +61,7 @@ class Report(Result):
     def provenance(self) -> Mapping[str, Any]:  # type: ignore[override]
         """That of the grid, or of the changes where there is no grid."""
         if not self.parts:
-            raise UserError("a report needs runs of a grid or of query variations")
+            raise UserError("A report needs the runs of a grid or of query variations")
         return self.parts[0].provenance
 
     def query_vectors(self) -> Vectors | Mapping[str, Vectors]:
@@ -72,8 +72,8 @@ class Report(Result):
         """
         if isinstance(self.vectors, str):
             if self.grid is None:
-                why = "none of the runs is of a grid, and only a grid's figures need vectors"
-                raise UserError(f"{parameter('vectors')} {self.vectors}: {why}")
+                why = "Only a grid's figures need vectors, and no run is of a grid"
+                raise UserError(f"Could not use {parameter('vectors')} {self.vectors}", why)
             return get(self.vectors, queries_to_encode(self.grid, self.release))
         if self.vectors is None and self.grid is not None:
             return vectors_beside(self.grid, self.release)
@@ -130,6 +130,10 @@ class Report(Result):
         """The notes of both."""
         return list(chain.from_iterable(part.notes() for part in self.parts))
 
+    def method(self) -> list[str]:
+        """The method of both."""
+        return list(chain.from_iterable(part.method() for part in self.parts))
+
     def as_json(self) -> dict[str, Any]:
         """The document of the grid, with that of the changes as ``variations``; of one alone, its own."""
         if self.grid is None or self.changes is None:
@@ -169,7 +173,7 @@ def report(
     """
     taken, without_cells = take(runs=runs, untrained=untrained)
     if not taken:
-        raise UserError("give the RUNs of a grid")
+        raise UserError("No runs were given", do="Add the RUN files of a grid")
     of_grid, worded = list[Run](), list[Run]()
     if systems or shifts or held_outs:
         of_grid = in_cells(taken, systems, shifts, held_outs)  # before a release, which may come from the web

@@ -23,6 +23,7 @@ from eval_kit.results import Result
 from eval_kit.runs.given import Run, take
 from eval_kit.runs.grids import in_cells
 from eval_kit.runs.names import base, cell_of, control_of, grid, run_name
+from eval_kit.sentences import counted
 from eval_kit.shifts import SHIFTS, TRAINED_FOR
 from eval_kit.tables.table import Column, Fields, Source, Table, Value, laid_out, of, or_dash, side_by_side
 
@@ -63,7 +64,7 @@ class Results(Report):
     def comparable(self) -> str:
         """One sentence on whether the figures can be compared with the papers', and which system is in none."""
         systems = [base(system) for rows in self.grid.results.values() for system in rows["system"].unique()]
-        ours = "; static is no paper's system" if "static" in systems else ""
+        ours = ". No paper has the system static" if "static" in systems else ""
         if self.release.manifest.kind == "published":
             return f"✓ the paper's figure lies inside our 95 % interval, ✗ outside it{ours}"
         kinds = {"mini": "synthetic", "lite": "lite, a part of the collection"}
@@ -99,12 +100,12 @@ class Results(Report):
         for id, comparisons in self._beside.items():
             for shift in dict.fromkeys(map(attrgetter("shift"), comparisons)):
                 table = _beside(id, [row for row in comparisons if row.shift == shift])
-                tables.append(dataclasses.replace(table, section="beside the papers"))
+                tables.append(dataclasses.replace(table, section="compared with the papers"))
         return tables
 
     def notes(self) -> list[str]:
         """Those of the report, what is left out, and whether the figures are comparable."""
-        return [*super().notes(), *(f"left out: {line}" for line in self.incomplete), self.comparable]
+        return [*super().notes(), *(f"Left out: {line}" for line in self.incomplete), self.comparable]
 
 
 @dataclass(frozen=True, repr=False)
@@ -128,7 +129,7 @@ class PublishedBeside(Result):
             UserError: naming those that there are.
         """
         if self.id not in ids():
-            raise UserError(f"{parameter('paper')} {self.id}: there is no such table; there are {', '.join(ids())}")
+            raise UserError(f"Unknown {parameter('paper')} {self.id}", do=f"Choose from: {', '.join(ids())}")
 
     @property
     def provenance(self) -> Mapping[str, Any]:  # type: ignore[override]
@@ -167,7 +168,7 @@ class PublishedBeside(Result):
         frames = [frame.select("test_sets", "queries") for frame in self.ours.grid.results.values()]
         scored = pl.concat(frames).unique(maintain_order=True).iter_rows()
         on = ", ".join(f"{test_sets} ({queries:,} queries)" for test_sets, queries in scored)
-        return [f"no cell of this table is of what these runs were scored on: {on}"]
+        return [f"This table has no cell for what these runs were scored on: {on}"]
 
 
 def of_paper(
@@ -188,7 +189,10 @@ def of_paper(
         if not runs and release is None:
             return PublishedBeside(paper)
     if len(runs) != 1:
-        raise UserError(f"{parameter('paper')} {paper}: give the folder of a grid's runs, not {len(runs)} RUNs")
+        raise UserError(
+            f"{parameter('paper')} {paper} is compared with the folder of a grid, not with {counted(len(runs), 'run')}",
+            do="Give the folder",
+        )
     ours = results(runs[0], open_release(release), seed, allow_missing)
     return ours if paper == ALL else PublishedBeside(paper, ours)
 
@@ -212,7 +216,7 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
         runs=[file for file in files if file.parent == folder and cell_of(run_name(file))], untrained=controls
     )
     if not runs:
-        raise UserError(f"{folder}: holds no run named <system>.<shift>.<held-out>.trec")
+        raise UserError(f"{folder} has no run named <system>.<shift>.<held-out>.trec")
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in in_cells(runs):
         if run.cell:
@@ -225,7 +229,7 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
             incomplete.append(str(error))
             del groups[key]
     if not groups:
-        raise UserError(f"{folder}: no grid is complete: {incomplete[0]}")
+        raise UserError(f"{folder} has no complete grid", incomplete[0])
     of_grids = _protocols(groups, of_control, release, seed, allow_missing)
     return Results(of_grids, None, release, incomplete=incomplete)
 
@@ -275,7 +279,7 @@ def _beside(id: str, rows: Sequence[BesidePaper]) -> Table:
         columns += [Column(name, "number", of(figure, each), none="", wrap="never") for name, each in sources.items()]
     frame = pl.DataFrame([row.as_json() for row in rows], infer_schema_length=None)
     frame = frame.with_columns(pl.col("figure").replace("value", "in"))
-    title = f"{rows[0].shift}: ours beside {rows[0].source} (arXiv {reference['arxiv']})"
+    title = f"{rows[0].shift}: ours compared with {rows[0].source} (arXiv {reference['arxiv']})"
     return laid_out(side_by_side(frame, keys, "figure"), columns, title=title)
 
 

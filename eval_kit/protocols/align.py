@@ -71,10 +71,10 @@ class Alignment(Result):
                 columns.append(Column(name, "number", of(training, show), group=coefficient, wrap="never"))
         return [laid_out(side_by_side(self.correlations, ["dataset"], "training"), columns)]
 
-    def notes(self) -> list[str]:
+    def method(self) -> list[str]:
         """What the table counts."""
-        of = f"p, and from {FEWEST_PAIRS} models on 95 % bootstrap intervals over models"
-        return [f"n: models of interpolation / extrapolation; {of}; Kendall's is τ-b."]
+        of = f"From {FEWEST_PAIRS} models on, correlations have 95 % bootstrap intervals over models"
+        return [f"n counts the models of interpolation / extrapolation. {of}. Kendall's is τ-b"]
 
     def figures(self) -> list[Picture]:
         """Figure 2, which the paper draws for TREC-COVID, for each dataset and training."""
@@ -170,7 +170,7 @@ def read(path: Path) -> pl.DataFrame:
         models.add((system, training))
     faults.raise_any()
     if not rows:
-        raise UserError(f"{path}: holds no model")
+        raise UserError(f"{path} contains no model")
     return pl.DataFrame(rows, _MODELS, orient="row")
 
 

@@ -23,6 +23,7 @@ from eval_kit.release.beir_suite import ANNOTATED, CQADUPSTACK, MS_MARCO, datase
 from eval_kit.results import Result
 from eval_kit.runs.given import GivenRuns, take
 from eval_kit.runs.ranks import TIE_RULE
+from eval_kit.sentences import counted
 from eval_kit.tables.table import Column, Table, laid_out, of, or_dash, side_by_side, text_columns
 
 MEASURES = ("nDCG@10", "R@100", "R_cap@100", "hole@10", "Judged@10")
@@ -108,20 +109,22 @@ class Suite(Result):
         for system, average in self.averages().items():
             notes.append(
                 f"{system} against {self._bm25} (nDCG@10): {or_dash(average.relative, '+z.1%')} (ratio of the means, "
-                f"{average.system:.3f} against {average.bm25:.3f}); datasets: {average.datasets}. "
-                "The paper's own row does not follow from its 18 datasets."
+                f"{average.system:.3f} against {average.bm25:.3f}) over {counted(average.datasets, 'dataset')}. "
+                "The paper's own row does not follow from its 18 datasets"
             )
         lacking = self.rows.filter(pl.col("missing") > 0, pl.col("measure").is_in(_OVER_ANSWERED))
         for (system, dataset), group in lacking.group_by("system", "dataset", maintain_order=True):
             means = ", ".join(f"{row['measure']} {row['answered']:.4f}" for row in group.iter_rows(named=True))
             notes.append(
-                f"{system}: nothing was found for {group['missing'][0]:,} queries of {dataset} "
-                f"(scored 0; without them, as BEIR averages: {means})"
+                f"{system} found nothing for {counted(group['missing'][0], 'query')} of {dataset}, scored as 0. "
+                "Without "
+                f"them, as BEIR averages: {means}"
             )
         for source in self.provenance["runs"]:
             if left_out := source.get("own_passages_left_out"):
                 notes.append(
-                    f"{source['run']}: {left_out:,} queries had a passage with the query's own id, which was left out"
+                    f"{source['run']} had a passage with the query's own id for {counted(left_out, 'query')}. It "
+                    "was left out"
                 )
         return notes
 
@@ -155,16 +158,17 @@ def beir(runs: GivenRuns, datasets: Sequence[Path], bm25: GivenRuns = ()) -> Sui
     for name, values in (("datasets", datasets), ("bm25", of_bm25)):
         if len(values) != len(own) and (values or name == "datasets"):
             raise UserError(
-                f"give {parameter(name)} once for each run: {len(own)} runs, but {len(values)} of {parameter(name)}"
+                f"There are {counted(len(own), 'run')}, but {len(values)} of {parameter(name)}",
+                do=f"Give {parameter(name)} once for each run",
             )
     folders = {dataset_name(Path(folder)): Path(folder) for folder in datasets}
     if len(folders) < len(datasets):
         raise UserError(
-            f"{parameter('datasets')}: two are called {Counter(map(dataset_name, datasets)).most_common()[0][0]}"
+            f"Two of {parameter('datasets')} are called {Counter(map(dataset_name, datasets)).most_common()[0][0]}"
         )
     system = own[0].own_name.removesuffix(f".{next(iter(folders))}")
     if of_bm25 and system == "bm25":
-        raise UserError(f"{parameter('bm25')}: the runs to compare with it are called bm25 too")
+        raise UserError(f"The runs to compare with {parameter('bm25')} are called bm25 too", do="Rename them")
     scores: dict[str, dict[str, Scores]] = {name: {} for name in (system, *["bm25"] * bool(of_bm25))}
     digests, sources = {}, []
     for number, (name, folder) in enumerate(folders.items()):
@@ -172,7 +176,7 @@ def beir(runs: GivenRuns, datasets: Sequence[Path], bm25: GivenRuns = ()) -> Sui
         split = split_of(folder)
         if split not in release.test_sets:
             has = ", ".join(release.test_sets)
-            raise UserError(f"{folder / 'qrels' / split}.tsv: there is no such split; the folder has {has}")
+            raise UserError(f"{folder / 'qrels' / split}.tsv does not exist", f"The folder has {has}")
         test_sets = {split: replace(release.test_sets[split], measures=MEASURES)}
         for of_system, each in zip(scores.values(), (own, of_bm25), strict=False):
             of_system[name] = scores_of([each[number]], release, allow_missing=True, test_sets=test_sets)

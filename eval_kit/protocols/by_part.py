@@ -118,19 +118,29 @@ class ScoresByPart(Scores):
         parts: as :data:`_MEANS`.
         divisions: where each comes from, by name.
         remarks: that, and queries in no part.
+        scarce: the divisions that most queries are in no part of.
     """
 
     parts: pl.DataFrame
     divisions: Mapping[str, str]
     remarks: Sequence[str]
+    scarce: Sequence[str]
+
+    def summary(self) -> list[str]:
+        """As of the scores; and of how few queries a division says something."""
+        return [*super().summary(), *self.scarce]
 
     def tables(self) -> list[Table]:
         """The means over all queries, then those of each part."""
         return super().tables() + _tables_of_means(self.parts)
 
     def notes(self) -> list[str]:
-        """As of the scores; and what is small or in no part."""
-        return [*super().notes(), f"\u00b7 fewer than {FEW} queries", *self.remarks]
+        """As of the scores; and what is in no part."""
+        return [*super().notes(), *self.remarks]
+
+    def method(self) -> list[str]:
+        """As of the scores; and what is small."""
+        return [f"\u00b7 fewer than {FEW} queries", *super().method()]
 
     def as_json(self) -> dict[str, Any]:
         """The document of scores.schema.json, with the means of parts as ``parts``, and the ``divisions``."""
@@ -154,8 +164,8 @@ def scores_by_part(
     covered = list(dict.fromkeys(mean.test_set for mean in scores.means if mean.test_set in release.test_sets))
     of_test_sets = divisions(by, release, covered, training)
     of_parts = means(scores.per_query(), of_test_sets)
-    remarks = list(remarks_on(of_test_sets, release))
-    return ScoresByPart(scores.means, scores.provenance, of_parts, sources(of_test_sets), remarks)
+    remarks, few = list(remarks_on(of_test_sets, release)), list(scarce(of_test_sets, release))
+    return ScoresByPart(scores.means, scores.provenance, of_parts, sources(of_test_sets), remarks, few)
 
 
 def sources(of_test_sets: Mapping[str, Sequence[Division]]) -> dict[str, str]:
@@ -164,14 +174,30 @@ def sources(of_test_sets: Mapping[str, Sequence[Division]]) -> dict[str, str]:
 
 
 def remarks_on(of_test_sets: Mapping[str, Sequence[Division]], release: Release) -> Iterator[str]:
-    """Where divisions come from, and a line for each that leaves queries of a test set out."""
+    """Where divisions come from, and a line for each that leaves at most half of the queries of a test set out."""
     yield from (f"{name}: {source}" for name, source in sources(of_test_sets).items() if source != name)
+    for test_set, division, inside, queries in _inside(of_test_sets, release):
+        if queries / 2 <= inside < queries:
+            yield f"{queries - inside:,} of the {queries:,} queries of {test_set} are in no part of {division.name}"
+
+
+def scarce(of_test_sets: Mapping[str, Sequence[Division]], release: Release) -> Iterator[str]:
+    """A sentence for each division that leaves more than half of the queries of a test set out."""
+    for test_set, division, inside, queries in _inside(of_test_sets, release):
+        if inside < queries / 2:
+            of_label = f"have the label {division.name}, which is that of {division.label_of}"
+            which = of_label if division.label_of else f"are in a part of {division.name}"
+            yield f"Only {inside:,} of the {queries:,} queries of {test_set} {which}."
+
+
+def _inside(
+    of_test_sets: Mapping[str, Sequence[Division]], release: Release
+) -> Iterator[tuple[str, Division, int, int]]:
+    """Of each test set and division, how many queries are in a part, and how many there are."""
     for test_set, of_test_set in of_test_sets.items():
-        queries = release.test_sets[test_set].queries
         for division in of_test_set:
-            left_out = len(queries) - division.parts["query_id"].n_unique()
-            if left_out:
-                yield f"{left_out:,} of the {len(queries):,} queries of {test_set} are in no part of {division.name}"
+            inside = division.parts["query_id"].n_unique()
+            yield test_set, division, inside, len(release.test_sets[test_set].queries)
 
 
 def _tables_of_means(of_parts: pl.DataFrame) -> list[Table]:
@@ -385,15 +411,15 @@ def tables_of_differences(rows: pl.DataFrame, over: pl.DataFrame, with_verdict: 
         show = parse(name).show
         columns = [
             Column(by, source=lambda row: row["part"] or row["claim"]),
-            Column("system"),
+            Column("system", shown=rows["system"].n_unique() > 1),
+            Column("verdict", source=_verdict, wrap="never", shown=with_verdict),
             Column("n", "number", _count),
-            Column("baseline", "number", format=show, none=""),
+            Column("baseline", "number", format=show, none="", spare=True),
             Column("value", "number", format=show, none=""),
             Column("Δ [95 % interval]", "number", difference_of),
-            Column("+/\u2212/=", "number", _helped),
+            Column("+/\u2212/=", "number", _helped, spare=True),
             Column("p (Holm)", "number", _of_part("p_holm"), p_value),
-            Column("≠ rest", "number", _of_part("p_rest_holm"), p_value, shown=by != WHOLE),
-            Column("verdict", source=_verdict, wrap="never", shown=with_verdict),
+            Column("≠ rest", "number", _of_part("p_rest_holm"), p_value, shown=by != WHOLE, spare=with_verdict),
         ]
         group = in_order(group)
         if with_verdict:
@@ -443,28 +469,37 @@ def _verdict(row: Fields) -> str | None:
 
 
 def notes_of(rows: pl.DataFrame, over: pl.DataFrame) -> list[str]:
-    """What the lines over all parts claim, and how much parts differ."""
-    notes = [f"· fewer than {FEW} queries; +/\u2212/=: queries that got better, worse, and neither"]
+    """What is left out of parts, how much parts differ, and why nothing is said of other kinds."""
+    notes = []
     if unsearched := max(rows["unsearched"].to_list(), default=0):
         notes.append(f"Queries that neither run searched are left out of parts: {unsearched:,} of one at most")
     over = over.filter(pl.col("by") != WHOLE)
-    if over.is_empty():
-        return notes
-    notes += [
-        "In parts: t-tests over queries, p after Holm's correction over the tested parts, systems and test sets, whose "
-        "95 % intervals hold all together; ≠ rest: p of no difference to the other parts, corrected likewise",
-        f"{THESE}: queries random, parts as they are. {KINDS}: parts random too, each a draw of its kind. Both "
-        "intervals are uncorrected.",
-    ]
     for row in over.filter(claim=pl.lit(KINDS)).iter_rows(named=True):
         show = parse(row["measure"]).show
         another = f"[{show(row['another_low'], with_sign=True)}, {show(row['another_high'], with_sign=True)}]"
         about = f"{row['system']}, {row['test_set']}, {row['measure']}, by {row['by']}"
-        notes.append(f"{about}: kinds differ by τ = {show(row['spread'])}; another part's difference: {another} (95 %)")
+        notes.append(
+            f"{about}: kinds differ by τ = {show(row['spread'])} (SD). A new part would lie in {another} (95 %)"
+        )
     silent = over.filter(pl.col("why") != "").unique(["by", "why"], maintain_order=True)
     return [
         *notes,
-        *(f"{by}: {why}, so nothing is said of other kinds" for by, why in silent.select("by", "why").rows()),
+        *(f"{by}: {why}, so nothing is said about other kinds" for by, why in silent.select("by", "why").rows()),
+    ]
+
+
+def method_of(over: pl.DataFrame) -> list[str]:
+    """How parts were tested, and what the lines over all of them claim."""
+    notes = [f"· fewer than {FEW} queries", "+/\u2212/= are the queries that got better, worse, and neither"]
+    if over.filter(pl.col("by") != WHOLE).is_empty():
+        return notes
+    return [
+        *notes,
+        "In parts: t-tests over queries. Their 95 % intervals hold together over the tested parts, systems and test "
+        'sets, and p is after Holm\'s correction over them. "≠ rest" is the corrected p that the part equals the '
+        "others",
+        f'"{THESE}": queries are random, parts are fixed. "{KINDS}": parts are random too. Both intervals are '
+        "uncorrected",
     ]
 
 

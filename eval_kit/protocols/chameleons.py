@@ -108,7 +108,7 @@ def chameleons(runs: GivenRuns, release: ReleaseSource = None, *, allow_missing:
     release = open_release(release)
     [taken] = take(runs=runs)
     if not _sets(release):
-        raise UserError(f"{release.folder}: holds no Chameleons")
+        raise UserError(f"{release.folder} has no Chameleons")
     scores = scores_of(taken, release, allow_missing=allow_missing)
     performance = performance_of(scores.per_query())
     comparable = release.manifest.kind == "published"
@@ -147,7 +147,7 @@ def performance_of(values: pl.DataFrame) -> pl.DataFrame:
     name = pl.col("test_set").str.split(".")
     rows = values.filter(pl.col("test_set").str.starts_with("chameleons."), pl.col("measure").is_in(MEASURES))
     if rows.is_empty():
-        raise UserError("no run covers the Chameleons sets of dev-small")
+        raise UserError("No run covers the Chameleons sets of dev-small")
     rows = rows.with_columns(set=name.list.get(1), level=name.list.get(2).cast(pl.Int64))
     keys = ["run", "set", "level"]
     solutions = rows.filter(pl.col("measure") == "RR@10").group_by(keys).agg(solved=(pl.col("value") > 0).sum())

@@ -19,12 +19,14 @@ import polars as pl
 
 from eval_kit import __version__, plots
 from eval_kit.authors.opening import ReleaseSource, open_release
+from eval_kit.documents import Compared
 from eval_kit.errors import UserError
 from eval_kit.protocols.scoring import named
 from eval_kit.release import Release
 from eval_kit.results import Picture, Result, origin
 from eval_kit.runs.training import TrainingQueries, read
 from eval_kit.search.passages import has_passages, passages
+from eval_kit.sentences import counted
 from eval_kit.stats import leaks
 from eval_kit.tables.table import Column, Fields, Table, laid_out, share
 
@@ -46,7 +48,7 @@ class Clean(Result):
     queries: pl.DataFrame
     provenance: dict[str, Any]
 
-    title = "Test queries that training gives away"
+    title = "Test queries leaked by training"
 
     def to_polars(self) -> pl.DataFrame:
         """One row for each query of each test set."""
@@ -58,6 +60,13 @@ class Clean(Result):
         groups = self.queries.group_by("test_set", maintain_order=True)
         return groups.agg(pl.len().alias("queries"), *kinds, pl.col(LEAKED).sum(), (~pl.col(LEAKED)).sum().alias(CLEAN))
 
+    def compared(self) -> Compared:
+        """How many queries of each test set have the text of a training query, as a run declares it."""
+        same = pl.any_horizontal("equal", "normalised").fill_null(False).sum().alias("same")
+        counts = self.queries.group_by("test_set", maintain_order=True).agg(same)
+        training, release = self.provenance["training"], self.provenance["release"]["digest"]
+        return Compared(**training, release=release, test_sets=dict(counts.iter_rows()))
+
     def tables(self) -> list[Table]:
         """The counts, with shares."""
         columns = [Column("test set", source="test_set"), Column("queries", "number", format=",")]
@@ -67,7 +76,7 @@ class Clean(Result):
     @property
     def heading(self) -> str:
         """The source of the training queries."""
-        return f"Test queries that {self.provenance['training']['source']} gives away"
+        return f"Test queries leaked by {self.provenance['training']['source']}"
 
     def summary(self) -> list[str]:
         """How many queries leak, in all and where most do."""
@@ -77,7 +86,7 @@ class Clean(Result):
         passage = ", or a relevant passage," * self.provenance["passages"]
         text = f"{leaked:,} of {queries:,} test queries ({share(leaked / queries)}) have a duplicate or near-duplicate"
         text += f"{passage} in training"
-        most = f"; the highest share is {row['test_set']}'s ({row[LEAKED]:,} of {row['queries']:,})" * bool(row[LEAKED])
+        most = f". {row['test_set']} has the highest share ({row[LEAKED]:,} of {row['queries']:,})" * bool(row[LEAKED])
         return [f"{text}{most if counts.height > 1 else ''}."]
 
     def figures(self) -> list[Picture]:
@@ -91,14 +100,19 @@ class Clean(Result):
         ]
 
     def notes(self) -> list[str]:
-        """What was compared, and what counts as a leak."""
+        """What was compared."""
         training = self.provenance["training"]
-        of = "equal, normalised and near" + (" ones and shared passages" if self.provenance["passages"] else " ones")
+        queries = counted(training["queries"], "training query")
+        return [f"Compared with {queries} of {training['source']}"]
+
+    def method(self) -> list[str]:
+        """What counts as a leak."""
+        of = ", or with a relevant passage in common" if self.provenance["passages"] else ""
         return [
-            origin(self.provenance),
-            f"compared with {training['queries']:,} training queries of {training['source']}; leaked: {of}",
-            f"near: a cosine of trigrams of at least {self.provenance['near']:g}; at {leaks.NEAR:g}, precision is "
+            f"Leaked means equal, equal once normalised, or near{of}",
+            f"Near means a trigram cosine of {self.provenance['near']:g} or more. At {leaks.NEAR:g}, precision is "
             f"{leaks.PRECISION:.2f} and recall {leaks.RECALL:.2f} on as many duplicate as different pairs",
+            origin(self.provenance),
         ]
 
     def as_json(self) -> dict[str, Any]:
@@ -139,7 +153,7 @@ def clean(
     release = open_release(release)
     training = train if isinstance(train, TrainingQueries) else read(Path(train))
     if not 0 < near <= 1:
-        raise UserError(f"the threshold of near-duplicates must be above 0 and at most 1, not {near}")
+        raise UserError(f"The threshold of near-duplicates must be above 0 and at most 1, not {near}")
     selection = named(release.test_sets, test_sets)
     texts = pl.concat(map(release.queries, selection))
     texts = leaks.with_normal(texts.drop_nulls().unique("query_id", keep="first", maintain_order=True))

@@ -4,7 +4,7 @@ Every system is compared with one *baseline*, the first unless another is named.
 per-query values are compared; means alone are not enough.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -15,22 +15,19 @@ import numpy as np
 import polars as pl
 
 from eval_kit import plots
-from eval_kit.authors.judgements import Judgements, Texts
-from eval_kit.authors.opening import ReleaseSource, release_of
 from eval_kit.divisions import FEW as FEW_QUERIES
 from eval_kit.divisions import HOLLOW, WHOLE, Parts, whole
-from eval_kit.errors import UserError, parameter
+from eval_kit.errors import UserError, choices
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols import by_part
 from eval_kit.protocols import panel as known_systems
 from eval_kit.protocols.panel import Standing
 from eval_kit.protocols.scores import Scores, best_shown, cut_short, judged_shares, on_judgements, value_shown
-from eval_kit.protocols.scoring import mean, named, scores_of, with_measures
+from eval_kit.protocols.scoring import mean
 from eval_kit.release import Release, TestSet
 from eval_kit.results import Picture, Result, origin
 from eval_kit.runs import contamination
-from eval_kit.runs.given import GivenRuns, take
-from eval_kit.runs.training import TrainedOn, queries_of
+from eval_kit.sentences import counted
 from eval_kit.stats.differences import ALPHA, CANNOT_TELL, FEW_DIFFER, NOT_WORSE, UNCHANGED, WORSE, difference, overall
 from eval_kit.stats.losses import MARGIN, correct, p_equivalent
 from eval_kit.tables.table import UNTESTED, Column, Fields, Table, Value, laid_out, of, side_by_side, significance
@@ -79,6 +76,7 @@ class Comparison(Result):
         standings: the places that the baseline can have in the panel, if that was asked for.
         divisions: where each comes from, by name.
         remarks: that, and queries in no part.
+        scarce: the divisions that most queries are in no part of.
     """
 
     title = "Comparison of systems"
@@ -95,6 +93,7 @@ class Comparison(Result):
     standings: Sequence[Standing] = ()
     divisions: Mapping[str, str] = field(default_factory=dict)
     remarks: Sequence[str] = ()
+    scarce: Sequence[str] = ()
 
     @property
     def verdict(self) -> str:
@@ -166,12 +165,11 @@ class Comparison(Result):
             for (test_set,), group in list(self.first_measures().group_by("test_set", maintain_order=True))[:4]:
                 rows = group.to_dicts()
                 (better, worse), best = counts(rows), max(rows, key=gain)
-                text = (
-                    f"{test_set}: against {self.systems[0]}, {better} of {len(rows)} systems are better, {worse} worse"
-                )
-                sentences.append(f"{text}{_neither(rows, 'of')}; best is {best['system']}, {difference_shown(best)}.")
-            return sentences
-        return [*sentences, *filter(None, map(self.verdict_on, self.systems[1:4])), *self._parts_that_differ()]
+                text = f"{test_set}: {better} of {len(rows)} systems are better than {self.systems[0]}, {worse} worse"
+                sentences.append(f"{text}{_neither(rows)}. Best is {best['system']}, {difference_shown(best)}.")
+            return [*sentences, *self.scarce]
+        of_systems = filter(None, map(self.verdict_on, self.systems[1:4]))
+        return [*sentences, *of_systems, *self._parts_that_differ(), *self.scarce]
 
     def _parts_that_differ(self) -> Iterator[str]:
         """A sentence with the parts that were shown to differ, the greatest losses first; a gate has its own."""
@@ -194,13 +192,13 @@ class Comparison(Result):
         if len(rows) == on:
             said = f"{most} than {base} on all {len(rows)} test sets"
         elif not on:
-            said = f"not shown to differ from {base} on any of {len(rows)} test sets"
-        neither = _neither(rows, "on") if on else ""
+            said = f"not significantly different from {base} on any of {len(rows)} test sets"
+        neither = _neither(rows) if on else ""
         return f"{system} is {said}{neither} (each by its first measure, over queries)." if rows else ""
 
     def _verdict_on(self, row: dict[str, Any]) -> str:
         """The same of a test set: both values, and what its other measures show otherwise."""
-        kinds = {BETTER: "is better than", WORSE: "is worse than", "": "is not shown to differ from"}
+        kinds = {BETTER: "is better than", WORSE: "is worse than", "": "is not significantly different from"}
         here = self.rows.filter(pl.col("system") == row["system"], pl.col("test_set") == row["test_set"]).to_dicts()
         others = [f"{word(each)} by {each['measure']}" for each in here if word(each) not in ("", word(row))]
         value, before = (parse(row["measure"]).show(row["value"] - minus) for minus in (0, row["difference"]))
@@ -225,55 +223,61 @@ class Comparison(Result):
         for (name, measure), group in rows.group_by(by, "measure", maintain_order=True):
             if group.height > 1 or self.parts.is_empty():  # of a single test set, its parts say more
                 ranked = group.to_dicts() if is_of_systems else sorted(group.to_dicts(), key=gain, reverse=True)
-                effects = [_effect(row[each], row) for row in ranked]
-                figures.append(_forest(effects, str(measure), f"{measure} {of} {name} minus that of {base}"))
+                effects = [effect(row[each], row) for row in ranked]
+                figures.append(forest(effects, str(measure), f"{measure} {of} {name} minus that of {base}"))
         parts = self.parts.filter(FIRST_MEASURE)
         for key, group in parts.group_by("test_set", "measure", "system", "by", maintain_order=True):
             if group.height > 1:
                 test_set, measure, system, division = map(str, key)
                 in_order = by_part.in_order(group).to_dicts()
-                effects = [_effect(by_part.label(division, row["part"]), row) for row in in_order]
+                effects = [effect(by_part.label(division, row["part"]), row) for row in in_order]
                 title = f"{measure} of {system} minus that of {base} on {test_set} by {division}"
-                figures.append(_forest(effects, measure, title))
+                figures.append(forest(effects, measure, title))
         return figures[:_MOST_PICTURES]
 
     def notes(self) -> list[str]:
-        """How the differences were tested, what they rest on, and what is missing or was left out."""
-        notes = [self._gate(), self._rules_of_the_gate()] if self.margin is not None else []
-        notes += map(str, self.standings)
-        notes += by_part.notes_of(self.parts, self.over_parts) if self.parts.height else []
-        few = f"fewer than {FEW_DIFFER} queries differ, so intervals allow for what was not drawn, and there is no ≈"
+        """What is missing or was left out, and what the differences rest on."""
+        notes = by_part.notes_of(self.parts, self.over_parts) if self.parts.height else []
+        few = f"Fewer than {FEW_DIFFER} queries differ, so intervals allow for what was not drawn, and there is no ≈"
         notes += [f"{few}: {names}"] if (names := self._on_few()) else []
-        notes += [
-            *self.remarks,
-            f"Differences are from {self.systems[0]}; their 95 % intervals, over queries alone, hold together for all "
-            "systems and test sets of a measure. Whether a difference varies with the kind of query: eval_kit "
-            f"generalise; which kinds lose: eval_kit discover.{self._lower_is_better()}",
-            "° not significant over queries: two-sided paired t-test, p ≥ 0.05 after Holm's correction over the "
-            "systems and test sets of a measure",
-            UNTESTED,
-            f"≈ equivalent: within {100 * MARGIN:g} % of {self.systems[0]}'s value, by two one-sided t-tests over the "
-            "queries that a run searched, p < 0.05 after the same correction",
-            origin(self.provenance),
-        ]
+        notes += [*self.remarks, *filter(None, [self._lower_is_better()])]
         incomplete = self.rows.filter(pl.col("missing") > 0)
         for row in incomplete.unique(["system", "test_set"], maintain_order=True).iter_rows(named=True):
             notes.append(
-                f"Missing from {row['system']}: {row['missing']:,} queries of {row['test_set']} (scored as empty)"
+                f"{row['system']} has no results for {counted(row['missing'], 'query')} of {row['test_set']}, "
+                "scored as 0"
             )
         notes += on_judgements(judged_shares(self.provenance["runs"]))
-        for source in self.provenance["runs"]:
-            notes += cut_short(source, max(parse(name).cutoff or 0 for name in self.rows["measure"].unique()))
+        deepest = max(parse(name).cutoff or 0 for name in self.rows["measure"].unique())
+        notes += cut_short(self.provenance["runs"], dict.fromkeys(self.systems, deepest))
         notes += contamination.notes(self.rows.select("system", "trained_on").iter_rows())
         if self.left_out:
-            notes.append(f"Not compared, as covered by one side only: {'; '.join(self.left_out)}")
+            notes.append(f"Not compared, because only one run covers them: {'; '.join(self.left_out)}")
         return notes
 
+    def method(self) -> list[str]:
+        """How the differences were tested, and what they rest on."""
+        return [
+            "° not significant: two-sided paired t-test over queries, p ≥ 0.05 after Holm's correction over the "
+            "systems "
+            "and test sets of a measure",
+            UNTESTED,
+            f"≈ equivalent: within {100 * MARGIN:g} % of {self.systems[0]}'s value, by two one-sided t-tests over the "
+            "queries that a run searched, p < 0.05 after the same correction",
+            f"Δ is the system minus {self.systems[0]}. The 95 % intervals are over queries alone and hold together for "
+            "all systems and test sets of a measure",
+            *([self._rules_of_the_gate()] if self.margin is not None else []),
+            *(by_part.method_of(self.over_parts) if self.parts.height else []),
+            "Whether a difference varies with the kind of query: eval_kit generalise. Which kinds lose: eval_kit "
+            "discover",
+            origin(self.provenance),
+        ]
+
     def _lower_is_better(self) -> str:
-        """Which of its measures are better where they are lower."""
+        """Which of its measures are better where they are lower; empty where none is."""
         kinds = [parse(name).kind for name in self.rows["measure"].unique(maintain_order=True)]
         lower = dict.fromkeys(kind.name for kind in kinds if kind.lower_is_better)
-        return f" For {', '.join(lower)}, lower is better." if lower else ""
+        return f"For {', '.join(lower)}, lower is better" if lower else ""
 
     def _on_few(self) -> str:
         """The differences that rest on too few queries for t."""
@@ -286,25 +290,24 @@ class Comparison(Result):
         parts = by_part.shown(self.parts)
         rows = parts.drop_nulls("verdict").to_dicts()
         if not rows:
-            return f"Gate: {by_part.NOT_TESTED}."
+            return f"Gate at {self.margin:g}: {by_part.NOT_TESTED}."
         due = [row for row in rows if row["verdict"] == self.verdict]
         several = parts.height > 1
         named = [self._found(row, several) for row in sorted(due, key=gain)[:_MOST_NAMED]]
         more = f" and in {len(due) - len(named)} more" if len(due) > len(named) else ""
-        said = f"Gate: {self.verdict}{' in ' if several else ': '}{'; in '.join(named)}{more}"
+        said = f"Gate at {self.margin:g}: {self.verdict}{' in ' if several else ': '}{'; in '.join(named)}{more}"
         words = [*(row["verdict"] for row in rows), *[by_part.NOT_TESTED] * (parts.height - len(rows))]
         others = dict.fromkeys(word for word in (*by_part.ORDER, by_part.NOT_TESTED) if word in words)
         others.pop(self.verdict, None)
-        of_parts = f" of {parts.height} parts"
-        said += "".join(f"; {words.count(word)}{of_parts} {word}" for word in others)
+        said += "".join(f"; {word} in {words.count(word)} of {parts.height} parts" for word in others)
         if self.verdict == CANNOT_TELL:
             if None not in (losses := [row["detectable"] for row in due]):
-                said += f"; a loss of {max(losses):.4f} would be found in 80 % of cases"
+                said += f". A loss of {max(losses):.4f} would be found in 80 % of cases"
             if needed := max(row["needed"] or 0 for row in due):
                 said += f', and "{NOT_WORSE}" needs about {needed:,} queries where nothing is lost'
         if self.verdict == UNCHANGED:
             fewest = min(row["queries"] for row in due)
-            said += f"; that leaves open that up to {1 - ALPHA ** (1 / fewest):.1%} of such queries lose"
+            said += f". That leaves open that up to {1 - ALPHA ** (1 / fewest):.1%} of such queries lose"
         return f"{said}."
 
     def _found(self, row: dict[str, Any], several: bool) -> str:
@@ -321,9 +324,12 @@ class Comparison(Result):
         """What its words mean."""
         tests = "t-tests that hold however often one looks while queries are added" if self.looks else "t-tests"
         return (
-            f"{NOT_WORSE}: shown to lose less than {self.margin:g} to {self.systems[0]} (one-sided; where fewer than "
-            f"{FEW_DIFFER} queries differ, more that lose all are counted); {WORSE}: shown to lose (two-sided; "
-            f"where all differ by the same, the sign test); {tests} over queries, p < 0.05 after Holm's correction"
+            f"{NOT_WORSE}: significantly less than {self.margin:g} is lost to {self.systems[0]} (one-sided). "
+            f"{WORSE}: a "
+            f"loss is significant (two-sided). Both are {tests} over queries, p < 0.05 after Holm's correction. Where "
+            f"fewer than {FEW_DIFFER} queries differ, more that lose all are counted; where all differ by the "
+            "same, it is "
+            "the sign test"
         )
 
     def per_query(self) -> pl.DataFrame:
@@ -342,87 +348,22 @@ class Comparison(Result):
             "divisions": dict(self.divisions),
             "panel": [each.as_json() for each in self.standings],
             "gate": gate if self.margin is not None else None,
-            "notes": self.notes(),
+            "notes": [*self.notes(), *self.method()],
             "provenance": self.provenance,
         }
 
 
-def compare(
-    runs: GivenRuns,
-    release: ReleaseSource = None,
-    baseline: str | None = None,
-    *,
-    measures: Collection[str] = (),
-    test_sets: Collection[str] = (),
-    by: Sequence[str | Parts] = (),
-    trained_on: TrainedOn = None,
-    no_worse_than: float | None = None,
-    looks: bool = False,
-    panel: bool = False,
-    qrels: Judgements | None = None,
-    queries: Texts | None = None,
-    allow_missing: bool = False,
+def compared(
+    scores: Scores, release: Release, baseline: str | None = None, *, with_panel: bool = False, **how: Any
 ) -> Comparison:
-    """Systems side by side on the same test sets, with paired tests against a baseline.
-
-    Runs whose names differ only in the test set or track at the end, as ``ance.dl19`` and ``ance.dl20`` or
-    ``ance.2019`` and ``ance.2020``, are one system, unless they cover the same test set.
+    """The comparison of runs that are scored.
 
     Args:
-        runs: of two or more systems; like ``release``, ``measures``, ``test_sets``, ``by``, ``trained_on``, ``qrels``,
-            ``queries`` and ``allow_missing`` as for :func:`eval_kit.protocols.scoring.score`.
-        release: what they are scored on.
+        scores: of the runs.
+        release: what they were scored on.
         baseline: the name of the system that the others are tested against; by default the first.
-        measures: in place of the test sets' own.
-        test_sets: names of those to compare on; by default all that the runs cover.
-        by: divisions of the queries, to compare in each part as well.
-        trained_on: training queries, for the divisions ``distance`` and ``leaked``.
-        no_worse_than: of a gate: the result's ``verdict`` says whether each system loses less than this, by each test
-            set's first measure.
-        looks: the gate's tests hold however often one looks while queries are added, as every night, at two to four
-            times the queries.
-        panel: also compare the baseline with twelve known systems on TREC DL 2019 and 2020
-            (:mod:`eval_kit.protocols.panel`), and say which places it can have among them.
-        qrels: judgements to score on, in place of a release.
-        queries: the texts of their queries.
-        allow_missing: score test sets that a run covers only in part.
-
-    Raises:
-        UserError: fewer than two systems; a run, measure or test set that cannot be used; nothing that two systems
-            share.
-    """
-    if looks and no_worse_than is None:
-        raise UserError(f"{parameter('looks')}: the looks are at a gate; give {parameter('no_worse_than')}")
-    opened_release = release_of(release, qrels, queries)
-    [taken] = take(runs=runs)
-    own = with_measures(named(opened_release.test_sets, test_sets), measures)
-    scores = scores_of(taken, opened_release, allow_missing=allow_missing, test_sets=own)
-    return compared(
-        scores,
-        opened_release,
-        baseline,
-        test_sets=own,
-        by=by,
-        training=queries_of(trained_on, by),
-        margin=no_worse_than,
-        looks=looks,
-        with_panel=panel,
-    )
-
-
-def compared(
-    scores: Scores,
-    release: Release,
-    baseline: str | None = None,
-    *,
-    test_sets: Mapping[str, TestSet],
-    by: Sequence[str | Parts] = (),
-    training: pl.DataFrame | None = None,
-    margin: float | None = None,
-    looks: bool = False,
-    with_panel: bool = False,
-) -> Comparison:
-    """The comparison of runs that are scored; the arguments are those of :func:`compare`.
+        with_panel: also compare the baseline with the known systems.
+        how: the further arguments of :func:`of_values`.
 
     Raises:
         UserError: as there.
@@ -430,15 +371,46 @@ def compared(
     systems = _systems(scores)
     of_run = pl.col("run").replace_strict(systems).alias("system")
     values = scores.per_query_in_full().select(of_run, pl.exclude("run"))
-    standings = []
-    if with_panel:
-        base = baseline_of(list(systems.values()), baseline)
-        standings = known_systems.standings(values.filter(pl.col("system") == base))
-        values = known_systems.beside(values)
+    if not with_panel:
+        return of_values(values, release, baseline, scores.provenance, **how)
+    base = baseline_of(list(systems.values()), baseline)
+    standings = known_systems.standings(values.filter(pl.col("system") == base))
+    found = of_values(known_systems.beside(values), release, baseline, scores.provenance, **how)
+    return replace(found, standings=standings)
+
+
+def of_values(
+    values: pl.DataFrame,
+    release: Release,
+    baseline: str | None,
+    provenance: dict[str, Any],
+    *,
+    test_sets: Mapping[str, TestSet],
+    by: Sequence[str | Parts] = (),
+    training: pl.DataFrame | None = None,
+    margin: float | None = None,
+    looks: bool = False,
+) -> Comparison:
+    """The comparison of systems whose value of each query is known.
+
+    Args:
+        values: as :attr:`Comparison.values`.
+        release: has the queries, and the labels that they can be divided by.
+        baseline: the name of the system that the others are tested against; by default the first.
+        provenance: of the values.
+        test_sets: by name, with the queries and measures that are compared.
+        by: divisions of the queries, to compare in each part as well.
+        training: ``query_id`` and ``text`` of training queries, for the divisions ``distance`` and ``leaked``.
+        margin: the loss that a gate is about.
+        looks: the gate holds however often one looks.
+
+    Raises:
+        UserError: fewer than two systems, or nothing that two of them share; a division that cannot be made.
+    """
     names = values["system"].unique(maintain_order=True).to_list()
     base = baseline_of(names, baseline)
     if len(names) < 2:
-        raise UserError("give at least two systems to compare")
+        raise UserError("There is one system, and nothing to compare it with", do="Give at least two systems")
     names = [base, *(name for name in names if name != base)]
     rows: list[dict[str, Any]] = []
     left_out: list[str] = []
@@ -446,18 +418,19 @@ def compared(
         searched = set(group["system"].unique())
         present = [name for name in names if name in searched]
         if present[0] == base and present[1:]:
-            rows += _rows(group.sort("query_id", maintain_order=True), present, str(test_set))
+            rows += rows_of(group.sort("query_id", maintain_order=True), present, str(test_set))
         else:
             left_out += [f"{name}: {test_set}" for name in present]
     if not rows:
-        raise UserError(f"{base} shares no test set with {' or '.join(names[1:])}; nothing can be compared")
+        raise UserError(
+            f"{base} and {' or '.join(names[1:])} have no test set in common", do="Compare runs of the same queries"
+        )
     for measure in dict.fromkeys(row["measure"] for row in rows):
         family = [row for row in rows if row["measure"] == measure and row["system"] != base]
         correct(family, "p_equivalent")
         by_part.hold_together(family)
     table = pl.DataFrame(rows, ROWS)
-    comparison = Comparison(table, values, names, left_out, scores.provenance, margin=margin, looks=looks)
-    comparison = replace(comparison, standings=standings)
+    comparison = Comparison(table, values, names, left_out, provenance, margin=margin, looks=looks)
     if not by and margin is None:
         return comparison
     shared = table["test_set"].unique(maintain_order=True).to_list()
@@ -473,7 +446,8 @@ def compared(
     if not by:
         return comparison
     remarks = list(by_part.remarks_on(divisions, release))
-    return replace(comparison, divisions=by_part.sources(divisions), remarks=remarks)
+    few = list(by_part.scarce(divisions, release))
+    return replace(comparison, divisions=by_part.sources(divisions), remarks=remarks, scarce=few)
 
 
 def baseline_of(systems: Sequence[str], named: str | None) -> str:
@@ -483,7 +457,7 @@ def baseline_of(systems: Sequence[str], named: str | None) -> str:
         UserError: none of the systems has that name.
     """
     if named is not None and named not in systems:
-        raise UserError(f"there is no system {named} to compare with; there are {', '.join(systems)}")
+        raise UserError(f"No run is of the system {named}", do=f"Choose from: {choices(systems)}")
     return named or systems[0]
 
 
@@ -505,7 +479,7 @@ def _systems(scores: Scores) -> dict[str, str]:
     return systems
 
 
-def _rows(values: pl.DataFrame, systems: Sequence[str], test_set: str) -> list[dict[str, Any]]:
+def rows_of(values: pl.DataFrame, systems: Sequence[str], test_set: str) -> list[dict[str, Any]]:
     """A row for each measure and system; those of the others also with the ``figure`` of their difference."""
     columns = {}
     searched = {}
@@ -552,10 +526,10 @@ def counts(rows: Sequence[dict[str, Any]]) -> tuple[int, int]:
     return words.count(BETTER), words.count(WORSE)
 
 
-def _neither(rows: Sequence[dict[str, Any]], preposition: str) -> str:
-    """Of how many the test shows neither, after a semicolon; empty if of none."""
+def _neither(rows: Sequence[dict[str, Any]]) -> str:
+    """How many differences are not significant, after a comma; empty if none."""
     count = list(map(word, rows)).count("")
-    return f"; {preposition} {count} neither is shown" if count else ""
+    return f", {count} not significant" if count else ""
 
 
 def difference_shown(row: dict[str, Any], short: bool = False) -> str:
@@ -567,12 +541,14 @@ def difference_shown(row: dict[str, Any], short: bool = False) -> str:
     return text.replace("-", "\u2212") + ("" if short else f", n = {row['queries']:,}")
 
 
-def _effect(label: str, row: dict[str, Any]) -> plots.Effect:
+def effect(label: str, row: dict[str, Any]) -> plots.Effect:
+    """A row's difference, to be drawn."""
     few = row["queries"] < FEW_QUERIES
     return plots.Effect(label, row["difference"], row["low"], row["high"], row["queries"], few)
 
 
-def _forest(effects: Sequence[plots.Effect], measure: str, title: str) -> Picture:
+def forest(effects: Sequence[plots.Effect], measure: str, title: str) -> Picture:
+    """A picture of differences in a measure, and what it shows."""
     caption = f"{title}, with 95 % intervals over queries, which hold together; right of the line it is higher."
     caption += f" {HOLLOW}" * any(effect.is_of_few for effect in effects)
     return Picture(plots.forest(effects, f"difference in {measure}", title), caption)

@@ -28,15 +28,14 @@ from eval_kit.tables.table import (
 
 NAME = "crossed"
 NOTES = (
-    "crossed hold-outs: each query is In for the one model that saw its cluster without it, and Out for those that did "
-    "not see its cluster; over clusters, their queries and trainings, by Student's t",
-    "° not significant: two-sided, p ≥ 0.05 after Holm's correction over the systems of a measure (over queries alone, "
-    "and over the clusters too, by cluster); "
-    f"≈ equivalent: a loss or gain of {100 * MARGIN:g} % or more is excluded, one-sided, p < 0.05 after the same "
-    "correction",
-    "SD clusters is without the noise of queries and trainings; ρ is Spearman's, and given size its partial one",
+    "° not significant: two-sided, p ≥ 0.05 after Holm's correction over the systems of a measure. By cluster, "
+    "it is over "
+    "queries alone and over the clusters too",
+    f"≈ equivalent: any change is under {100 * MARGIN:g} %, one-sided, p < 0.05 after the same correction",
     UNTESTED,
-    "Intervals are each of that loss alone, uncorrected",
+    "A query is In for the model trained on its cluster but not on it, and Out for models that never saw the cluster. "
+    "Intervals are t over clusters, their queries and trainings, uncorrected",
+    "SD clusters leaves out the noise of queries and trainings. ρ is Spearman's, and given size its partial one",
 )
 COLUMNS = {"inside": "avg_in", "low": "rel_loss_low", "high": "rel_loss_high"}
 

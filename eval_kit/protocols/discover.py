@@ -21,14 +21,16 @@ from eval_kit.protocols.scoring import named, scores_of, with_measures
 from eval_kit.release import Release
 from eval_kit.results import Picture, Result, origin
 from eval_kit.runs.given import GivenRun, GivenRuns, take
+from eval_kit.sentences import counted
 from eval_kit.stats.differences import ALPHA
 from eval_kit.stats.halves import PICKED, Kind, worst
 from eval_kit.stats.kinds import kinds
-from eval_kit.tables.table import Column, Table, laid_out
+from eval_kit.tables.table import Column, Table, laid_out, p_value
 
 # of planted losses of 40 % in a kind half were named with 1,000 queries, and of 20 % a quarter (docs/discover.md)
 FEW_QUERIES = 1_000
 """Queries below which hardly any kind can be shown."""
+# no experiment chose these two: what fits into a row, and what one reads of a kind
 _EXAMPLES = 3
 _LISTED = 200
 """Queries of a kind that a page lists; the file of parts has all."""
@@ -101,11 +103,11 @@ class Discovery(Result):
         more = lost.filter(pl.col("p_rest_holm") < ALPHA)
         named = (more if more.height else lost).group_by("kind", maintain_order=True)
         kinds = [f"{kind} ({'; '.join(map(self._shown, rows.to_dicts()))})" for (kind,), rows in named]
-        than = "more than on other queries, on" if more.height else "not shown to be more than on other queries, on"
+        than = "more than on other queries, on" if more.height else "not significantly more than on other queries, on"
         where = f"{after} loses to {before}, {than} {'; '.join(kinds)}."
         show = partial(parse(self.measure).show, with_sign=True)
         of_all = f"{self.searched:,} queries, {show(self.difference)} {self.measure} on all"
-        said = [where if kinds else f"No kind of query is shown to lose ({of_all})."]
+        said = [where if kinds else f"No kind of query loses significantly ({of_all})."]
         if self.rows.height:
             found, held = (show(_mean(self.rows[name])) for name in ("found", "difference"))
             said.append(
@@ -113,7 +115,7 @@ class Discovery(Result):
             )
             said[-1] += f", and by {held} in the queries that were not looked at."
         if self.searched < FEW_QUERIES:
-            said.append(f"With fewer than {FEW_QUERIES:,} queries hardly any kind can be shown.")
+            said.append(f"With fewer than {FEW_QUERIES:,} queries, hardly any kind can be found.")
         return [sentence.replace(" -", " \u2212") for sentence in said]
 
     def _shown(self, row: dict[str, Any]) -> str:
@@ -129,8 +131,8 @@ class Discovery(Result):
             Column("n", "number", "queries", ","),
             Column("found", "number", format=show),
             Column("held [95 % interval]", "number", lambda row: difference_of(row | {"measure": self.measure})),
-            Column("p (Holm)", "number", "p_holm", ".3f"),
-            Column("≠ rest", "number", "p_rest_holm", ".3f"),
+            Column("p (Holm)", "number", "p_holm", p_value),
+            Column("≠ rest", "number", "p_rest_holm", p_value),
             Column("would find", "number", "detectable", ".4f"),
             Column("queries that lose most", source=lambda row: "; ".join(row["examples"])),
         ]
@@ -171,16 +173,22 @@ class Discovery(Result):
         return [Picture(plots.forest(effects, f"difference in {self.measure}", title), caption)]
 
     def notes(self) -> list[str]:
+        """What was looked at, and what was left out."""
+        left_out = f"{counted(self.left_out, 'query')} that neither run searched, or without a text, left out"
+        return [
+            f"{self.looked_at:,} kinds of at least {FEWEST} queries in each half were looked at",
+            *([left_out] if self.left_out else []),
+        ]
+
+    def method(self) -> list[str]:
         """How kinds were found and tested, and what they rest on."""
         return [
             f"Each half of the queries picks at most {PICKED} kinds that lose most against its other queries, and the "
-            "other half tests them; a kind that both pick stands twice",
-            "p, and the 95 % intervals: t-tests over queries of the half that did not pick, two-sided, after "
-            "correction over all rows; ≠ rest: of no difference to the other queries of that half; would find: "
-            "the loss that is found in 80 % of cases",
-            f"{self.looked_at:,} kinds of at least {FEWEST} queries in each half were looked at: words, pairs of "
-            "words, beginnings, clusters, lengths, question words and fields of the queries",
-            f"Queries that neither run searched, or without a text, are left out: {self.left_out:,}",
+            "other half tests them. A kind that both pick stands twice",
+            "p and the 95 % intervals are two-sided t-tests over queries of the half that did not pick, corrected over "
+            'all rows. "≠ rest" is the p that the kind equals the other queries of that half. "would find" is the '
+            "smallest loss that is found in 80 % of cases",
+            "Kinds are words, pairs of words, beginnings, clusters, lengths, question words and fields of the queries",
             origin(self.provenance),
         ]
 
@@ -225,14 +233,14 @@ def discover(
     first, second = take(pivot=[] if pivot is None else [pivot], runs=runs)
     both = [*first, *second]
     if len(both) != 2 or first == second:
-        raise UserError(f"give two runs, or one and {parameter('pivot')}, not {len(both)}")
+        raise UserError(f"There are {counted(len(both), 'run')}", do=f"Give two runs, or one and {parameter('pivot')}")
     own = with_measures(named(opened.test_sets, test_sets), [measure] if measure else ())
     scores = scores_of(both, opened, allow_missing=allow_missing, test_sets=own)
     systems = both[0].name, both[1].name
     values, names, name = _values(scores, systems, opened)
     texts = pl.concat(map(opened.queries, names)).unique("query_id", keep="first")
     if not texts["text"].count():
-        raise UserError(f"the texts of the queries are not known; {parameter('queries')} names a file of them")
+        raise UserError("The texts of the queries are needed", do=f"Add {parameter('queries')} FILE")
     pairs = values.join(texts.drop_nulls("text"), on="query_id").filter("searched").sort("query_id").drop("searched")
     of_measure = parse(name)
     pairs = pairs.with_columns(difference=pl.col("after") - pl.col("before"))
@@ -264,7 +272,9 @@ def _values(scores: Scores, systems: tuple[str, str], release: Release) -> tuple
     covered = [{mean.test_set for mean in scores.means if mean.run == system} for system in systems]
     shared = [name for name in first if name in covered[0] & covered[1]]
     if not shared:
-        raise UserError(f"{systems[0]} shares no test set with {systems[1]}; nothing can be compared")
+        raise UserError(
+            f"{systems[0]} and {systems[1]} have no test set in common", do="Compare runs of the same queries"
+        )
     measure = first[max(shared, key=lambda name: len(release.test_sets[name].queries))]
     names = [name for name in release.test_sets if name in shared and first[name] == measure]
     values = scores.per_query_in_full().filter(pl.col("test_set").is_in(names), measure=pl.lit(measure))

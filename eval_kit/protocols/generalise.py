@@ -24,13 +24,14 @@ from eval_kit.divisions import Parts, divide
 from eval_kit.errors import UserError, parameter
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols.scores import Scores
-from eval_kit.protocols.scoring import named, score_on
+from eval_kit.protocols.scoring import named, score_on, scores_of
 from eval_kit.release import Release, TestSet
 from eval_kit.results import Fact, Picture, Result
 from eval_kit.runs.given import GivenRuns, Run, take
 from eval_kit.runs.ranks import rank_judged
 from eval_kit.runs.training import TrainedOn, queries_of
 from eval_kit.search.passages import has_passages, passages
+from eval_kit.sentences import counted, joined
 from eval_kit.shifts import MAIN_SPLITS, SHIFTS, main_split
 from eval_kit.stats import distance, parts
 from eval_kit.stats.differences import CANNOT_TELL
@@ -109,7 +110,14 @@ class Generalisation(Result):
     def heading(self) -> str:
         """The systems and the pivots."""
         systems = ", ".join(self.contrasts["system"].unique(maintain_order=True))
-        return f"Does {systems} generalise? Far and near queries, beside {', '.join(self.provenance['pivots'])}"
+        return f"Does {systems} generalise? Far and near queries, compared with {', '.join(self.provenance['pivots'])}"
+
+    def summary(self) -> list[str]:
+        """That nothing can be told, where no row has a verdict; the notes say why."""
+        systems = self.contrasts["system"].unique(maintain_order=True).to_list()
+        lose = "lose" if len(systems) > 1 else "loses"
+        untold = self.contrasts["verdict"].fill_null("").eq("").all()
+        return [f"Cannot tell whether {joined(systems)} {lose} on far queries."] if untold else []
 
     def facts(self) -> list[Fact]:
         """The verdict of each of the first five rows, with its interval and what would be found."""
@@ -145,27 +153,32 @@ class Generalisation(Result):
             yield Picture(plots.slopes(ends, ("near", "far"), row["measure"], caption), caption, list(ends))
 
     def notes(self) -> list[str]:
-        """What the columns mean, and what no verdict may be read as."""
-        pivots = " and ".join(self.provenance["pivots"])
-        each = ", and by each pivot alone" * (len(self.provenance["pivots"]) > 1)
+        """How queries were divided, and why nothing can be told."""
         reasons: dict[str, None] = {}
         for row in self.contrasts.filter(pl.col("why") != "").iter_rows(named=True):
             about = f"{row['shift']}, {row['system']}:" if row["verdict"] else row["shift"]
             reasons[f"{about} {row['why']}"] = None
+        sources = self.provenance["divisions"].items()
+        return [*reasons, *(f"{name}: {source}" for name, source in sources if source != name)]
+
+    def method(self) -> list[str]:
+        """What the columns mean, and what no verdict may be read as."""
+        pivots = joined(self.provenance["pivots"])
+        each = ", and by each pivot alone" * (len(self.provenance["pivots"]) > 1)
         return [
-            f"gain: far minus near of the model's value minus that of {pivots}; adjusted: the same, minus what "
-            f"{pivots} and the lengths of query and relevant passages predict for parts like the near ones.",
-            "p: the greater of both estimates', two-sided; p (Holm): corrected over the rows that can be tested; would "
-            "find: the loss that both estimates find in 80 % of cases. All are over parts, each side with its own "
-            "spread (Paule and Mandel; Knapp and Hartung; Welch).",
-            f"degrades: by both estimates{each} a loss beyond chance (two-sided); does not: by both{each} less than "
-            f"{MARGIN:.0%} of the near level beyond chance (one-sided), each p (Holm) < 0.05; cannot tell: neither.",
-            f"What makes far queries harder or easier for {pivots} alone counts as the model's: it can hide a loss, or "
-            "look like one. A pivot of another kind beside it guards against that.",
-            "Levels on near and far queries differ with the queries' difficulty too: do not compare them "
-            "without the pivot's.",
-            *(f"{name}: {source}" for name, source in self.provenance["divisions"].items() if source != name),
-            *reasons,
+            f"Far queries may simply be harder. Compare near and far only against {pivots}",
+            f"gain is (model − {pivots}) on far queries minus (model − {pivots}) on near ones. adjusted also "
+            "removes what "
+            f"{pivots} and the lengths of query and relevant passages predict from near parts",
+            "p is the larger of the two estimates' (two-sided). p (Holm) corrects it over the rows that can be tested. "
+            '"would find" is the smallest loss that both estimates find in 80 % of cases. All are over parts, '
+            "each side "
+            "with its own spread (Paule and Mandel; Knapp and Hartung; Welch)",
+            f"degrades: both estimates{each} show a significant loss. does not: both{each} show significantly "
+            "less than "
+            f"{MARGIN:.0%} of the near level. cannot tell: neither. Each by p (Holm) < 0.05",
+            f"What makes far queries harder or easier for {pivots} alone counts as the model's. It can hide a loss, or "
+            "look like one. A second pivot of another kind guards against that",
         ]
 
 
@@ -237,7 +250,8 @@ def generalise(
         runs: of trained systems, over the test set.
         pivots: runs of untrained systems over the same queries, such as BM25's; of several, each alone must show it.
         release: the one that holds the judgements.
-        test_set: whose queries are divided into near and far; by default dev, else test, else the only one.
+        test_set: whose queries are divided into near and far; by default dev, else test, as the runs
+            cover them, else the only one.
         trained_on: the training queries, from which nearness is measured (:func:`eval_kit.runs.training.queries_of`).
         by: divisions of the queries (:func:`eval_kit.divisions.divide`).
         far: which of their parts training held out; by default the farther half.
@@ -254,11 +268,20 @@ def generalise(
     training = queries_of(trained_on)
     systems, untrained = take(runs=runs, pivots=pivots)
     if not untrained:
-        raise UserError("name a pivot: the run of an untrained system, such as BM25, on the same queries")
+        raise UserError(
+            "A pivot is needed: an untrained system, such as BM25, on the same queries",
+            do=f"Add {parameter('pivot')} RUN",
+        )
+    every_run = list(dict.fromkeys([*systems, *untrained]))
+    scores = None
+    if test_set is None and opened_release.test_sets.keys() >= set(MAIN_SPLITS):
+        scores = scores_of(every_run, opened_release, allow_missing=allow_missing)
+        covered = [{mean.test_set for mean in scores.means if mean.run == run.name} for run in every_run]
+        test_set = main_split(set.intersection(*covered))
     of_test_set = far_test_set(opened_release, test_set)
     sides = near_and_far(opened_release, of_test_set, training=training, by=by, far=far, vectors=vectors, seed=seed)
-    every_run = list(dict.fromkeys([*systems, *untrained]))
-    scores = score_on(dict.fromkeys(every_run, (of_test_set,)), opened_release, allow_missing=allow_missing)
+    if scores is None or test_set is None:
+        scores = score_on(dict.fromkeys(every_run, (of_test_set,)), opened_release, allow_missing=allow_missing)
     return contrasts(scores, opened_release, systems, pivots=untrained, test_set=of_test_set, sides=sides)
 
 
@@ -266,11 +289,15 @@ def far_test_set(release: Release, name: str | None = None) -> TestSet:
     """The test set of this name, by default dev, else test, else the only one.
 
     Raises:
-        UserError: there is none.
+        UserError: there is none; the name is of several.
     """
     only = next(iter(release.test_sets)) if len(release.test_sets) == 1 else None
     chosen = name or main_split(release.test_sets) or only or MAIN_SPLITS[0]
-    return next(iter(named(release.test_sets, [chosen]).values()))
+    first, *others = named(release.test_sets, [chosen]).values()
+    if others:
+        what = f"{chosen} is {counted(1 + len(others), 'test set')}, and near and far queries are of one"
+        raise UserError(what, do=f"Choose one with {parameter('test_set')}, such as {first.name}")
+    return first
 
 
 def contrasts(
@@ -342,8 +369,8 @@ def near_and_far(
     divisions = _divisions(release, test_set, distances, by, far, seed, training)
     if not any(map(attrgetter("far"), divisions)):
         raise UserError(
-            f"it is not known which parts are far; give {parameter('trained_on')}, or {parameter('by')} and "
-            f"{parameter('far')}"
+            "The kit does not know which queries are far from training",
+            do=f"Add {parameter('trained_on')} FILE, or {parameter('by')} and {parameter('far')}",
         )
     return Sides(divisions, distances, vectors, seed)
 
@@ -360,9 +387,7 @@ def _divisions(
     texts = release.queries(test_set.name)
     given = [divide(each, release, texts, training) for each in by]
     if strange := sorted(set(far).difference(*(division.parts["part"] for division in given))):
-        raise UserError(
-            f"{parameter('far')}: there is no part {strange[0]!r:.40} in the divisions of {parameter('by')}"
-        )
+        raise UserError(f"{parameter('far')} {strange[0]!r:.40} is not a part that {parameter('by')} makes")
     divisions = []
     if distances is not None:
         of_queries = texts.select("query_id", part=_small_parts(texts, seed))
@@ -440,7 +465,7 @@ def _covariates(
         of_run = values.filter(pl.col("run") == run.name).select("query_id", pivot="value", pivot_searched="searched")
         of_pivot = frame.join(of_run, on="query_id", how="left", maintain_order="left")
         if of_pivot["pivot"].null_count():
-            raise UserError(f"{run.name}: has no value for some queries of {test_set.name}")
+            raise UserError(f"{run.name} has no value for some queries of {test_set.name}")
         success = _success(run, relevant)
         covariates[run.name] = of_pivot.join(success, on="query_id", how="left", maintain_order="left").fill_null(0.0)
     return covariates

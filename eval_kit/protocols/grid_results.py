@@ -19,23 +19,24 @@ from eval_kit.runs import contamination
 from eval_kit.runs.given import GivenRuns, Run, take
 from eval_kit.runs.grids import in_cells
 from eval_kit.runs.names import RunName, grid
+from eval_kit.sentences import joined
 from eval_kit.shifts import SHIFTS, Shift
-from eval_kit.stats.differences import FEW_DIFFER
+from eval_kit.stats.differences import ALPHA, FEW_DIFFER
 from eval_kit.stats.losses import MARGIN
 from eval_kit.stats.similarity import by_cluster
 from eval_kit.tables.table import UNTESTED, Table, share
 
 _SIGNIFICANCE = (
-    "° not significant over queries, and over trainings where there are several seeds: two-sided paired t-test, "
-    "p ≥ 0.05 after Holm's correction over the systems and parts of a measure; what one training differs by from the "
-    "next is not in it",
+    "° not significant: two-sided paired t-test over queries, and over trainings where there are several seeds, "
+    "p ≥ 0.05 after Holm's correction over the systems and parts of a measure. With one seed, it ignores variation "
+    "between trainings",
     UNTESTED,
     f"≈ equivalent: Out within {100 * MARGIN:g} % of In, by two one-sided t-tests, p < 0.05 after the same correction",
     "The 95 % intervals of losses are each of that loss alone, uncorrected",
 )
 OVER_PARTS = (
-    "over parts: parts are random draws of kinds (τ: their standard deviation; F: of no difference but by their "
-    "queries); over queries: of these parts alone"
+    '"over parts" treats parts as random draws of kinds: τ is their standard deviation, and F tests that they do not '
+    'differ. "over queries" is about these parts only'
 )
 
 
@@ -93,18 +94,23 @@ class Protocols(Result):
         sentences = []
         for shift in self.results:
             rows = self.standings(shift)
-            losses = []
+            losses, unclear, unchanged = list[str](), list[str](), list[str]()
             for row in rows.drop_nulls("rel_loss").iter_rows(named=True):
                 name = " ".join(filter(None, (row["system"], row.get("size"))))
                 parts_differ = row.get("p_q") is not None and row["p_q"] < 0.05  # as the page has it
                 of, over = ("of_parts", " over parts") if parts_differ else ("rel_loss", "")
                 low, high = row[f"{of}_low"], row[f"{of}_high"]
                 ends = "" if low is None else f" ({share(low)} to {share(high)}{over})"
-                losses.append(f"{name} {share(row[of])}{ends}")
-            if losses:
-                sentences.append(
-                    f"{SHIFTS[shift].title}: held-out parts cost, of {rows['measure'][0]}: {', '.join(losses)}."
-                )
+                is_shown = low is not None and (low > 0 or high < 0) and (row["p_holm"] or 0) < ALPHA
+                if row[of] == 0 and low in (None, 0):
+                    unchanged.append(name)
+                else:
+                    (losses if is_shown else unclear).append(f"{name} {share(row[of])}{ends}")
+            said = f"held-out parts cost {joined(losses)}" if losses else "no loss is significant"
+            said += f". Not significant: {joined(unclear)}" if unclear else ""
+            said += f". Unchanged: {joined(unchanged)}" if unchanged else ""
+            if rows.drop_nulls("rel_loss").height:
+                sentences.append(f"{SHIFTS[shift].title}, {rows['measure'][0]}: {said}.")
         return sentences
 
     def standings(self, shift: str) -> pl.DataFrame:
@@ -119,14 +125,18 @@ class Protocols(Result):
         return [crossed.figure(self.crossed)]
 
     def notes(self) -> list[str]:
-        """What the marks mean; which systems were trained on queries that they are scored on, or may have been."""
-        notes = [*_SIGNIFICANCE] if self.results.keys() - {crossed.NAME} else []
-        notes += [OVER_PARTS] if self.overall.keys() - {crossed.NAME} else []
-        notes += crossed.NOTES if crossed.NAME in self.results else []
+        """What rests on few queries; which systems were trained on queries that they are scored on, or may be."""
+        notes = []
         if few := self._on_few():
-            why = "so that intervals are too short and there is no ≈"
+            why = "so intervals are too short and there is no ≈"
             notes.append(f"In and Out of fewer than {FEW_DIFFER} queries differ, {why}: {few}")
         return [*notes, *contamination.notes(self.to_polars().select("system", "trained_on").iter_rows())]
+
+    def method(self) -> list[str]:
+        """What the marks mean, and how losses were tested."""
+        notes = [*_SIGNIFICANCE] if self.results.keys() - {crossed.NAME} else []
+        notes += [OVER_PARTS] if self.overall.keys() - {crossed.NAME} else []
+        return notes + [*crossed.NOTES] * (crossed.NAME in self.results)
 
     def _on_few(self) -> str:
         """The losses that rest on too few queries for a bootstrap."""
@@ -291,7 +301,7 @@ def _refuse_foreign_runs(shift: Shift, cells: dict[Run, RunName], values: pl.Dat
     covering = {RunName(system, shift.name, held_out, seed) for system, held_out, seed in needed_cells.iter_rows()}
     for run, cell in cells.items():
         if cell.shift == shift.name and cell not in covering:
-            raise UserError(f"{run}: covers no test set of the {shift.name} shift, which it was trained on")
+            raise UserError(f"{run} covers no test set of the {shift.name} shift, which it was trained on")
 
 
 def _refuse_unequal_batches(cells: Mapping[Run, RunName]) -> None:
@@ -305,7 +315,9 @@ def _refuse_unequal_batches(cells: Mapping[Run, RunName]) -> None:
             sizes = ", ".join(
                 f"{run.own_name} in batches of {size}" for size, run in sorted(runs.items(), key=itemgetter(0))
             )
-            raise UserError(f"the cells of {system} on {shift} were trained differently: {sizes}; train them alike")
+            raise UserError(
+                f"The cells of {system} on {shift} were trained differently: {sizes}", do="Train them alike"
+            )
 
 
 def _means_of_untrained(scores: Scores, runs: Sequence[Run]) -> dict[str, dict[str, dict[str, float]]]:

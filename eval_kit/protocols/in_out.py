@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, choices
 from eval_kit.measures.definitions import parse
 from eval_kit.release import Release
 from eval_kit.runs.names import RunName
@@ -74,7 +74,7 @@ def losses(values: pl.DataFrame, shift: Shift, release: Release, seed: int = 0) 
         UserError: a run that does not cover the test queries, or other test sets than another run; a shift of one part.
     """
     if shift.has_clusters and len(shift.parts(release)) < 2:
-        raise UserError(f"{release.name}: {shift.name} has one part alone; a loss is of one part beside others")
+        raise UserError(f"{release.name} has one part alone in {shift.name}", "A loss compares a part with the others")
     comparison = shift.roles(values, release)
     if shift.measures:
         comparison = comparison.filter(pl.col("measure").is_in(shift.measures))
@@ -89,7 +89,7 @@ def losses(values: pl.DataFrame, shift: Shift, release: Release, seed: int = 0) 
         names["test_sets"] = f"{shift.name}.{part}" if shift.has_clusters else "+".join(covered)
         rows += [names | row for row, _ in _with_pairs(in_part, seed)]
     if not rows:
-        raise UserError(f"no run covers a test set of the {shift.name} shift")
+        raise UserError(f"No run covers a test set of the {shift.name} shift")
     table = pl.DataFrame(rows)
     if shift.has_clusters:
         models_in = len(shift.parts(release)) - 1
@@ -185,8 +185,8 @@ def _covered(comparison: pl.DataFrame, shift: Shift, release: Release) -> list[s
     for system, held_out, seed, test_sets in models.iter_rows():
         if lacking := [name for name in wanted if name not in test_sets]:
             run = RunName(system, shift.name, held_out, seed).file
-            others = "" if all_needed else f", which other runs of {shift.name} cover; give runs of the same queries"
-            raise UserError(f"{run}: does not cover {', '.join(lacking)}{others}")
+            others = "" if all_needed else f", which other runs of {shift.name} cover"
+            raise UserError(f"{run} does not cover {choices(lacking)}{others}", do="Give runs of the same queries")
     return wanted
 
 

@@ -128,6 +128,6 @@ def beside(of_runs: pl.DataFrame) -> pl.DataFrame:
     shared = shared.with_columns(pl.col("value").round(_DIGITS))
     if shared.is_empty():
         sets, measures = (", ".join(values()[key].unique(maintain_order=True)) for key in keys)
-        raise UserError(f"the panel is of {sets}, by {measures}; none of the runs is scored so")
+        raise UserError(f"No run is scored on {sets} by {measures}, as the panel is")
     own = values().join(shared.select(keys).unique(), on=keys, how="semi", maintain_order="left")
     return pl.concat([shared, own.select(shared.columns)])

@@ -32,10 +32,10 @@ def beside_published(results: pl.DataFrame, rankers: Mapping[str, str]) -> pl.Da
     table = pl.DataFrame(cells, ["ranker", "method", "published"], orient="row")
     for system, ranker in rankers.items():
         if system not in results["system"]:
-            raise UserError(f"{parameter('rankers')} {system}={ranker}: none of the runs is of {system}")
+            raise UserError(f"{parameter('rankers')} {system}={ranker} names a system that no run is of")
         if ranker not in table["ranker"]:
             names = ", ".join(table["ranker"].unique(maintain_order=True))
-            raise UserError(f"{parameter('rankers')} {system}={ranker}: {_TABLE} has no such ranker; it has {names}")
+            raise UserError(f"{_TABLE} has no ranker {ranker}", do=f"Choose from: {names}")
     ours = results.filter(
         pl.col("test_set") == TEST_SET,
         pl.col("measure") == MEASURE,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -12,13 +13,14 @@ from eval_kit.measures.definitions import parse
 from eval_kit.results import Picture, Result, origin
 from eval_kit.runs import contamination
 from eval_kit.runs.contamination import TrainedOn
+from eval_kit.sentences import counted, joined
 from eval_kit.tables.table import Column, Fields, Table, Value, laid_out, of, side_by_side, sides
 
-_RANKS = "the scores decide, as in trec_eval; without scores the ranks, of one that is there twice the last line's"
+_RANKS = "Scores win, as in trec_eval. Without scores, ranks do, and of a repeated rank the last line"
 JUDGED = "Judged@10"
-_FEW_JUDGED, _APART = 0.5, 0.05
+_FEW_JUDGED, APART = 0.5, 0.05
 """The share of judged passages below which, and the difference beyond which, figures are also of the judgements."""
-NOTHING_JUDGED = "{}: not one of its passages is judged; are these the collection's passage ids?"
+NOTHING_JUDGED = "No passage of {} is judged. Check that its passage ids are the collection's"
 _COLUMNS = {
     **dict.fromkeys(("run", "test_set", "measure"), pl.String()),
     "value": pl.Float64(),
@@ -107,9 +109,9 @@ class Scores(Result):
         of_first = [mean for mean in self.means if (mean.test_set, mean.measure) == (first.test_set, first.measure)]
         measure = parse(first.measure)
         best = (min if measure.kind.lower_is_better else max)(of_first, key=attrgetter("value"))
-        place = f"{first.test_set} ({best.queries:,} queries)"
-        rank = f"the best of {len(of_first)} runs there, " if len(of_first) > 1 else ""
-        return [f"{best.run}: {measure.show(best.value)} {measure.name} on {place}{', ' * bool(rank)}{rank[:-2]}."]
+        place = f"{first.test_set} ({counted(best.queries, 'query')})"
+        rank = f" is the best of {len(of_first)} runs" if len(of_first) > 1 else ""
+        return [f"{best.run}{rank}: {measure.name} {measure.show(best.value)} on {place}."]
 
     def figures(self) -> list[Picture]:
         """Bars of the first measure of each test set, one picture a measure."""
@@ -129,12 +131,14 @@ class Scores(Result):
         ]
 
     def notes(self) -> list[str]:
-        """What the means rest on, and what readers must know about missing queries, training and ties."""
-        notes = [origin(self.provenance), *_missing(self.means)]
+        """What readers must know about missing queries, judgements, training and ties."""
+        notes = [*_missing(self.means)]
         notes += on_judgements(judged_shares(self.provenance["runs"]))
-        for source in self.provenance["runs"]:
-            deepest = max(parse(mean.measure).cutoff or 0 for mean in self.means if mean.run == source["run"])
-            notes += _about(source, deepest)
+        deepest: dict[str, int] = {}
+        for mean in self.means:
+            deepest[mean.run] = max(deepest.get(mean.run, 0), parse(mean.measure).cutoff or 0)
+        notes += cut_short(self.provenance["runs"], deepest)
+        notes += chain.from_iterable(map(_about, self.provenance["runs"]))
         notes += contamination.notes(map(attrgetter("run", "trained_on"), self.means))
         for mean in self.means:
             if mean.worst is None or mean.best is None:
@@ -145,6 +149,10 @@ class Scores(Result):
                 ties = f"depending on the order of ties across the cutoff ({mean.ties_at_cutoff:,} queries)"
                 notes.append(f"{mean.run}: {mean.measure} on {mean.test_set} is {worst} to {best}, {ties}")
         return notes
+
+    def method(self) -> list[str]:
+        """What the means rest on."""
+        return [origin(self.provenance)]
 
     def per_query(self) -> pl.DataFrame:
         """``run``, ``test_set``, ``measure``, ``query_id``, ``value``: one row per query and measure."""
@@ -178,11 +186,11 @@ def on_judgements(shares: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
     """
     for name, of_runs in shares.items():
         least, most = min(of_runs.values()), max(of_runs.values())
-        if least < _FEW_JUDGED or most - least > _APART:
+        if least < _FEW_JUDGED or most - least > APART:
             told = ", ".join(f"{run} {share:.2f}" for run, share in of_runs.items())
             yield (
-                f"{JUDGED} on {name}: {told}. What nobody judged counts as not relevant, so figures, and differences "
-                "between runs, are partly those of the judgements."
+                f"{JUDGED} on {name}: {told}. What nobody judged counts as not relevant, so the figures, and the "
+                "differences between runs, depend on the judgements too"
             )
 
 
@@ -215,11 +223,16 @@ def _run(row: Fields) -> Value:
     return Value(row["run"], mark=contamination.mark(row["trained_on"]))
 
 
-def cut_short(source: Mapping[str, Any], deepest: int) -> list[str]:
-    """Of a run of the provenance that is less deep than a cutoff: that this is no deeper there."""
-    run, depth = source["run"], source["depth"]
-    why = f"holds at most {depth:,} passages a query, so deeper cutoffs (@{deepest}) are cut there"
-    return [f"{run}: {why}"] if depth < deepest else []
+def cut_short(sources: Sequence[Mapping[str, Any]], deepest: Mapping[str, int]) -> Iterator[str]:
+    """Of the runs of a provenance that are less deep than their deepest cutoff: what that cutoff is there."""
+    runs: dict[tuple[int, int], list[str]] = {}
+    for source in sources:
+        depth, cutoff = source["depth"], deepest.get(source["run"], 0)
+        if depth < cutoff:
+            runs.setdefault((depth, cutoff), []).append(source["run"])
+    for (depth, cutoff), names in runs.items():
+        have = "has" if len(names) == 1 else "have"
+        yield f"{joined(names)} {have} at most {counted(depth, 'passage')} a query, so @{cutoff} is really @{depth}"
 
 
 def _missing(means: Sequence[Mean]) -> Iterator[str]:
@@ -228,21 +241,22 @@ def _missing(means: Sequence[Mean]) -> Iterator[str]:
         lacking = {mean.test_set: mean for mean in means if mean.run == run and mean.missing}
         if lacking:
             most = max(lacking.values(), key=lambda mean: (mean.missing, mean.queries))
-            further = f"; {len(lacking) - 1} other test sets lack some too" if len(lacking) > 1 else ""
+            further = (
+                f". It lacks queries of {counted(len(lacking) - 1, 'other test set')} too" if len(lacking) > 1 else ""
+            )
             queries = f"{most.missing:,} of the {most.queries:,} queries of {most.test_set}"
-            yield f"{run}: {queries} are missing (scored as empty){further}"
+            yield f"{run} has no results for {queries}, scored as 0{further}"
 
 
-def _about(source: Mapping[str, Any], deepest: int) -> Iterator[str]:
-    """What is odd about a run, from its entry in the provenance and the deepest cutoff that it is scored at."""
+def _about(source: Mapping[str, Any]) -> Iterator[str]:
+    """What is odd about a run, from its entry in the provenance."""
     run = source["run"]
     if not source["judged_passages"]:
         yield NOTHING_JUDGED.format(run)
-    yield from cut_short(source, deepest)
     if queries := source["unjudged_queries"]:
-        yield f"{run}: {queries:,} queries that no test set here judges were left out"
+        yield f"{run} has {counted(queries, 'query')} that no test set here judges. They were left out"
     if left_out := source.get("own_passages_left_out"):
-        why = "which was left out, as BEIR's evaluator does"
-        yield f"{run}: {left_out:,} queries had a passage with the query's own id, {why}"
+        had = f"{run} had a passage with the query's own id for {counted(left_out, 'query')}"
+        yield f"{had}. It was left out, as BEIR's evaluator does"
     if contradictions := source.get("rank_contradictions"):
-        yield f"{run}: the ranks of {contradictions:,} queries contradict their scores or lines; {_RANKS}"
+        yield f"{run} has ranks that contradict its scores or lines for {counted(contradictions, 'query')}. {_RANKS}"

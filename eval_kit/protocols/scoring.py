@@ -14,7 +14,7 @@ from eval_kit.authors.judgements import Judgements, Texts
 from eval_kit.authors.opening import ReleaseSource, release_of
 from eval_kit.console import reading, status
 from eval_kit.divisions import Parts
-from eval_kit.errors import UserError, did_you_mean, parameter
+from eval_kit.errors import UserError, choices, did_you_mean, parameter
 from eval_kit.measures.definitions import (
     Measure,
     check_library,
@@ -31,7 +31,7 @@ from eval_kit.release.manifest import MOST_MEASURES
 from eval_kit.runs import contamination
 from eval_kit.runs.covered_test_sets import Coverage, complete, coverage_of
 from eval_kit.runs.given import GivenRuns, Run, take
-from eval_kit.runs.ranks import TIE_RULE, RankedRun, rank_judged
+from eval_kit.runs.ranks import TIE_RULE, RankedRun, condensed, rank_judged
 from eval_kit.runs.training import TrainedOn, queries_of
 from eval_kit.runs.wordings import contradicts
 
@@ -106,17 +106,18 @@ def scores_of(
 
 
 def named(test_sets: Mapping[str, TestSet], only: Collection[str]) -> Mapping[str, TestSet]:
-    """The test sets of these names, or all if none are named.
+    """The test sets of these names, or all if none are named; the name of a shift, or of a part, is all of its sets'.
 
     Raises:
         UserError: there is no test set of a name.
     """
-    selection = {}
+    selection: dict[str, TestSet] = {}
     for name in [only] if isinstance(only, str) else only:
-        if name not in test_sets:
+        found = [name] if name in test_sets else [each for each in test_sets if each.startswith(f"{name}.")]
+        if not found:
             hint = did_you_mean(name, test_sets)
-            raise UserError(f"there is no test set {name!r:.40}{hint}; there are {', '.join(test_sets)}")
-        selection[name] = test_sets[name]
+            raise UserError(f"Unknown test set {name!r:.40}{hint}", do=f"Choose from: {choices(test_sets)}")
+        selection |= {each: test_sets[each] for each in found}
     return selection or test_sets
 
 
@@ -128,10 +129,10 @@ def with_measures(test_sets: Mapping[str, TestSet], names: Collection[str]) -> d
     """
     listing = [names] if isinstance(names, str) or hasattr(names, "NAME") else names
     if not isinstance(listing, Collection):
-        raise UserError(f"{parameter('measures')}: expected names such as 'P@5', not {names!r:.40}")
+        raise UserError(f"{parameter('measures')} takes names such as 'P@5', not {names!r:.40}")
     measures = tuple(dict.fromkeys(measure_named(name).name for name in listing))
     if len(measures) > MOST_MEASURES:
-        raise UserError(f"{parameter('measures')}: {len(measures):,} at once are more than {MOST_MEASURES}")
+        raise UserError(f"{len(measures):,} {parameter('measures')} at once are more than {MOST_MEASURES}")
     return {name: replace(each, measures=measures or each.measures) for name, each in test_sets.items()}
 
 
@@ -155,13 +156,13 @@ def _scores(
 ) -> Scores:
     """Score each run on the test sets that are chosen for it by its queries; judgements are read once."""
     if not runs:
-        raise UserError(f"{parameter('runs')}: there are none to score")
+        raise UserError("No runs were given", do=f"Add {parameter('runs')}")
     check_library()
     splits: set[str] = set()
     measures: set[Measure] = set()
     for test_set in test_sets:
         if not len(test_set.queries):
-            raise UserError(f"{test_set.name}: there is no query to score on")
+            raise UserError(f"{test_set.name} has no query to score on")
         splits.add(test_set.qrels)
         measures.update(map(parse, test_set.measures))
     qrels = {split: release.qrels(split) for split in sorted(splits)}
@@ -180,9 +181,11 @@ def _scores(
             reading(run.name)
             ranking = rank_judged(run, passages, cutoffs, own_kept)
             coverage = choose(run, ranking.queries["query_id"])
-            training_data = contamination.training_beside(run.path).training_data
+            declared = contamination.training_beside(run.path)
+            training_data = declared.training_data
             trained_on = {
-                each.name: contamination.trained_on(training_data, each, release) for each in coverage.test_sets
+                each.name: contamination.trained_on(training_data, each, release, declared.compared)
+                for each in coverage.test_sets
             }
             for mean_of_run in _means(run.name, ranking, qrels, coverage.test_sets):
                 means.append(replace(mean_of_run, trained_on=trained_on[mean_of_run.test_set]))
@@ -190,14 +193,27 @@ def _scores(
             of_pools = {"judged": judged} if judged else {}
             sources.append(_source(ranking, pairs, coverage) | of_pools | {"training_data": training_data})
             if len(with_blanks) and ranking.judged["passage_id"].is_in(with_blanks.implode()).sum() == 0:
-                why = "a run can hold them only if tabs separate its columns"
-                _warn(f"{run.name}: holds none of the judged ids with blanks, such as {with_blanks[0]!r}; {why}")
+                why = "Ids with blanks need tabs between a run's columns"
+                _warn(f"{run.name} has none of the judged ids with blanks, such as {with_blanks[0]!r}. {why}")
             if contradicts(tag := run.tag, run, release):
-                _warn(f"{run.name}: its lines are tagged {tag}, another run's name")
+                _warn(f"The lines of {run.name} are tagged {tag}, another run's name")
     _warn_of_strange(means, sources)
     _warn_of_levels(means, release)
     provenance = {"kit_version": __version__, "release": release.identity, "tie_rule": TIE_RULE, "runs": sources}
     return Scores(means, provenance)
+
+
+def on_pairs(run: Run, test_set: TestSet, qrels: pl.DataFrame) -> Iterator[Mean]:
+    """Every measure of a test set, of the run without all that these judgements do not name.
+
+    Args:
+        run: from :func:`eval_kit.runs.given.take`.
+        test_set: its measures and queries are taken.
+        qrels: ``query_id``, ``passage_id``, ``relevance``.
+    """
+    cutoffs = {parse(name).cutoff or 0 for name in test_set.measures}
+    ranking = condensed(rank_judged(run, qrels.select("query_id", "passage_id"), cutoffs))
+    yield from _means(run.name, ranking, {test_set.qrels: qrels}, [test_set])
 
 
 class StrangeRun(UserWarning):
@@ -230,7 +246,7 @@ def _warn_of_strange(means: Sequence[Mean], sources: Sequence[Mapping[str, Any]]
             _warn(NOTHING_JUDGED.format(name))
         empty = dict.fromkeys(each.test_set for each in means if each.run == name and each.missing == each.queries)
         for test_set in empty:
-            _warn(f"{name}: holds not one query of {test_set}, all of which are scored as empty results")
+            _warn(f"{name} has no results for {test_set}, so all its queries score as empty results")
 
 
 def _warn_of_levels(means: Sequence[Mean], release: Release) -> None:
@@ -247,7 +263,8 @@ def _warn_of_levels(means: Sequence[Mean], release: Release) -> None:
             levels.setdefault((asked.name, name), {})[each.test_set] = None
     for (name, own_name), sets in levels.items():
         _warn(
-            f"{name} counts grades from {parse(name).grade} as relevant; {own_name} is the own one of {', '.join(sets)}"
+            f"{name} counts grade {parse(name).grade} and up as relevant. The usual measure of {choices(sets)} is "
+            f"{own_name}"
         )
 
 
@@ -292,7 +309,7 @@ def _values(
     for measure in measures:
         if highest > (most := measure.kind.highest_grade or highest):
             raise UserError(
-                f"{measure.name} is defined for grades up to {most}, and here passages have grade {highest}"
+                f"{measure.name} is defined for grades up to {most}, but some passages have grade {highest}"
             )
         passages = _annotations(ranking, qrels) if measure.kind.for_any_query else judgements
         passages_of = {measure.name: passages}

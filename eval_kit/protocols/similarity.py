@@ -9,7 +9,7 @@ import polars as pl
 
 from eval_kit import __version__, plots
 from eval_kit.authors.opening import ReleaseSource, open_release
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, choices
 from eval_kit.protocols.align import with_p
 from eval_kit.protocols.grid_results import Protocols, protocol
 from eval_kit.protocols.in_out import main_measure
@@ -127,7 +127,7 @@ class Similarities(Result):
             axis = "weighted Jaccard similarity to the other clusters"
             for (shift,), rows in self.clusters.group_by("shift", maintain_order=True):
                 bars = [(name, value, f"{value:.3f}") for name, value in rows.select("cluster", "jaccard").iter_rows()]
-                title = f"{SHIFTS[str(shift)].title}: {axis}; the shorter the bar, the further the shift."
+                title = f"{SHIFTS[str(shift)].title}: {axis}. The shorter the bar, the further the shift."
                 figures.append(Picture(plots.bars(bars, axis, title), title))
             return figures
         points, measure = self.figure_3.points, self.figure_3.measure
@@ -154,7 +154,7 @@ def similarity(
     [taken] = take(runs=runs)
     shifts = [shift for shift in CLUSTERED if "test" in release.configs.get(shift, [])]
     if not shifts:
-        raise UserError(f"{release.folder}: holds no topic, wh or length test queries")
+        raise UserError(f"{release.folder} has no topic, wh or length test queries")
     query_vectors = None
     if vectors is not None:
         query_vectors = vector_sources.get(vectors, _queries(release, shifts))
@@ -237,8 +237,8 @@ def nearness(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
             name = f"{shift}.{cluster}"
             of_model = vectors if isinstance(vectors, Vectors) else vectors.get(name)
             if of_model is None:
-                source = "" if isinstance(vectors, Vectors) else ", ".join(vectors)
-                raise UserError(f"no vectors of the model trained without {name}; given: {source}")
+                source = "" if isinstance(vectors, Vectors) else f", only of {choices(vectors)}"
+                raise UserError(f"There are no vectors of the model trained without {name}{source}")
             test, training = test_and_training(release, shift, cluster)
             r = mean_dot(of_model.of(test["query_id"]), of_model.of(training["query_id"]))
             names = (pl.lit(shift).alias("shift"), "query_id")
@@ -250,7 +250,7 @@ def queries_to_encode(grid: Protocols, release: Release) -> pl.DataFrame:
     """``query_id`` and ``text`` of all queries that :func:`nearness` needs vectors of, each once."""
     shifts = _with_clusters(grid)
     if not shifts:
-        raise UserError(f"these runs need no vectors: none is of a shift with clusters ({', '.join(CLUSTERED)})")
+        raise UserError("These runs need no vectors", f"None is of a shift with clusters ({', '.join(CLUSTERED)})")
     return _queries(release, shifts)
 
 

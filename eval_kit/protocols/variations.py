@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from eval_kit import plots
 from eval_kit.authors.opening import ReleaseSource, open_release
 from eval_kit.divisions import FEW, HOLLOW
-from eval_kit.errors import UserError, parameter
+from eval_kit.errors import UserError, choices, parameter
 from eval_kit.measures.definitions import Measure, parse
 from eval_kit.protocols.reformulations import beside_published
 from eval_kit.protocols.scores import Scores
@@ -57,16 +57,16 @@ _NOTES = (
     "° not significant: paired t-test over queries, and over replicas where there are several, p ≥ 0.05 after Holm's "
     "correction",
     UNTESTED,
-    "n: queries, and × replicas; Rel Loss: (clean − varied) / clean, LongEval's RC, with its own 95 % interval, "
-    "uncorrected; RI: robustness index, helped − hurt",
+    "n counts queries, × replicas. Rel Loss is (clean − varied) / clean, LongEval's RC, with its own uncorrected 95 % "
+    "interval. RI is the robustness index, helped − hurt",
 )
 _ONE_REPLICA = (
-    "of one replica, p and interval hold for this draw of the wordings: what another would cost is not in them"
+    "With one replica, p and interval are about this draw of the variation. Another draw may cost more or less"
 )
-_VALID_NOTE = "valid: of the wordings that people judged to ask the same"
+_VALID_NOTE = "valid counts only variations that people judged to ask the same"
 _PIVOT_NOTE = (
-    "ER, ΔRI: effect ratio and difference of the relative improvement over {}, of means over replicas, with 95 % "
-    "intervals over queries"
+    "ER and ΔRI are the effect ratio and the difference of the relative improvement over {}, of means over replicas, "
+    "with 95 % intervals over queries"
 )
 
 
@@ -119,7 +119,7 @@ class Variations(Result):
     @property
     def heading(self) -> str:
         """The systems."""
-        return f"What other wordings of queries cost {', '.join(self.results['system'].unique(maintain_order=True))}"
+        return f"What query variations cost {', '.join(self.results['system'].unique(maintain_order=True))}"
 
     def summary(self) -> list[str]:
         """What costs each of the first five systems most, by the first measure of the first test set."""
@@ -133,7 +133,7 @@ class Variations(Result):
             sentences.append(f"{system} loses most by {cost} ({row['test_set']}, n = {row['queries']:,}).")
         return sentences
 
-    def notes(self) -> list[str]:
+    def method(self) -> list[str]:
         """What the marks and the columns mean."""
         valid = [_VALID_NOTE] if VALID in self.results["queries_are"] else []
         one = [_ONE_REPLICA] if (self.results["replicas"] == 1).any() else []
@@ -158,9 +158,9 @@ class Variations(Result):
                     label = "" if number else str(method)
                     cost, n = (row["rel_loss"], row["rel_loss_low"], row["rel_loss_high"]), row["queries"]
                     effects.append(plots.Effect(label, *cost, n, n < FEW, systems.index(row["system"])))
-            axis = f"loss of {of_measure['measure'][0]} to other wordings"
-            caption = f"{test_set}: {axis}, each with a 95 % interval of its own; farther right: more is lost; ordered "
-            caption += f"by {own}'s loss."
+            axis = f"loss of {of_measure['measure'][0]} to query variations"
+            caption = f"{test_set}: {axis}, each with its own 95 % interval, ordered by {own}'s loss. "
+            caption += "More is lost on the right."
             caption += f" {HOLLOW}" * any(effect.is_of_few for effect in effects)
             figures.append(Picture(plots.forest(effects, axis, caption, percent=True), caption, systems))
         return figures
@@ -195,9 +195,11 @@ def variations(
     worded_runs = wordings_of(taken, opened_release)
     test_sets = opened_release.test_sets
     if test_set is not None and test_set not in test_sets:
-        raise UserError(f"{opened_release.folder}: has no test set {test_set!r}; it has {', '.join(test_sets)}")
+        raise UserError(
+            f"Unknown test set {test_set!r} of {opened_release.folder}", do=f"Choose from: {choices(test_sets)}"
+        )
     if pivot is not None and pivot not in set(map(attrgetter("system"), worded_runs)):
-        raise UserError(f"{parameter('pivot')} {pivot}: none of the runs is of that system")
+        raise UserError(f"{parameter('pivot')} {pivot} is not the system of any run")
     scores = score_on(_to_score(worded_runs, opened_release, test_set), opened_release, allow_missing=allow_missing)
     return varied(scores, worded_runs, pivot=pivot, rankers=rankers, seed=seed)
 
@@ -261,7 +263,8 @@ def _variant(test_set: TestSet, variation: Variation, release: Release) -> TestS
     """
     if not test_set.query_ids <= release.test_sets[variation.base].query_ids:
         raise UserError(
-            f"{variation.full_name}: {parameter('test_set')} {test_set.name} is not a part of {variation.base}"
+            f"{parameter('test_set')} {test_set.name} is not a part of {variation.base}, which {variation.full_name} "
+            "varies"
         )
     wordings = release.wordings(variation)["query_id"]
     return replace(test_set, queries=test_set.queries.filter(test_set.queries.is_in(wordings.implode())))
@@ -352,7 +355,7 @@ def _rows(variant: pl.DataFrame, pivot: str | None, seed: int) -> Iterator[dict[
     common = set.intersection(*ids)
     if not common:
         raise UserError(
-            f"{variant['method'][0]} of {variant['test_set'][0]}: no query is in every replica of all systems"
+            f"No query of {variant['method'][0]} of {variant['test_set'][0]} is in every replica of all systems"
         )
     pairs: Pairs = {}
     for (system, measure), of_all in groups.items():

@@ -6,6 +6,7 @@ stays where it is judged.
 """
 
 import hashlib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import polars as pl
@@ -16,6 +17,8 @@ from eval_kit.files.formats import QUERIES_SCHEMA, SCORED_AS, read_judgements, r
 KIND = "beir"
 _JUDGEMENTS = "judgements"
 """The kind of a release of judgements alone."""
+_SCORED = "values"
+"""That of queries whose values others computed."""
 QUERIES_FILE = "queries.jsonl"
 QUERIES = "queries"
 """The table of all queries, judged or not."""
@@ -59,6 +62,18 @@ def of_judgements(qrels: Path | pl.DataFrame, queries: Path | pl.DataFrame | Non
     return _release(_JUDGEMENTS, name, texts, {"test": judgements})
 
 
+def of_queries(test_sets: Mapping[str, Iterable[str]], texts: pl.DataFrame) -> tuple[Manifest, Tables]:
+    """What stands in for a manifest and its tables, of queries that others scored: nothing is judged.
+
+    Args:
+        test_sets: ids of queries by test set.
+        texts: ``query_id`` and ``text`` of all of them.
+    """
+    none = pl.lit("").alias("corpus-id"), pl.lit(0, pl.Int64).alias("score")
+    judged = {name: pl.DataFrame({"query-id": list(ids)}).with_columns(*none) for name, ids in test_sets.items()}
+    return _release(_SCORED, "values", texts, judged)
+
+
 def _release(
     kind: str, name: str, queries: pl.DataFrame, of_splits: dict[str, pl.DataFrame]
 ) -> tuple[Manifest, Tables]:
@@ -69,7 +84,7 @@ def _release(
         digest.update(f"{split}\n{qrels.rename(SCORED_AS).write_csv()}".encode())
         judged_queries = queries.filter(pl.col("query_id").is_in(qrels["query-id"].implode()))
         tables[kind, split], tables["qrels", split] = judged_queries, qrels
-        if split != TRAIN or list(of_splits) == [TRAIN]:
+        if split != TRAIN or list(of_splits) == [TRAIN] or kind == _SCORED:
             test_sets.append(
                 TestSetEntry(
                     name=split,

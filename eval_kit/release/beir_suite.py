@@ -67,7 +67,7 @@ def dataset_named(name: str) -> BeirDataset:
         UserError: BEIR has none of that name.
     """
     if name not in datasets():
-        raise UserError(f"BEIR has no dataset {name!r}; it has {', '.join(datasets())}")
+        raise UserError(f"BEIR has no dataset {name!r}", do=f"Choose from: {', '.join(datasets())}")
     return datasets()[name]
 
 

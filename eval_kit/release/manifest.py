@@ -27,6 +27,7 @@ from eval_kit.files.digests import file_sha256, release_digest, table_digest
 from eval_kit.files.opening import check_no_pointer, is_file, is_folder
 from eval_kit.files.packed import MOST_GROWTH, SMALL_BYTES
 from eval_kit.measures import definitions
+from eval_kit.sentences import counted
 
 MANIFEST = "manifest.json"
 
@@ -63,7 +64,7 @@ def verified_manifest(folder: Path, partly: bool = False) -> Manifest:
     """
     manifest = read_manifest(folder)
     if release_digest(manifest) != manifest.digest:
-        raise ReleaseError(f"{folder / MANIFEST}: its digest is not that of the tables it lists; it was edited")
+        raise ReleaseError(f"{folder / MANIFEST} was edited", "Its digest does not fit the tables that it lists")
     here = [table for table in manifest.tables if not partly or has_file(folder, table)]
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda table: _check_file(folder, table), here))
@@ -78,7 +79,7 @@ def has_file(folder: Path, table: TableEntry) -> bool:
 def check_folder_name(folder: str) -> None:
     """Refuse a name that polars cannot open."""
     if not folder.isascii() and folder != folder.encode("utf-8", "replace").decode():
-        raise ReleaseError(f"{folder}: its name is not UTF-8; rename it")
+        raise ReleaseError(f"The name of {folder} is not UTF-8", do="Rename it")
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -86,8 +87,10 @@ def read_manifest(folder: Path) -> Manifest:
     check_folder_name(str(folder))
     path = folder / MANIFEST
     if not is_file(path):
-        what = f"not a release, it has no {MANIFEST}" if is_folder(folder) else "there is no such folder"
-        raise NoReleaseError(f"{folder}: {what}; name a release folder or Hub id, or build one with 'make release'")
+        what = f"The folder {folder} does not exist"
+        if is_folder(folder):
+            what = f"{folder} is not a release, as it has no {MANIFEST}"
+        raise NoReleaseError(what, do="Use a release folder or Hub id, or build one: make release")
     try:
         manifest = strict_json.load(Manifest, path)
         _check_names(manifest)
@@ -129,7 +132,7 @@ def is_of_ms_marco(manifest: Manifest) -> bool:
 
 def language(manifest: Manifest) -> str | None:
     """The language of the queries by ISO 639; ``zxx`` is none at all; None where it is unknown."""
-    return "zxx" if is_synthetic(manifest) else "en" if is_of_ms_marco(manifest) else None
+    return "zxx" if is_synthetic(manifest) else "en" if is_of_ms_marco(manifest) else manifest.language
 
 
 def read_table(folder: Path, table: TableEntry, proved: bool = False) -> pl.DataFrame:
@@ -146,12 +149,12 @@ def read_table(folder: Path, table: TableEntry, proved: bool = False) -> pl.Data
     path, name = folder / table.path, f"{table.config}/{table.split}"
     frame = _read(path, table, name)
     if missing := [column for column in _NEVER_NULL if column in frame.columns and frame[column].null_count()]:
-        raise ReleaseError(f"{path}: table {name} holds a row without {missing[0]}")
+        raise ReleaseError(f"The table {name} in {path} has a row without {missing[0]}")
     proof = _proof(path, table) if proved else None
     if proof is not None and is_file(proof):
         return frame
     if table_digest(frame, table.columns) != table.digest:
-        raise ReleaseError(f"{folder}: table {name} is not what the manifest says: its content digest differs")
+        raise ReleaseError(f"The table {name} of {folder} is not the one in the manifest", "Its content digest differs")
     if proof is not None:
         with suppress(OSError):  # without it, it is proved again
             proof.parent.mkdir(parents=True, exist_ok=True)
@@ -168,20 +171,21 @@ def _proof(path: Path, table: TableEntry) -> Path:
 def _check_file(folder: Path, table: TableEntry) -> None:
     path = folder / table.path
     if not is_file(path):
-        raise ReleaseError(_absent(path))
+        raise ReleaseError(*_absent(path))
     if file_sha256(path) != table.sha256:
         read_table(folder, table)
 
 
-def _absent(path: Path) -> str:
-    what = "is no file; the release is damaged" if os.path.lexists(path) else "was not downloaded, or is lost"
-    return f"{path}: the manifest lists it, and it {what}"
+def _absent(path: Path) -> tuple[str, str]:
+    if os.path.lexists(path):
+        return f"{path} is not a file", "The release is damaged"
+    return f"{path} is missing, although the manifest lists it", "It was not downloaded, or is lost"
 
 
 def _read(path: Path, table: TableEntry, name: str) -> pl.DataFrame:
     kinds: dict[str, str] = {column.name: column.type for column in table.columns}
     if not is_file(path):
-        raise ReleaseError(_absent(path))
+        raise ReleaseError(*_absent(path))
     with path.open("rb") as file:
         check_no_pointer(path, file.read(32))
     try:
@@ -191,22 +195,24 @@ def _read(path: Path, table: TableEntry, name: str) -> pl.DataFrame:
             column: COLUMN_TYPES.get(dtype, str(dtype)) for column, dtype in lazy.collect_schema().items()
         }
         if rows != table.rows:
-            raise ReleaseError(f"{path}: table {name} has {rows} rows, the manifest says {table.rows}")
+            raise ReleaseError(
+                f"The table {name} in {path} has {counted(rows, 'row')}, but {table.rows:,} in the manifest"
+            )
         labels = [column for column in table.columns if column.type == "label"]
         expected_kinds = dict(kinds)
         for column in labels:
             expected_kinds[column.name] = "int64" if file_kinds.get(column.name) == "int64" else "string"
         if file_kinds != expected_kinds:
-            raise ReleaseError(f"{path}: has the columns {file_kinds}, the manifest says {kinds}")
+            raise ReleaseError(f"{path} has the columns {file_kinds}, but the manifest says {kinds}")
         frame = lazy.collect()
     except _DAMAGE as error:
-        raise ReleaseError(f"{path}: not a readable parquet file: {first_line(error)}") from error
+        raise ReleaseError(f"Could not read {path} as Parquet: {first_line(error)}") from error
     if _text_bytes(frame) > max(SMALL_BYTES, MOST_GROWTH * path.stat().st_size):
-        raise ReleaseError(f"{path}: unpacks to more than {MOST_GROWTH} times its size, as no table does")
+        raise ReleaseError(f"{path} unpacks to more than {MOST_GROWTH} times its size", "No table does that")
     try:
         return frame.with_columns(_label_names(column, expected_kinds[column.name]) for column in labels)
     except pl.exceptions.PolarsError as error:
-        raise ReleaseError(f"{path}: holds a label that the manifest does not name") from error
+        raise ReleaseError(f"{path} contains a label that the manifest does not name") from error
 
 
 def _label_names(column: Column, kind: str) -> pl.Expr:
@@ -238,24 +244,24 @@ def _check_names(manifest: Manifest) -> None:
         kinds: dict[str, str] = {column.name: column.type for column in table.columns}
         labels = [column.labels or () for column in table.columns]
         if table.key in columns or len(kinds) < len(table.columns) or any(len(set(one)) < len(one) for one in labels):
-            raise ReleaseError(f"{'/'.join(table.key)}: the table, a column or a label of it, is listed twice")
+            raise ReleaseError(f"The table {'/'.join(table.key)}, or a column or label of it, is listed twice")
         columns[table.key] = kinds
 
     def require(what: str, config: str, split: str, columns_needed: Mapping[str, tuple[str, ...]]) -> None:
         kinds = columns.get((config, split), {})
         lacking = [column for column, kinds_allowed in columns_needed.items() if kinds.get(column) not in kinds_allowed]
         if lacking:
-            raise ReleaseError(f"{what} needs {config}/{split} with the column {lacking[0]}, which is not listed")
+            raise ReleaseError(f"The {what} needs {config}/{split} with the column {lacking[0]}, which is not listed")
 
     names: set[str] = set()
     measures: set[str] = set()
     for test_set in manifest.test_sets:
         name = test_set.name
         if name in names:
-            raise ReleaseError(f"test set {name} is listed twice")
+            raise ReleaseError(f"The test set {name} is listed twice")
         names.add(name)
         if (test_set.column is None) != (test_set.values is None):
-            raise ReleaseError(f"test set {name}: column and values belong together")
+            raise ReleaseError(f"The test set {name} has a column without values, or values without a column")
         label = {} if test_set.column is None else {test_set.column: ("label", "string")}
         require(f"test set {name}", test_set.config, test_set.split, _QUERIES | label)
         require(f"test set {name}", "qrels", test_set.qrels, _QRELS)
@@ -263,18 +269,20 @@ def _check_names(manifest: Manifest) -> None:
             definitions.parse(measure)
             measures.add(measure)
     if len(measures) > MOST_MEASURES:
-        raise ReleaseError(f"its test sets have {len(measures):,} different measures, more than {MOST_MEASURES}")
+        raise ReleaseError(f"Its test sets have {len(measures):,} different measures, more than {MOST_MEASURES}")
     if manifest.kind == "published" and (manifest.collection != MS_MARCO or ("passages", "passages") in columns):
-        raise ReleaseError("it is called published, and its passages are its own; the authors' are MS MARCO's")
+        raise ReleaseError("It is called published, but has its own passages", "The authors' passages are MS MARCO's")
     splits, full_names = set[str](), set[str]()
     for variation in manifest.variations:
         if variation.split in splits or variation.full_name in full_names:
-            raise ReleaseError(f"variation {variation.full_name}, or its table {variation.split}, is listed twice")
+            raise ReleaseError(
+                f"The query variation {variation.full_name}, or its table {variation.split}, is listed twice"
+            )
         splits.add(variation.split)
         full_names.add(variation.full_name)
         require(f"a variation of {variation.base}", "variations", variation.split, _QUERIES)
         if variation.base not in names:
             raise ReleaseError(
-                f"variations/{variation.split} words the queries of {variation.base}, "
-                "which is no test set of this release"
+                f"The query variation {variation.full_name} is of {variation.base}, which is not a test set of this "
+                "release"
             )

@@ -42,8 +42,9 @@ def pool(release: Release, shift: str) -> Pool:
     test_sets = release.test_sets_of(shift)
     if "passages" not in release.configs:
         raise UserError(
-            f"{release.folder}: embeds no passages; make a small release of it with: python -m builder lite "
-            f"{release.folder} --queries 100 --shift {shift} --passages 20000"
+            f"{release.folder} contains no passages",
+            do=f"Make a small release of it: python -m builder lite {release.folder} --queries 100 --shift {shift} "
+            "--passages 20000",
         )
     queries = pl.concat(release.queries(test_set.name) for test_set in test_sets)
     qrels = pl.concat(release.qrels(split) for split in dict.fromkeys(map(attrgetter("qrels"), test_sets)))

@@ -17,6 +17,7 @@ from typing import Any
 import polars as pl
 
 from eval_kit.documents import Lack, Manifest, Variation
+from eval_kit.errors import parameter
 from eval_kit.files.formats import SCORED_AS
 from eval_kit.files.opening import is_file, is_folder
 from eval_kit.release import beir_folder
@@ -31,6 +32,7 @@ from eval_kit.release.manifest import (
     read_table,
     verified_manifest,
 )
+from eval_kit.sentences import counted
 
 DEFAULT = "ms-marco-shift"
 ENVIRONMENT_VARIABLE = "MS_MARCO_SHIFT_RELEASE"
@@ -171,12 +173,12 @@ class Release:
         for table in self.manifest.tables:
             if table.key == key:
                 for part in lacking:
-                    warnings.warn(f"{self.folder} is a partial release: it lacks {part}", PartialRelease, stacklevel=2)
+                    warnings.warn(f"{self.folder} is a partial release, without {part}", PartialRelease, stacklevel=2)
                 return self._read.setdefault(key, read_table(self.folder, table, proved=True))
         if lacking:
-            raise ReleaseError(f"{self.folder} is a partial release: it lacks {lacking[0]}")
+            raise ReleaseError(f"{self.folder} is a partial release, without {lacking[0]}")
         have = ", ".join(f"{name}/{split}" for name, splits in self.configs.items() for split in splits)
-        raise ReleaseError(f"{self.folder}: holds no {config}/{split}; it holds {have}")
+        raise ReleaseError(f"{self.folder} has no {config}/{split}", f"It has {have}")
 
     @cached_property
     def test_sets(self) -> dict[str, TestSet]:
@@ -191,8 +193,8 @@ class Release:
             queries = rows["query_id"].unique(maintain_order=True)
             if len(queries) != entry.queries:
                 raise ReleaseError(
-                    f"{self.folder}: test set {entry.name} has {len(queries)} queries, "
-                    f"the manifest says {entry.queries}"
+                    f"The test set {entry.name} of {self.folder} has {counted(len(queries), 'query')}, but "
+                    f"{entry.queries:,} in the manifest"
                 )
             sets[entry.name] = TestSet(
                 name=entry.name, shift=entry.shift, measures=tuple(entry.measures), queries=queries, qrels=entry.qrels
@@ -214,7 +216,7 @@ class Release:
         if test_sets := [test_set for test_set in self.test_sets.values() if test_set.shift == shift]:
             return test_sets
         shifts = dict.fromkeys(map(attrgetter("shift"), self.test_sets.values()))
-        raise ReleaseError(f"{self.folder}: has no test sets of {shift}; it has those of {', '.join(shifts)}")
+        raise ReleaseError(f"{self.folder} has no test sets of {shift}", f"It has test sets of {', '.join(shifts)}")
 
     def queries(self, test_set: str) -> pl.DataFrame:
         """``query_id`` and ``text`` of a test set, in the order of its query ids."""
@@ -264,24 +266,26 @@ def open_release(source: Release | str | os.PathLike[str] | None = None, revisio
         return source
     if source is not None and not (isinstance(source, str | os.PathLike) and str(source)):
         what = "an empty name" if isinstance(source, str) else f"a {type(source).__name__}"
-        raise ReleaseError(f"release: expected a folder or a Hub id, not {what}")
+        raise ReleaseError(f"{parameter('release')} takes a folder or a Hub id, not {what}")
     where = str(source if source is not None else os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT)
     check_folder_name(where)
     folder, obtained = Path(where), ""
     on_the_hub = None if is_folder(folder) or is_file(folder) else _ON_THE_HUB.fullmatch(where)
     if on_the_hub and (on_the_hub["surely"] or not where.startswith(".")):
         if revision is not None and on_the_hub["revision"] not in (None, revision):
-            raise ReleaseError(f"{where}: names another revision than {revision}; leave one out")
+            raise ReleaseError(f"{where} names another revision than {revision}", do="Leave one of the two out")
         folder, obtained = _download(on_the_hub["id"], revision or on_the_hub["revision"])
     elif revision is not None:
-        raise ReleaseError(f"{folder}: a folder has no revision {revision!r}; leave it out")
+        raise ReleaseError(
+            f"{folder} is a folder, and a folder has no revision {revision!r}", do="Leave the revision out"
+        )
     if not is_file(folder / MANIFEST) and is_file(folder / beir_folder.QUERIES_FILE):
         return Release(folder, *beir_folder.read(folder))
     manifest = verified_manifest(folder, partly=True)
     lacking = [table for table in manifest.tables if not has_file(folder, table)]
     if lacking:
         what = f"{len(lacking)} of {len(manifest.tables)} tables were not downloaded, first {lacking[0].path}"
-        warnings.warn(f"{where}: {what}; what needs them is left out", PartialRelease, stacklevel=2)
+        warnings.warn(f"{where} is not whole: {what}. What needs them is left out", PartialRelease, stacklevel=2)
     return Release(folder, manifest, obtained=obtained)
 
 
@@ -295,8 +299,9 @@ def _download(repository: str, revision: str | None) -> tuple[Path, str]:
         from huggingface_hub import HfApi
         from huggingface_hub.errors import LocalEntryNotFoundError, RevisionNotFoundError
     except ModuleNotFoundError:
-        why = "there is no such folder, and the Hub needs a package; in a clone, run: pip install '.[hub]'"
-        raise ReleaseError(f"{repository}: {why}") from None
+        raise ReleaseError(
+            f"{repository} is not a folder, and the Hub needs a package", do="In a clone, run: pip install '.[hub]'"
+        ) from None
 
     from eval_kit.files import hub
 
@@ -315,11 +320,11 @@ def _download(repository: str, revision: str | None) -> tuple[Path, str]:
             with suppress(LocalEntryNotFoundError):
                 cached_folder = _snapshot(repository, pin or revision or "main", local_files_only=True)
         if cached_folder is None:
-            raise ReleaseError(f"{source}: cannot be downloaded from the Hub: {_why(error)}") from error
+            raise ReleaseError(f"Could not download {source} from the Hub", _why(error)) from error
         folder, obtained = cached_folder, "" if pin else f"from the local cache: {source}, commit {cached_folder.name}"
     version = read_manifest(folder).version
     if pin and pin.startswith("v") and pin != f"v{version}":
-        raise ReleaseError(f"{source}: the Hub holds version {version} under that tag; name another revision")
+        raise ReleaseError(f"The Hub has version {version} under the tag of {source}", do="Name another revision")
     return folder, obtained
 
 
@@ -330,7 +335,7 @@ def _snapshot(repository: str, revision: str, local_files_only: bool = False) ->
     download = partial(HfApi().snapshot_download, repository, repo_type="dataset", local_files_only=local_files_only)
     folder = Path(download(revision=revision, allow_patterns=MANIFEST))  # which also notes the commit of a branch
     if not (folder / MANIFEST).is_file():
-        raise ReleaseError(f"{repository}: not a release, it has no {MANIFEST}")
+        raise ReleaseError(f"{repository} is not a release, as it has no {MANIFEST}")
     tables = map(attrgetter("path"), read_manifest(folder).tables)
     return Path(download(revision=folder.name, allow_patterns=[MANIFEST, *tables]))
 
@@ -342,5 +347,5 @@ def _why(error: Exception) -> str:
 
     why = hub.reason(error) or hub.UNREADABLE
     if isinstance(error, RepositoryNotFoundError):
-        return f"{why}; there is no release folder of that name here either"
+        return f"{why}. There is no release folder of that name here either"
     return why

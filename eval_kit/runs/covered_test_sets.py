@@ -10,9 +10,10 @@ from operator import attrgetter
 
 import polars as pl
 
-from eval_kit.errors import parameter
+from eval_kit.errors import choices, parameter
 from eval_kit.files.faults import RunError
 from eval_kit.release import TestSet
+from eval_kit.sentences import counted
 
 _MOST_MISSING = 0.08
 """The share of a test set's queries that a run may lack: BM25 retrieves nothing for 6.2 % of NFCorpus's dev queries."""
@@ -63,11 +64,11 @@ def coverage_of(
             explained |= held[name]
     rest = set().union(*(held[name] for name in held.keys() - _SELECTIONS)) - explained
     if not covered and (not rest or (len(rest) < len(ids) / 2 and not allow_missing)):
-        few = f"only {len(rest):,}" if rest else "none"
+        few = f"Only {len(rest):,}" if rest else "None"
         raise RunError(
-            f"{run}: {few} of its {len(ids):,} queries {'is' if len(rest) < 2 else 'are'} in {release}; "
-            f"name the release that it was searched on with {parameter('release')}, or judgements of its queries with "
-            f"{parameter('qrels')}"
+            f"{few} of the {counted(len(ids), 'query')} of {run} {'is' if len(rest) < 2 else 'are'} in {release}",
+            do=f"Name the release that was searched with {parameter('release')}, or judgements of its queries with "
+            f"{parameter('qrels')}",
         )
     while rest:
         name = max(held, key=lambda name: len(rest & held[name]) * (1 - missing[name]))
@@ -111,11 +112,11 @@ def _is_part(one: TestSet, other: TestSet) -> bool:
 def _too_many(run: object, ids: set[str], test_set: TestSet, others: Iterable[TestSet] = ()) -> RunError:
     if ids.isdisjoint(test_set.query_ids):
         covered = [other.name for other in others if len(other.query_ids - ids) <= _MOST_MISSING * len(other.query_ids)]
-        add = f"add {parameter('test_sets')} {covered[0]}" if covered else ""
-        instead = f"; it covers {', '.join(covered)}: {add}" if covered else ""
-        return RunError(f"{run}: holds no query of {test_set.name}{instead}")
+        covers = f"It covers {choices(covered)}" if covered else ""
+        add = f"Add {parameter('test_sets')} {covered[0]}" if covered else ""
+        return RunError(f"{run} has no results for {test_set.name}", covers, add)
     return RunError(
-        f"{run}: {len(test_set.query_ids - ids):,} of the {len(test_set.query_ids):,} queries of {test_set.name} are "
-        "missing, more than 8 %; "
-        f"{parameter('allow_missing')} scores them as 0"
+        f"{run} lacks {len(test_set.query_ids - ids):,} of the {len(test_set.query_ids):,} queries of {test_set.name}, "
+        "more than 8 %",
+        do=f"Add {parameter('allow_missing')} to score them as 0",
     )

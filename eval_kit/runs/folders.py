@@ -30,8 +30,10 @@ def run_files(path: Path) -> list[Path]:
             else:
                 others.append(file.name)
     if not files:
-        raise UserError(f"{path}: is a folder without runs; their names end in {', '.join(ENDINGS)}, packed or not")
+        raise UserError(
+            f"The folder {path} contains no runs", f"Their names end in {', '.join(ENDINGS)}, packed or not"
+        )
     if others:
         more = f" and {len(others) - 1} more" if others[1:] else ""
-        warnings.warn(f"{path}: without {others[0]}{more}, which do not begin like a run", stacklevel=2)
+        warnings.warn(f"The kit left out {others[0]}{more} of {path}, which do not begin like a run", stacklevel=2)
     return files

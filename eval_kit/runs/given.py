@@ -101,7 +101,7 @@ def take(**groups: GivenRuns) -> list[list[Run]]:
         taken.append(list(_taken(given, group, "run" if not number else group.removesuffix("s"), files)))
         for run, times in Counter(taken[-1]).items():
             if times > 1:
-                raise UserError(f"{run}: is given twice")
+                raise UserError(f"The run {run} was given twice")
     names = _names(list(dict.fromkeys(chain.from_iterable(taken))))
     return [[names[run] for run in group] for group in taken]
 
@@ -158,8 +158,10 @@ def _check_name(name: object) -> None:
     if name is None:
         return
     if not isinstance(name, str) or not name.strip(". "):
-        raise UserError(f"{name!r} is no name of a run; choose a text")
+        raise UserError(f"The name of a run is a text, not {name!r}")
     if "/" in name or not name.isprintable():
-        raise UserError(f"the run's name {name[:LONGEST_NAME]!r} holds a slash or control characters; choose another")
+        raise UserError(
+            f"The run's name {name[:LONGEST_NAME]!r} contains a slash or control characters", do="Choose another"
+        )
     if len(name.encode()) > LONGEST_NAME:
-        raise UserError(f"the run's name {name[:40]!r}… has more than {LONGEST_NAME} bytes; choose another")
+        raise UserError(f"The run's name {name[:40]!r}… has more than {LONGEST_NAME} bytes", do="Choose another")

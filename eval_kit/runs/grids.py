@@ -7,6 +7,7 @@ from pathlib import Path
 from eval_kit.errors import UserError, parameter
 from eval_kit.runs.given import Run
 from eval_kit.runs.names import RunName
+from eval_kit.sentences import counted
 from eval_kit.shifts import SHIFTS, check_names
 
 
@@ -26,13 +27,14 @@ def in_cells(
     seen: set[RunName] = set()
     for run in runs:
         if run.cell is None:
-            absent = "" if run.path is None or Path(run.path).exists() else "there is no such file; and "
+            absent = "" if run.path is None or Path(run.path).exists() else f"{run} does not exist. "
             raise UserError(
-                f"{run}: {absent}its name is not <system>.<shift>.<held-out>.trec, with a shift of "
-                f"{', '.join(SHIFTS)}; rename it, or give {_ALL_THREE}"
+                f"{absent}The name of {run} is not <system>.<shift>.<held-out>.trec, with a shift of "
+                f"{', '.join(SHIFTS)}",
+                do=f"Rename it, or give {_ALL_THREE}",
             )
         if run.cell in seen:
-            raise UserError(f"{run}: a second run of the cell {run.cell.file}")
+            raise UserError(f"{run} is a second run of the cell {run.cell.file}", do="Give one of the two")
         seen.add(run.cell)
     return list(runs)
 
@@ -43,11 +45,11 @@ _ALL_THREE = f"{parameter('systems')}, {parameter('shifts')} and {parameter('hel
 def _listed(runs: int, lists: dict[str, Sequence[str]]) -> list[RunName]:
     for name, values in lists.items():
         if not values:
-            raise UserError(f"{parameter(name)} is missing: give {_ALL_THREE} together, or none of them")
+            raise UserError(f"{parameter(name)} is missing", do=f"Give {_ALL_THREE} together, or none of them")
         if len(values) not in (1, runs):
             raise UserError(
-                f"{parameter(name)} is given {len(values)} times for {runs} run{'s' * (runs != 1)}; "
-                "give it once for all of them, or once for each, in their order"
+                f"{parameter(name)} was given {len(values)} times for {counted(runs, 'run')}",
+                do="Give it once for all of them, or once for each, in their order",
             )
     check_names(lists["shifts"])
     columns = [values if len(values) == runs else list(values) * runs for values in lists.values()]

@@ -53,7 +53,7 @@ def control_of(name: str) -> RunName | None:
 def _seed(name: str, digits: str | None) -> int:
     digits = digits or "0"
     if len(digits) > len(str(_HIGHEST_SEED)) or int(digits) > _HIGHEST_SEED:
-        raise UserError(f"{name}: its seed is beyond {_HIGHEST_SEED:,}; rename it")
+        raise UserError(f"The seed in {name} is beyond {_HIGHEST_SEED:,}", do="Rename it")
     return int(digits)
 
 
@@ -76,5 +76,5 @@ def grid(cells: Iterable[RunName], release: Release) -> dict[tuple[str, str], li
             for part in held_outs:
                 needed_cell = RunName(system, shift, part, seed)
                 if needed_cell not in members:
-                    raise UserError(f"the grid of {system} on {shift} lacks a run: expected {needed_cell.file}")
+                    raise UserError(f"{system} has no run for every {shift} part", f"{needed_cell.file} is missing")
     return groups

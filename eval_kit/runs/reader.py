@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, choices, parameter
 from eval_kit.files.faults import Faults, RunError
-from eval_kit.files.ids import LONGEST_ID, PASSAGE_NAMES, QUERY_NAMES
+from eval_kit.files.ids import GRADE_NAMES, LONGEST_ID, PASSAGE_NAMES, QUERY_NAMES
 from eval_kit.files.numbers import NUMBER, WHOLE_NUMBER, finite_number
 from eval_kit.files.packed import Feed, blocks
 from eval_kit.files.records import Layout, by_blanks, by_tabs, is_parquet, is_table, read_parquet, records
@@ -61,6 +61,9 @@ _TABLE = Layout(
     by_blanks=True,
 )
 """Runs by commas or names."""
+_OF_BEIR = ["query-id", "corpus-id", "score"]
+"""The header of BEIR's judgements."""
+_JUDGEMENTS = f"These look like judgements, which {parameter('qrels')} takes"
 
 
 class Form(NamedTuple):
@@ -115,7 +118,7 @@ def read_pieces(path: Path, piece_bytes: int = _PIECE_BYTES, feed: Feed | None =
     except EOFError as error:
         faults.add(line, str(error))
     except OSError as error:
-        raise RunError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise RunError(f"Could not read {path}: {error.strerror or error}") from error
     if not form.columns and not faults.count:
         faults.add(1, "the file is empty")
     faults.raise_any()
@@ -164,7 +167,7 @@ def _first_line(path: Path) -> str:
 
 
 def _is_table(path: Path) -> bool:
-    return is_parquet(path) or is_table(path, _first_line(path), _TABLE)
+    return is_parquet(path) or is_table(path, first := _first_line(path), _TABLE) or _names_scores(first)
 
 
 def _of_parquet(path: Path) -> pl.DataFrame:
@@ -183,20 +186,27 @@ def _of_records(path: Path) -> pl.DataFrame:
     """
     faults, found, columns = Faults(path), list[tuple[Any, ...]](), 0
     for number, record in records(path, _TABLE, faults):
-        fields = _as_columns(record) if isinstance(record, dict) else record
+        fields = _as_columns(path, record) if isinstance(record, dict) else record
         columns = columns or (len(fields) if len(fields) in _LAYOUTS else 6)
         row = _row("\t".join(fields).encode(), columns)
         if isinstance(row, str):
-            faults.add(number, row)
+            is_header = isinstance(record, list) and not found
+            faults.add(number, f"{row}. A header names the columns, such as query,doc,score" if is_header else row)
+            if is_header:
+                break
         else:
             found.append(row)
     faults.raise_any()
     return pl.DataFrame(found, _ROWS[columns or 6], orient="row")
 
 
-def _as_columns(record: dict[str, Any]) -> list[str]:
+def _as_columns(path: Path, record: dict[str, Any]) -> list[str]:
     """The columns of a run; empty texts for values that are missing, or none of ids and numbers."""
     record = {name.strip().lower(): value for name, value in record.items()}
+    if record.keys().isdisjoint(("score", "rank")):
+        why = "" if record.keys().isdisjoint(GRADE_NAMES) else _JUDGEMENTS
+        what = f"{path} is not a run, as its columns are {choices(record)}"
+        raise RunError(what, why, "Name a score or a rank, and the ids, such as query,doc,score")
     ids = [next((record[name] for name in names if name in record), None) for names in _TABLE.names]
     query, passage = (str(each) if isinstance(each, str | int) else "" for each in ids)
     rank = str(record.get("rank") or "-")
@@ -221,6 +231,12 @@ def _after_comments(path: Path, pieces: Iterator[bytes]) -> tuple[bytes, int]:
 def _is_comment(path: Path, line: str) -> bool:
     is_row = isinstance(_row(line.encode(), 6), tuple) or by_tabs(line, _is_whole) or is_table(path, line, _TABLE)
     return line.startswith("#") and not is_row
+
+
+def _names_scores(line: str) -> bool:
+    """Whether a line by tabs names a run's ids and scores, and is not the header of BEIR's judgements."""
+    names = line.lower().split("\t")
+    return "score" in names and names != _OF_BEIR and all(not set(known).isdisjoint(names) for known in _TABLE.names)
 
 
 def _is_header(line: str) -> bool:
@@ -388,15 +404,15 @@ def _row(line: bytes, columns: int | None) -> tuple[Any, ...] | str:
     if len(line) > LONGEST_LINE:
         return f"the line is longer than {LONGEST_LINE:,} bytes"
     if b"\0" in line:
-        return "holds a zero byte; this is not a text file"
+        return "the line contains a zero byte, so this is not a text file"
     if b"\r" in line:
-        return "holds a carriage return (Windows line ends); end all lines one way"
+        return "the line contains a carriage return, as Windows ends lines. End all lines one way"
     if _BYTE_ORDER_MARK in line:
-        return "holds a byte-order mark; save the file as plain UTF-8"
+        return "the line contains a byte-order mark. Save the file as plain UTF-8"
     try:
         fields = _fields(line.decode("utf-8"))
     except UnicodeDecodeError:
-        return "is not UTF-8 text"
+        return "the line is not UTF-8 text"
     if not fields:
         return "the line is empty"
     if columns is None or (len(fields) != columns and not len(fields) > columns == 6):
@@ -404,7 +420,7 @@ def _row(line: bytes, columns: int | None) -> tuple[Any, ...] | str:
     query, passage, rank, score = map(fields.__getitem__, _PLACES[columns])
     ids = query, passage
     if max(len(each.encode()) for each in ids) > LONGEST_ID:
-        return f"has a field longer than {LONGEST_ID:,} bytes"
+        return f"a field is longer than {LONGEST_ID:,} bytes"
     whole = int(rank) if len(rank) <= 18 and WHOLE_NUMBER.fullmatch(rank) else None
     if columns == 3:
         if not WHOLE_NUMBER.fullmatch(rank):
@@ -419,7 +435,7 @@ def _row(line: bytes, columns: int | None) -> tuple[Any, ...] | str:
         return (*ids, value, whole) if whole is not None else f"the rank {_quote(rank)} is not a whole number"
     no_rank = not (NUMBER.fullmatch(rank) or _NO_RANK.fullmatch(rank))
     if no_rank + (len(fields) > columns) + bool(NUMBER.fullmatch(fields[5])) > 1:
-        return f"{_wrong_columns(fields, columns)}; ids with blanks need tabs between the columns"
+        return f"{_wrong_columns(fields, columns)}. Ids with blanks need tabs between the columns"
     return *ids, value, whole
 
 
@@ -436,13 +452,15 @@ def _is_whole(fields: Sequence[str]) -> bool:
 def _wrong_columns(fields: Sequence[str], columns: int | None) -> str:
     layout = f"{columns} ({_LAYOUTS[columns]})" if columns else f"6 ({TREC}) or 3 ({MS_MARCO})"
     what = f"{len(fields)} column{'s' * (len(fields) != 1)}, expected {layout}"
-    if _is_of_qrels(fields):  # numbers alone would pass for four columns, at the wrong passages
-        return f"{what}; this looks like a qrels file, not a run"
-    return what
+    # numbers alone would pass for four columns, at the wrong passages
+    return f"{what}. {_JUDGEMENTS}" if _is_of_qrels(fields) else what
 
 
 def _is_of_qrels(fields: Sequence[str]) -> bool:
-    return len(fields) == 4 and fields[1] in ("0", "Q0") and bool(WHOLE_NUMBER.fullmatch(fields[3]))
+    """Whether columns are TREC's judgements, or name judgements."""
+    of_trec = len(fields) == 4 and fields[1] in ("0", "Q0") and bool(WHOLE_NUMBER.fullmatch(fields[3]))
+    names = [field.lower() for field in fields]
+    return of_trec or names == _OF_BEIR or (names[:1] != [] and names[0] in QUERY_NAMES and names[-1] in GRADE_NAMES)
 
 
 def _quote(field: str) -> str:

@@ -16,7 +16,7 @@ QUERY, PASSAGE = QUERY_NAMES, PASSAGE_NAMES
 SCORE = ("score",)
 _MTEB = "mteb_model_meta"
 """A key of the predictions that MTEB writes; the others are subsets, of splits."""
-EXPECTED = "expected a path, {query: {passage: score}}, {query: [(passage, score)]}, or a dataframe or rows"
+EXPECTED = "A run is a path, {query: {passage: score}}, {query: [(passage, score)]}, or a dataframe or rows"
 
 
 def lines(name: str, run: Any) -> pl.DataFrame:
@@ -34,7 +34,7 @@ def lines(name: str, run: Any) -> pl.DataFrame:
         }
     )
     if frame.is_empty():
-        raise UserError(f"{name}: holds no passages")
+        raise UserError(f"{name} contains no passages")
     stated = pl.Series(map(_rank, _as_list(ranks[0])), dtype=pl.Int64) if ranks else None
     return frame if stated is None or stated.null_count() else frame.with_columns(rank=stated)
 
@@ -124,10 +124,10 @@ def _columns(name: str, run: Any) -> list[Any]:
     if None in names:
         what = f"its columns are {', '.join(present)}" if present else f"it is a {type(run).__name__}"
         layout = f"a query's id ({', '.join(QUERY)}), a passage's ({', '.join(PASSAGE)}) and score"
-        raise UserError(f"{name}: {EXPECTED} with {layout}; {what}")
+        raise UserError(f"{name} is not a run: {what}", f"{EXPECTED} with {layout}")
     our_columns = [*names, *(["rank"] if "rank" in present else [])]
     if twice := [column for column in our_columns if present.count(str(column)) > 1]:
-        raise UserError(f"{name}: the column {twice[0]} is there twice")
+        raise UserError(f"{name} has two columns called {twice[0]}")
     return [run[column] for column in our_columns]
 
 
@@ -140,11 +140,11 @@ def _of_queries(name: str, run: Mapping[Any, Any]) -> list[Any]:
         elif isinstance(of_query, list | tuple):
             passages, scores = _fields(f"{name}: query {query!r}", of_query, [PASSAGE, SCORE]) if of_query else ([], [])
         else:
-            raise UserError(f"{name}: {EXPECTED}; query {query!r} has a {type(of_query).__name__}")
+            raise UserError(f"{name} has a {type(of_query).__name__} for query {query!r}", EXPECTED)
         for column, values in zip(columns, ([query] * len(passages), passages, scores), strict=True):
             column += values
     if len(set(map(str, run))) < len(run):
-        raise UserError(f"{name}: a query is there twice, as a text and as a number")
+        raise UserError(f"{name} has a query twice, as a text and as a number")
     return list(columns)
 
 
@@ -158,14 +158,14 @@ def _fields(name: str, items: Sequence[Any], fields: Sequence[Sequence[str]]) ->
     except (AttributeError, LookupError, TypeError):
         pass
     what = " and ".join(f"one of {', '.join(names)}" if names[1:] else names[0] for names in fields)
-    raise UserError(f"{name}: holds {_cut(items[0])}; {EXPECTED}, each with {what}")
+    raise UserError(f"{name} contains {_cut(items[0])}", f"{EXPECTED}, each with {what}")
 
 
 def _ids(name: str, what: str, column: Any) -> pl.Series:
     """Ids as text: of text or whole numbers, without what separates the columns and lines of a file."""
     if isinstance(column, pl.Series) and column.dtype != pl.Object:
         if not (column.dtype.is_integer() or column.dtype in (pl.String, pl.Categorical, pl.Enum)):
-            raise UserError(f"{name}: the {what} ids are {column.dtype}, expected text or whole numbers")
+            raise UserError(f"The {what} ids of {name} are {column.dtype}, not text or whole numbers")
         ids = column.cast(pl.String)
     else:
         values = _as_list(column)
@@ -173,15 +173,15 @@ def _ids(name: str, what: str, column: Any) -> pl.Series:
         wrong_kinds = {kind for kind in kinds if not issubclass(kind, str | int | np.integer) or kind is bool}
         if wrong_kinds:
             value = next(value for value in values if type(value) in wrong_kinds)
-            raise UserError(f"{name}: the {what} id {_cut(value)} is neither text nor a whole number")
+            raise UserError(f"The {what} id {_cut(value)} of {name} is neither text nor a whole number")
         try:
             ids = pl.Series(values if kinds <= {str} else list(map(str, values)), dtype=pl.String)
         except UnicodeEncodeError:
-            raise UserError(f"{name}: a {what} id holds one half of a surrogate pair") from None
+            raise UserError(f"A {what} id of {name} contains one half of a surrogate pair") from None
     if ids.null_count():
-        raise UserError(f"{name}: a {what} id is missing")
+        raise UserError(f"{name} lacks a {what} id")
     if len(wrong := no_ids(ids)):
-        raise UserError(f"{name}: the {what} id {_cut(wrong[0])} {why_no_id(wrong[0])}")
+        raise UserError(f"The {what} id {_cut(wrong[0])} of {name} {why_no_id(wrong[0])}")
     return ids
 
 
@@ -203,7 +203,7 @@ def _scores(name: str, column: Any) -> pl.Series:
 
 def _number(name: str, value: Any) -> float:
     if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
-        raise UserError(f"{name}: the score {_cut(value)} is not a number")
+        raise UserError(f"The score {_cut(value)} of {name} is not a number")
     try:
         return float(value)
     except OverflowError:

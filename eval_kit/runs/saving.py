@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from eval_kit.errors import UserError, disk_errors, parameter
+from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
 from eval_kit.files.endings import run_name
 from eval_kit.files.packed import zstd
@@ -32,11 +32,13 @@ def write_run(run: GivenRun, path: str | PathLike[str]) -> None:
     """
     path = Path(path)
     if isinstance(run, str | PathLike):
-        raise UserError(f"{parameter('run')}: {run} is a file already; copy it")
+        raise UserError(f"{run} is a file already", do="Copy it")
     if "\0" in str(path):
-        raise UserError(f"{str(path)!r}: holds a zero byte, which no file name may")
+        raise UserError(f"The name of a file cannot contain a zero byte, as {str(path)!r} does")
     if path.suffix.lower() in _UNREADABLE:
-        raise UserError(f"{path}: runs are not written so; let the name end in .trec, .trec.gz or .trec.zst")
+        raise UserError(
+            f"A run cannot be written as {path.name}", do="Let the name end in .trec, .trec.gz or .trec.zst"
+        )
     frame = lines("run", run)
     rank_judged(Run(None, "run", "run", lines=frame), pl.DataFrame(schema=JUDGED_SCHEMA))  # for what it refuses
     with disk_errors(path), atomic.whole(path) as part:

@@ -56,7 +56,7 @@ def queries_of(trained_on: TrainedOn, by: Sequence[Any] | None = None) -> pl.Dat
     if trained_on is None:
         return None
     if by is not None and not by:
-        raise UserError(f"{parameter('trained_on')}: only divisions need it; name one with {parameter('by')}")
+        raise UserError(f"Only {parameter('by')} needs {parameter('trained_on')}", do="Add it")
     if isinstance(trained_on, str | PathLike):
         trained_on = read(Path(trained_on))
     if isinstance(trained_on, TrainingQueries):
@@ -81,7 +81,7 @@ def read(source: Path) -> TrainingQueries:
         return _of_release(source, open_release(source))
     rows = list(_examples(source))
     if not rows:
-        raise UserError(f"{source}: holds no queries")
+        raise UserError(f"{source} contains no queries")
     ids, texts, positives = zip(*rows, strict=True)
     queries = pl.DataFrame({"query_id": ids, "text": texts}, QUERIES_SCHEMA)
     queries = queries.unique("text", keep="first", maintain_order=True)
@@ -96,7 +96,7 @@ def _of_release(folder: Path, release: Release) -> TrainingQueries:
         if {"query_id", "text"} <= set(table.columns):
             tables.append(table.select("query_id", "text"))
     if not tables:
-        raise UserError(f"{folder}: has no train split")
+        raise UserError(f"{folder} has no train split")
     queries = pl.concat(tables).drop_nulls().unique("query_id", keep="first", maintain_order=True)
     ids = pl.Series("passage_id", [], pl.String)
     if TRAIN in release.configs.get("qrels", []):

@@ -37,13 +37,13 @@ def wordings_of(runs: Sequence[Run], release: Release) -> list[WordedRun]:
     if not release.variations:
         base = main_split(release.test_sets) or next(iter(release.test_sets))
         raise UserError(
-            f"there are no query variations in {release.name}; build a release (make release), or make typos with "
-            f"eval_kit run MODEL --variation {base}.typo"
+            f"{release.name} has no query variations",
+            do=f"Build a release (make release), or make typos: eval_kit run MODEL --variation {base}.typo",
         )
     files: dict[str, Run] = {}
     for run in runs:
         if run.own_name in files:
-            raise UserError(f"{run}: a second run of {run.own_name}")
+            raise UserError(f"{run} is a second run of {run.own_name}", do="Give one of the two")
         files[run.own_name] = run
     of_variations: dict[str, WordedRun] = {}
     systems: dict[str, set[str]] = {}
@@ -56,12 +56,13 @@ def wordings_of(runs: Sequence[Run], release: Release) -> list[WordedRun]:
     for name, run in files.items():
         if name not in of_variations and name not in systems:
             raise UserError(
-                f"{run}: its name does not say which variation it is of; name it "
-                f"<system>.<base>.<variation>.trec, such as {name}.{next(iter(release.variations))}.trec"
+                f"The name of {run} does not say which query variation it is of",
+                do=f"Name it <system>.<base>.<variation>.trec, such as {name}.{next(iter(release.variations))}.trec",
             )
         if len(bases := sorted(systems.get(name, ()))) > 1:
             raise UserError(
-                f"{run}: could be of the original queries of {' or of '.join(bases)}; rename the runs of one of them"
+                f"{run} could be of the original queries of {' or of '.join(bases)}",
+                do="Rename the runs of one of them",
             )
     return [of_variations.get(name) or WordedRun(run, next(iter(systems[name])), None) for name, run in files.items()]
 
@@ -99,8 +100,8 @@ def original_of(worded_run: WordedRun, runs: Iterable[WordedRun]) -> WordedRun:
         if name in originals:
             return originals[name]
     raise UserError(
-        f"{worded_run.run}: no run of {worded_run.system} on the original queries is given to compare with; "
-        f"expected {names[0]}.trec or {names[1]}.trec"
+        f"{worded_run.system} has no run on the original queries to compare {worded_run.run} with",
+        do=f"Add {names[0]}.trec or {names[1]}.trec",
     )
 
 

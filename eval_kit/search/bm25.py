@@ -92,7 +92,10 @@ def _index(documents: Iterable[dict[str, str]], folder: Path, options: list[str]
         count += sum(bool(document["contents"].strip()) for document in batch)  # Anserini leaves out empty ones
     indexer.close()
     if (stored_count := lucene.documents(folder)) < count:
-        raise UserError(f"{folder}: Lucene could write {stored_count:,} of {count:,} passages there; is the disk full?")
+        raise UserError(
+            f"Lucene wrote only {stored_count:,} of {count:,} passages to {folder}",
+            do="Check that the disk is not full",
+        )
     if language != ENGLISH:
         atomic.write_text(folder / ANALYSER, language)
 
@@ -104,7 +107,9 @@ def _in_pairs(document: dict[str, str]) -> dict[str, str]:
 def _language(texts: Iterable[str]) -> str:
     likely = languages.likely(pl.Series(list(texts), dtype=pl.String))
     if likely is None:
-        warnings.warn("the passages are in no language of Lucene's analysers; BM25 uses the English one", stacklevel=2)
+        warnings.warn(
+            "Lucene has no analyser for the language of the passages. BM25 uses the English one", stacklevel=2
+        )
     elif likely != ENGLISH:
         warnings.warn(f"BM25 uses the analyser for the passages' likely language, {likely}", stacklevel=2)
     return likely or ENGLISH
@@ -175,7 +180,7 @@ def _is_whole(index: Path) -> bool:
     """Whether the files of a finished index are as they were written; if not, that is said."""
     is_whole: bool = json.loads(_marker(index).read_bytes())["files"] == file_digests(index)
     if not is_whole:
-        warnings.warn(f"{index}: the BM25 index is damaged; indexing the passages again", stacklevel=2)
+        warnings.warn(f"The BM25 index {index} is damaged. The kit indexes the passages again", stacklevel=2)
     return is_whole
 
 
@@ -192,7 +197,7 @@ def key_of(folder: Path) -> str:
     """
     key = _made(index_in(folder))
     if key is None:
-        raise UserError(f"{folder}: holds no BM25 index, or one that is not finished; index the passages first")
+        raise UserError(f"{folder} has no finished BM25 index", do="Index the passages first")
     return key
 
 
@@ -216,7 +221,7 @@ def index_of(release: Release, cache: Path, threads: int = THREADS) -> Path:
                     index(reading, staging, threads, language=language)
                 _seal(folder, name)
     except OSError as error:
-        raise UserError(f"{cache}: cannot keep the index there: {error.strerror or error}") from error
+        raise UserError(f"Could not keep the index in {cache}: {error.strerror or error}") from error
     return folder
 
 

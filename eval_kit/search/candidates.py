@@ -69,7 +69,7 @@ def find(queries: pl.DataFrame, index: Path, settings: Settings) -> None:
                     file.rename(store / f"{number:05d}.{file_sha256(file)[:_DIGITS]}.parquet")
                     advance(part.height)
     except OSError as error:
-        raise UserError(f"{store}: cannot keep candidates there: {error.strerror or error}") from error
+        raise UserError(f"Could not keep candidates in {store}: {error.strerror or error}") from error
 
 
 def of(queries: pl.DataFrame, index: Path, settings: Settings) -> Iterator[tuple[str, list[tuple[str, float]]]]:
@@ -112,7 +112,7 @@ def _stored_queries(store: Path) -> pl.DataFrame:
 def _remove_damaged(store: Path) -> None:
     for file in store.glob("*.*.parquet"):
         if file.name.split(".")[1] != file_sha256(file)[:_DIGITS]:
-            warnings.warn(f"{file}: is damaged; these queries are searched again", stacklevel=3)
+            warnings.warn(f"{file} is damaged. The kit searches its queries again", stacklevel=3)
             file.unlink()
 
 

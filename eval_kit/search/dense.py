@@ -49,10 +49,12 @@ def numbers(rows: NDArray[Any], model: str) -> Vectors:
         UserWarning: how whole numbers of eight bits are taken.
     """
     if rows.dtype == np.uint8:
-        warnings.warn(f"{model}: its uint8 rows are packed bits, compared by Hamming distance", stacklevel=2)
+        warnings.warn(
+            f"The kit takes the uint8 rows of {model} for packed bits, compared by Hamming distance", stacklevel=2
+        )
         return np.unpackbits(rows, axis=1).astype(np.float32) * 2 - 1
     if rows.dtype == np.int8:
-        warnings.warn(f"{model}: its int8 rows are numbers; packed bits have to be uint8", stacklevel=2)
+        warnings.warn(f"The kit takes the int8 rows of {model} for numbers. Packed bits must be uint8", stacklevel=2)
     return rows.astype(np.float32)
 
 
@@ -70,7 +72,9 @@ def exact(
     import torch
 
     if queries.shape[1] != (width := shards.array("vectors").shape[1]):
-        raise UserError(f"the model of the queries gives {queries.shape[1]} numbers, and that of the passages {width}")
+        raise UserError(
+            f"The model of the queries gives {queries.shape[1]} numbers, and the model of the passages {width}"
+        )
     device_name = device_of(device)
     by_faiss = device is None and device_name.type == "cpu"
     rank = torch.from_numpy(shards.rank).to(device_name)

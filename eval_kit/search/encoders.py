@@ -48,12 +48,14 @@ class Batch:
             try:
                 return encode(self.size)
             except IndexError as error:  # torch's, of a position
-                raise UserError("a text is longer than the model has positions; set its max_seq_length") from error
+                raise UserError("A text is longer than the model has positions", do="Set its max_seq_length") from error
             except RuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
                 if self.size == 1:
-                    raise UserError("the GPU's memory cannot hold a single text; shorten the texts") from error
+                    raise UserError(
+                        "A single text does not fit into the GPU's memory", do="Shorten the texts"
+                    ) from error
             half = self.size // 2
             LOG.warning("out of memory at %d %s in a batch; continuing with %d", self.size, self.unit, half)
             self.size = half
@@ -85,7 +87,7 @@ def precision_of(name: str | None, stored: str = "float32") -> str:
     import torch
 
     if name not in (None, *_PRECISIONS):
-        raise UserError(f"there is no precision {name!r}; there are {', '.join(_PRECISIONS)}")
+        raise UserError(f"Unknown precision {name!r}", do=f"Choose from: {', '.join(_PRECISIONS)}")
     return name or ("float16" if stored == "float32" and torch.cuda.is_available() else stored)
 
 
@@ -151,7 +153,7 @@ def store_of(name: str | None, precision: str | None) -> str:
     import torch
 
     if name not in (None, *_STORES):
-        raise UserError(f"vectors cannot be stored as {name!r}; there are {', '.join(_STORES)}")
+        raise UserError(f"Vectors cannot be stored as {name!r}", do=f"Choose from: {', '.join(_STORES)}")
     is_half_on_gpu = precision_of(precision) != "float32" and torch.cuda.is_available()
     return name or ("float16" if is_half_on_gpu else "float32")
 
@@ -265,7 +267,9 @@ def set_lengths(model: Any, lengths: Mapping[str, int | None]) -> None:
         if length is None:
             continue
         if not hasattr(transformer, f"{role}_length"):
-            raise UserError(f"{role.replace('document', 'passage')}_length: this model reads whole texts; leave it out")
+            raise UserError(
+                "This model reads whole texts", do=f"Leave {role.replace('document', 'passage')}_length out"
+            )
         check_length(transformer, length)
         expansion = getattr(transformer, "query_expansion", None) if role == "query" else None
         if expansion is not None:
@@ -289,7 +293,7 @@ def keep_to_positions(transformer: Any) -> None:
     most = _positions(transformer)
     if (getattr(transformer, "max_seq_length", None) or 0) > most:
         transformer.max_seq_length = most
-        warnings.warn(f"texts are cut after {most:,} tokens: the model has no more positions", stacklevel=2)
+        warnings.warn(f"The kit cuts texts after {most:,} tokens, as the model has no more positions", stacklevel=2)
 
 
 def _positions(model: Any) -> float:

@@ -47,7 +47,7 @@ def permitted_queries(
     trained_for = TRAINED_FOR[shift]
     trained_for.check_part(release, held_out, name)
     if held_out not in trained_for.training_tables(release):
-        raise UserError(f"{release.folder}: holds no training queries of the {shift} shift")
+        raise UserError(f"{release.folder} has no training queries of the {shift} shift")
     return trained_for.training(release, held_out, strict)
 
 
@@ -109,8 +109,8 @@ def refuse_without_negatives(release: Release) -> None:
     """
     if "negatives" not in release.configs:
         raise UserError(
-            f"{release.folder}: holds no negatives to train with; draw them with: python -m builder negatives "
-            f"{release.folder}"
+            f"{release.folder} has no negatives to train with",
+            do=f"Draw them: python -m builder negatives {release.folder}",
         )
 
 
@@ -182,7 +182,7 @@ def _filled_up(part: pl.DataFrame, ids: pl.Series, width: int, seed: tuple[int, 
     def negatives(query: str, relevant: Sequence[str], negatives_of_query: Sequence[str]) -> Sequence[str]:
         rng, draws = generator(seed[0], query, seed[1]), list(negatives_of_query)
         if len(ids) <= len({*relevant, *negatives_of_query}) and len(draws) < width:
-            raise UserError(f"query {query} cannot have {width} negatives: the collection has {len(ids):,} passages")
+            raise UserError(f"The collection has {len(ids):,} passages, too few for {width} negatives of query {query}")
         while len(draws) < width:
             passages = [ids[number] for number in rng.integers(len(ids), size=width - len(draws)).tolist()]
             draws += [passage for passage in passages if passage not in relevant and passage not in negatives_of_query]

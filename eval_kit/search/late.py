@@ -61,7 +61,7 @@ def load(shards: Shards, folder: Path) -> Any:
         UserError: it is not there, or is of other passages.
     """
     if not is_built(folder, "plaid", shards.key):
-        raise UserError(f"{folder}: holds no plaid index of these passages; index them first")
+        raise UserError(f"{folder} has no plaid index of these passages", do="Index them first")
     from fast_plaid.search import FastPlaid  # type: ignore[import-untyped]
 
     return FastPlaid(str(folder / "plaid"), device=str(device_of(None)))
@@ -153,4 +153,4 @@ def _plaid(shards: Shards, folder: Path) -> None:
             raise
         except BaseException as error:  # a panic in its Rust code is not an Exception
             why = str(error).replace("\\n", "\n").strip().partition("\n")[0] or type(error).__name__
-            raise UserError(f"{folder}: fast-plaid cannot build the index: {why}") from error
+            raise UserError(f"fast-plaid could not build the index in {folder}", why) from error

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from eval_kit.errors import UserError
+from eval_kit.errors import UserError, first_line
 from eval_kit.files.beir import read_corpus
 from eval_kit.files.digests import file_sha256
 from eval_kit.files.text import read_lines
@@ -136,14 +136,15 @@ def collection_of(release: Release, name: str | None = None) -> Collection:
     """
     if name is not None and name != release.manifest.collection:
         if not Path(name).is_file():
-            raise UserError(f"{name}: there is no such file of passages")
+            raise UserError(f"The file of passages {name} does not exist")
         return Collection(partial(_counted, partial(of_file, Path(name)), Path(name)), file_sha256(Path(name)), None)
     if name is None and not has_passages(release):
         collection = release.manifest.collection
         raise UserError(
-            f"there are no passages in {release.name}; name a BEIR folder with --release, make a small release with: "
-            f"python -m builder lite {shlex.quote(str(release.folder))} --queries 100 --passages 20000"
-            + (f", or search all of {collection} with --passages {collection}" if collection else "")
+            f"{release.name} has no passages",
+            do="Use a BEIR folder as --release, or make a small release: python -m builder lite "
+            f"{shlex.quote(str(release.folder))} --queries 100 --passages 20000"
+            + (f". Or search all of {collection}: --passages {collection}" if collection else ""),
         )
     corpus = release.folder / "corpus.jsonl" if release.in_beir_format else None
     return Collection(partial(passages, release), collection_key(release), corpus)
@@ -163,9 +164,7 @@ def _read(release: Release) -> Iterator[tuple[str, str]]:
         for doc in ir_datasets.load(collection).docs_iter():
             yield doc.doc_id, doc.default_text()
     except Exception as error:  # ir_datasets lets its HTTP, tar and file errors through as they are
-        raise UserError(
-            f"the passages of ir_datasets {collection} cannot be obtained ({type(error).__name__})"
-        ) from error
+        raise UserError(f"Could not get the passages of {collection} from ir_datasets", first_line(error)) from error
 
 
 def collection_key(release: Release) -> str:

@@ -116,8 +116,8 @@ def write(
             if not is_new:
                 if done[number:] or (folder / MANIFEST).exists():
                     kept = f"all but the first {sum(len(ids) for _, ids in read[:-1]):,}"
-                    why = f"the model or {unit} changed, or what was kept is damaged"
-                    warnings.warn(f"{folder}: {why}; {doing} again, {kept}", stacklevel=3)
+                    why = f"The model or {unit} changed, or files in {folder} are damaged"
+                    warnings.warn(f"{why}. The kit is {doing} again, {kept}", stacklevel=3)
                 _forget(folder, done, number)
             is_new = True
             yield [text for _, text in batch]
@@ -134,7 +134,7 @@ def write(
                 start = time.monotonic()
                 advance(len(ids))
             if not read:
-                raise UserError("there are no passages to encode")
+                raise UserError("There are no passages to encode")
             if len(read) < len(done):
                 _forget(folder, done, len(read))
             return _finished(folder, done, np.concatenate([ids for _, ids in read]))
@@ -171,7 +171,7 @@ def _appended(
     for name, array in arrays.items():
         path, before = folder / f"{name}.npy", done[-1]["rows"][name] if done else 0
         if before and not path.exists():
-            raise UserError(f"{path}: is missing, and passages have changed; index them in another folder")
+            raise UserError(f"{path} is missing, and the passages have changed", do="Index them in another folder")
         rows[name] = before + len(array)
         append_rows(path, before, array)
     shard = {"key": key, "passages": passages, "seconds": seconds, "rows": rows}
@@ -226,11 +226,11 @@ def read(folder: Path) -> "Shards":
     try:
         manifest = msgspec.convert(_document(folder / MANIFEST), _Shard)
     except msgspec.ValidationError:
-        raise UserError(f"{folder}: holds no index, or one that is not finished; index the passages first") from None
+        raise UserError(f"{folder} has no finished index", do="Index the passages first") from None
     for name, rows in (manifest["rows"] | {"ids": manifest["passages"]}).items():
         path = folder / f"{name}.npy"
         if path.exists() and (count := row_count(path)) != rows:
-            raise UserError(f"{path}: is damaged, {count:,} of {rows:,} rows are there; index the passages again")
+            raise UserError(f"{path} is damaged", f"It has {count:,} of {rows:,} rows", "Index the passages again")
     return Shards(folder, manifest["key"], manifest["passages"], manifest["seconds"], tuple(manifest["rows"]))
 
 
@@ -291,8 +291,9 @@ class Shards:
                 self._maps[name] = np.load(self.folder / f"{name}.npy", mmap_mode="r")
             except FileNotFoundError as error:
                 raise UserError(
-                    f"{self.folder}: {name}.npy is missing: making an index of it removes it; index the passages again "
-                    "in another folder"
+                    f"{name}.npy is missing in {self.folder}",
+                    "Making an index of it removes it",
+                    "Index the passages again in another folder",
                 ) from error
         return self._maps[name]
 
@@ -385,9 +386,10 @@ def _refuse_nan(arrays: Arrays, ids: Ids) -> None:
     for name, array in arrays.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             between = f"a passage between {ids[0].decode()} and {ids[-1].decode()}"
-            half = "; float16 may be too narrow for it: encode_precision=bfloat16, store=float32"
-            why = half if array.dtype == np.float16 else ""
-            raise UserError(f"the model gives NaN or infinity ({name}) for {between}{why}")
+            wider = "Try encode_precision=bfloat16 and store=float32, as float16 may be too narrow"
+            raise UserError(
+                f"The model gives NaN or infinity ({name}) for {between}", do=wider if array.dtype == np.float16 else ""
+            )
 
 
 def index_bytes(folder: Path) -> int:

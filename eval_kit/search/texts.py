@@ -74,7 +74,7 @@ class PassageTexts:
         positions = np.minimum(np.searchsorted(all_ids, wanted_ids.astype(all_ids.dtype)), len(self) - 1)
         absent = all_ids[positions] != wanted_ids
         if absent.any():
-            raise UserError(f"{self.folder}: holds no passage {ids[int(absent.argmax())]}")
+            raise UserError(f"{self.folder} has no passage {ids[int(absent.argmax())]}")
         rows = self._shards.array("order")[positions]
         text, offsets = memoryview(self._shards.array("text")), self._shards.offsets
         ends = zip(offsets[rows].tolist(), offsets[rows + 1].tolist(), strict=True)

@@ -98,7 +98,7 @@ def rank_of(ids: NDArray[np.bytes_]) -> NDArray[np.int64]:
     order = np.argsort(ids, kind="stable")
     twice = ids[order[1:]] == ids[order[:-1]]
     if twice.any():
-        raise UserError(f"passage id {ids[order[1:]][twice][0].decode()} appears more than once")
+        raise UserError(f"The passage id {ids[order[1:]][twice][0].decode()} appears more than once")
     rank = np.empty(len(ids), np.int64)
     rank[order] = np.arange(len(ids))
     return rank

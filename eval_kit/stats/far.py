@@ -101,7 +101,7 @@ def verdict(
     if p_does_not_holm is None or p_does_not_holm >= ALPHA:
         return CANNOT_TELL, ""
     if farther < _LEAST_APART:
-        return CANNOT_TELL, "far queries are hardly farther from training than near ones"
+        return CANNOT_TELL, "near and far queries are about equally far from training"
     return DOES_NOT, ""
 
 
@@ -149,10 +149,10 @@ def cost_of_far(values: Floats, pivot: Floats, covariates: Floats, parts: Parts,
     r = float(np.corrcoef(values[near], prediction[near])[0, 1])
     refusal = ""
     if r < _LEAST_R:
-        refusal = f"the pivot's results hardly predict this model's (r = {r:.2f}), so what is hard cannot be taken out"
+        refusal = f"the pivot hardly predicts this model's results (r = {r:.2f}), so difficulty cannot be removed"
     elif abs(apart.value) > _FARTHEST * apart.spread[0] and (apart.p or 0.0) < 1 - LEVEL:
         harder = "harder" if apart.value < 0 else "easier"
-        refusal = f"far queries are {harder} than near parts differ by, so that near ones do not show what to expect"
+        refusal = f"far queries are {harder} than any near part, so near parts predict nothing for them"
     return FarCost(plain, adjusted, slope, doubt, r, refusal)
 
 

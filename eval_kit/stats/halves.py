@@ -19,6 +19,8 @@ from eval_kit.stats.parts import Flags, Floats
 # with five as many planted losses were found, and with one half alone fewer (docs/discover.md)
 PICKED = 3
 """Kinds that each half picks, at most."""
+# no experiment chose these two: a kind of most queries has too few others to differ from, and of two kinds that share
+# half of their queries the second says little new
 _WIDEST = 0.6
 """Share of the queries; a kind that holds more is no kind of its own."""
 _OVERLAP = 0.5

@@ -14,10 +14,12 @@ from eval_kit.words import words
 type Kinds = dict[str, Integers]
 """The rows of the queries of each kind, ascending, by what the kind is called."""
 
+# no experiment chose these: numbers of clusters that double, from broad to narrow, in as many dimensions as the most
 _CLUSTERS = (8, 16, 32, 64)
 _DIMENSIONS = 64
 # ten more than are kept, and four rounds: the error of the best approximation (Halko et al. 2011, §§ 4.2, 4.5)
 _MORE, _ROUNDS = 10, 4
+# no experiment chose these two: words of a text or two bring clusters of typing errors; four words fit into a row
 _RARE = 3
 """Texts that have a word, below which it says nothing of what others are about."""
 _TYPICAL = 4

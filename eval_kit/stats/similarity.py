@@ -60,7 +60,7 @@ def mean_dot(queries: Matrix, training: Matrix) -> Floats:
         UserError: ``queries`` (n, dimensions) and ``training`` (m, dimensions) differ in dimensions.
     """
     if queries.shape[1] != training.shape[1]:
-        raise UserError(f"vectors of {queries.shape[1]} and of {training.shape[1]} dimensions cannot be compared")
+        raise UserError(f"Vectors of {queries.shape[1]} and of {training.shape[1]} dimensions cannot be compared")
     mean = _sum(training) / len(training)
     return np.concatenate([block.astype(np.float64) @ mean for block in blocks(queries)])
 
@@ -89,7 +89,7 @@ def by_cluster(
     """
     clusters = _clusters(release, shift, splits)
     if len(clusters) == 1:
-        raise UserError(f"{shift}: has only the cluster {next(iter(clusters))}, and nothing to compare it with")
+        raise UserError(f"{shift} has only the cluster {next(iter(clusters))}, and nothing to compare it with")
     words, sums = {}, {}
     for cluster, queries in clusters.items():
         words[cluster] = _word_counts(queries["text"])
@@ -126,7 +126,7 @@ def test_and_training(release: Release, shift: str, cluster: str) -> tuple[pl.Da
     test = _clusters(release, shift, ["test"]).get(cluster)
     others = _clusters(release, shift, ["train"]).keys() - {cluster}
     if test is None or not others:
-        raise UserError(f"{shift}: has no cluster {cluster} with test queries and training queries outside it")
+        raise UserError(f"{shift} has no cluster {cluster} with test queries and training queries outside it")
     return test.select("query_id", "text"), SHIFTS[shift].training(release, cluster).queries
 
 
@@ -134,7 +134,7 @@ def _clusters(release: Release, shift: str, splits: Sequence[str]) -> dict[str, 
     """The queries of each cluster, in the release's order, each once."""
     tables = [release.table(shift, split) for split in splits]
     if any("cluster" not in table.columns for table in tables):
-        raise UserError(f"{shift}: is not a shift with clusters; topic, wh and length are")
+        raise UserError(f"{shift} is not a shift with clusters", do="Use topic, wh or length")
     queries = pl.concat(table.select("query_id", "text", "cluster") for table in tables)
     queries = queries.unique(["query_id", "cluster"], keep="first", maintain_order=True)
     return {part["cluster"][0]: part for part in queries.partition_by("cluster", maintain_order=True)}
@@ -148,7 +148,7 @@ def _sum(values: Matrix, unit: bool = False) -> Floats:
         if unit:
             lengths = np.linalg.norm(exact, axis=1, keepdims=True)
             if not lengths.all():
-                raise UserError("a vector of zeros has no cosine with others")
+                raise UserError("A vector of zeros has no cosine with others")
             exact /= lengths
         total += exact.sum(axis=0)
     return total

@@ -95,13 +95,16 @@ def topics(
     return all_topics
 
 
-def about(release: Release) -> dict[str, Table]:
-    """A table for each shift of the release whose parts have no names: typical words and queries of each part."""
+def about(release: Release, without: frozenset[str] = frozenset()) -> dict[str, Table]:
+    """A table for each shift of the release whose parts have no names: typical words and queries of each part.
+
+    ``without`` are words that are no terms.
+    """
     tables = {}
     for shift, label in _UNNAMED.items():
         splits = release.configs.get(shift, [])
         split = "test" if shift == "topic" and "test" in splits else main_split(splits)
         if split:
-            rows = map(asdict, topics(release.table(shift, split), label))
+            rows = map(asdict, topics(release.table(shift, split), label, without=without))
             tables[shift] = laid_out(rows, _TABLE, title=f"What the parts of {shift} are about")
     return tables

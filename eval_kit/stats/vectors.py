@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from eval_kit.errors import UserError, in_one_sentence
+from eval_kit.errors import UserError, first_line
 from eval_kit.files import checkpoint
 from eval_kit.files.text import read_lines
 
@@ -48,16 +48,16 @@ class Vectors:
         ids, values = self.query_ids, self.values
         if values.ndim != 2 or not values.size or not np.issubdtype(values.dtype, np.floating):
             raise UserError(
-                f"{self.source}: not a table of floating-point vectors: {values.dtype}, of shape {values.shape}"
+                f"{self.source} is not a table of floating-point vectors, but {values.dtype} of shape {values.shape}"
             )
         if len(ids) != len(values):
-            raise UserError(f"{self.source}: {len(values):,} vectors, but {len(ids):,} query ids")
+            raise UserError(f"{self.source} has {len(values):,} vectors, but {len(ids):,} query ids")
         if (empty := (ids.is_null() | (ids == ""))).any():
-            raise UserError(f"{self.source}: vector {(empty.arg_max() or 0) + 1} has no query id")
+            raise UserError(f"Vector {(empty.arg_max() or 0) + 1} of {self.source} has no query id")
         check_ids(ids, f"{self.source}: ")
         finite = pl.Series(np.concatenate([np.isfinite(block).all(axis=1) for block in blocks(values)]))
         if not finite.all():
-            raise UserError(f"{self.source}: the vector of query {ids.filter(~finite)[0]} holds NaN or infinity")
+            raise UserError(f"The vector of query {ids.filter(~finite)[0]} in {self.source} contains NaN or infinity")
 
     def __len__(self) -> int:
         return len(self.query_ids)
@@ -73,7 +73,8 @@ class Vectors:
         if rows.null_count():
             absent = query_ids.filter(rows.is_null())
             raise UserError(
-                f"{self.source}: no vector of {len(absent):,} of {len(query_ids):,} queries, first {absent[0]}"
+                f"{self.source} lacks vectors of {len(absent):,} of {len(query_ids):,} queries",
+                f"The first is {absent[0]}",
             )
         values: Matrix = self.values[rows.to_numpy()]
         return values
@@ -87,7 +88,7 @@ def check_ids(query_ids: pl.Series, where: str = "") -> None:
     """
     repeats = query_ids.filter(~query_ids.is_first_distinct())
     if len(repeats):
-        raise UserError(f"{where}query id {repeats[0]!r} appears more than once")
+        raise UserError(f"{where}The query id {repeats[0]!r} appears more than once")
 
 
 def get(source: str | Path, queries: pl.DataFrame) -> Vectors:
@@ -112,10 +113,10 @@ def read(path: Path) -> Vectors:
     try:
         values = np.lib.format.open_memmap(path, mode="r")
     except Exception as error:  # numpy reads the header as Python, with errors of every kind
-        raise UserError(f"{path}: not readable: {in_one_sentence(error)}") from error
+        raise UserError(f"Could not read {path} as vectors: {first_line(error)}") from error
     beside = path.with_suffix(IDS_ENDING)
     if not beside.is_file():
-        raise UserError(f"{path}: its query ids are missing: {beside} should hold them, one per line")
+        raise UserError(f"The query ids of {path} are missing", do=f"Write them to {beside}, one a line")
     ids = [line for _, line in read_lines(beside)]
     return Vectors(str(path), pl.Series("query_id", ids, pl.String), values)
 
@@ -137,8 +138,8 @@ def encode(model: str, queries: pl.DataFrame) -> Vectors:
     name, pooling = checkpoint.name_and_pooling(model)
     checkpoint.check(name, "dense", bare=True)  # refuses before the slow import
     if pooling is None and checkpoint.kind(name) in checkpoint.BARE:
-        instead = f"{model}:cls takes [CLS], as the papers do"
-        warnings.warn(f"{model}: has no pooling, so vectors are means of all tokens'; {instead}", stacklevel=2)
+        instead = f"Write {model}:cls for [CLS], as the papers do"
+        warnings.warn(f"{model} has no pooling, so the kit takes the mean of all tokens. {instead}", stacklevel=2)
     encoder = checkpoint.open_model(name, "SentenceTransformer", pooling=pooling)
     once = queries.unique("query_id", keep="first", maintain_order=True)
     values = encoder.encode_query(once["text"].to_list(), convert_to_numpy=True)

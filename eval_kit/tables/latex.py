@@ -25,6 +25,7 @@ _ESCAPES = str.maketrans(
         "°": r"$^\circ$",
         "≈": r"$\approx$",
         "†": r"$^\dagger$",
+        "‡": r"$^\ddagger$",
     }
 )
 _SIGNED = re.compile(r"(?<![\w.])[+-]\d+([.,]\d+)*(\\%)?")

@@ -75,6 +75,7 @@ class Column:
         style: in a terminal, as rich names it.
         beside_last: never parted from the column before it; for a value's interval.
         shown: whether it is there at all.
+        spare: left out of a terminal that is too narrow for all columns.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Column:
     style: str = ""
     beside_last: bool = False
     shown: bool = True
+    spare: bool = False
 
     @property
     def header(self) -> str:

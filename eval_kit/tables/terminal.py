@@ -31,17 +31,22 @@ def show_notes(notes: Sequence[str], console: Console, style: str = "dim") -> No
 def rich_tables(table: Table, width: int) -> list[rich.table.Table]:
     """The table for rich, without its notes; a group's name stands above its first column.
 
-    A table that is too wide comes in several parts, each with the columns that name the rows. No number is broken.
+    A table that is too wide loses its spare columns; one that still is comes in several parts, each with the columns
+    that name the rows. No number is broken.
     """
     cells = [list(map(_text, row)) for row in table.rows()]
-    for whole in (True, False):
+    columns = table.columns
+    every = list(range(len(columns)))
+    needed = [index for index in every if not columns[index].spare]
+    for among, whole in ((every, True), *([(needed, True)] if needed < every else []), (needed, False)):
         spans = []
-        for index, column in enumerate(table.columns):
-            starts_group = index == 0 or column.group != table.columns[index - 1].group
+        for index, column in enumerate(columns):
+            starts_group = index == 0 or column.group != columns[index - 1].group
             header = [column.group, column.name] if starts_group else [column.name]
             spans.append(_span(column, list(map(printable, header)), [row[index].plain for row in cells], whole))
-        indexes_of_parts = _parts(table.columns, spans, width)
-        if max(_room(spans, indexes) for indexes in indexes_of_parts) <= width:
+        indexes_of_parts = _parts(columns, among, spans, width)
+        fits = max(_room(spans, indexes) for indexes in indexes_of_parts) <= width
+        if fits and (len(indexes_of_parts) == 1 or among is needed):
             break
     parts = []
     for indexes in indexes_of_parts:
@@ -94,11 +99,14 @@ def _longest(texts: Sequence[str]) -> int:
     return max(map(cell_len, "\n".join(texts).splitlines()), default=0)
 
 
-def _parts(columns: Sequence[Column], spans: Sequence[tuple[int, int]], width: int) -> list[list[int]]:
+def _parts(
+    columns: Sequence[Column], among: Sequence[int], spans: Sequence[tuple[int, int]], width: int
+) -> list[list[int]]:
     """The columns of each part, so that their least widths fit; those before the first number are in every part."""
     names: list[int] = []
     blocks: list[list[int]] = []
-    for index, column in enumerate(columns):
+    for index in among:
+        column = columns[index]
         if not blocks and column.kind != "number":
             names.append(index)
         elif blocks and column.beside_last:

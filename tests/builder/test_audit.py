@@ -279,7 +279,7 @@ def test_the_real_lists_share_what_is_known(published_release: Release) -> None:
 def test_the_command(command, planted: Release, document: dict) -> None:
     done = command("builder", "audit", planted.folder, "--json", "/no/such/folder/audit.json")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert "/no/such/folder/audit.json: cannot be written" in done.stderr
+    assert "/no/such/folder/audit.json" in done.stderr
     assert not (planted.folder / "reports").exists()
     done = command("builder", "audit", planted.folder)
     assert done.returncode == 0, done.stderr
@@ -301,5 +301,5 @@ def test_nothing_to_compare(tmp_path: Path, splits: list[str]) -> None:
     queries = draft().tables[2].frame.with_columns(bucket="cluster", m1=roles)
     tables = [Table(*split.split("/"), queries, BY_HAND) for split in splits or ["validation/validation"]]
     release = written(tmp_path / "ms-marco-shift", Draft("rebuilt", None, 0, tables, []))
-    with pytest.raises(UserError, match="holds no two sets of queries to compare"):
+    with pytest.raises(UserError, match="no two sets of queries to compare"):
         audit(release)

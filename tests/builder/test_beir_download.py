@@ -66,7 +66,7 @@ def test_a_dataset_is_downloaded_once_in_its_own_layout(server: Server, tmp_path
 def test_another_zip_or_another_md5_leaves_no_folder(server: Server, tmp_path: Path) -> None:
     for content in (b"no zip at all", zipped("other", FOLDER)):
         dataset = served(server, "nfcorpus", content)
-        with pytest.raises(UserError, match="is no zip"):
+        with pytest.raises(UserError, match="zip"):
             install(dataset, tmp_path / "beir")
         with pytest.raises(UnavailableError, match="md5"):
             install(replace(dataset, md5=dataset_named("nfcorpus").md5), tmp_path / "beir")

@@ -66,18 +66,18 @@ def test_a_card_of_other_data_is_refused(tmp_path: Path) -> None:
     release = written(tmp_path / "ms-marco-shift")
     text = (release.folder / "README.md").read_text()
     for changed, words in (
-        (text.replace("version: 1.0.0", "version: 1.0.1"), "is not that of the release"),
-        (text.replace("num_examples: 4", "num_examples: 5"), "is not that of the release"),
-        (text.replace("'0': short", "'0': long"), "is not that of the release"),
-        (text.replace("configs:", "configs: ["), "its YAML is not valid"),
-        (text.split("---\n", 2)[2], "is not that of the release"),
+        (text.replace("version: 1.0.0", "version: 1.0.1"), "describes another release"),
+        (text.replace("num_examples: 4", "num_examples: 5"), "describes another release"),
+        (text.replace("'0': short", "'0': long"), "describes another release"),
+        (text.replace("configs:", "configs: ["), "The YAML of .* is not valid"),
+        (text.split("---\n", 2)[2], "describes another release"),
     ):
         (release.folder / "README.md").write_text(text)
         check_card(release.folder, release.manifest)
         (release.folder / "README.md").write_text(changed)
         with pytest.raises(UserError, match=words):
             check_card(release.folder, release.manifest)
-    with pytest.raises(UserError, match="is not that of the release"):
+    with pytest.raises(UserError, match="describes another release"):
         check_card(release.folder, releases.describe(small_draft(version="2.0.0")))
 
 
@@ -103,12 +103,12 @@ def test_an_audit_is_quoted_while_it_is_of_this_content(tmp_path: Path, command)
     add_audit(folder, "0" * 64)
     done = command("builder", "card", folder)
     assert done.returncode == 0 and card.read_bytes() == plain
-    assert done.stdout.splitlines()[1].startswith("  remark: left out reports/audit.json")
+    assert done.stdout.splitlines()[1].startswith("  Skipped reports/audit.json")
     headless = json.dumps({"release": {"digest": release.digest}})
     for content, words in (
         ("{", "reports/audit.json:1: is not JSON"),
-        ("[]", "reports/audit.json: is not a report"),
-        (headless, "reports/audit.json: has no headline"),
+        ("[]", r"reports/audit\.json"),
+        (headless, r"reports/audit\.json has no headline"),
     ):
         (folder / "reports/audit.json").write_text(content)
         with pytest.raises(UserError, match=words):
@@ -119,7 +119,7 @@ def test_an_audit_is_quoted_while_it_is_of_this_content(tmp_path: Path, command)
 def test_a_folder_whose_name_is_not_utf_8_is_one_sentence(tmp_path: Path) -> None:
     folder = written(tmp_path / "ms-marco-shift").folder.rename(tmp_path / "\udcff")
     for use in (cards.write, open_release):
-        with pytest.raises(UserError, match=r"its name is not UTF-8; rename it$"):
+        with pytest.raises(UserError, match=r"is not UTF-8"):
             use(folder)
 
 

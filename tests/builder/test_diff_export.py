@@ -198,12 +198,12 @@ def test_an_export_replaces_its_own_folders_whole_or_not_at_all(
 
     with monkeypatch.context() as patch:
         patch.setattr("builder.export.atomic.write_lines", full_disk)
-        with pytest.raises(UserError, match=f"^{out}: cannot be written: No space left on device$"):
+        with pytest.raises(UserError, match=rf"{out}.*No space left on device"):
             export(release, out, "beir")
     assert content(out) == before
     (strange := out / "length.long" / "notes.txt").write_text("mine")
     for format, foreign in (("beir", strange), ("trec", out / "length.short" / "corpus.jsonl")):
-        with pytest.raises(UserError, match=f"^{foreign}: is not part of the export that would replace it"):
+        with pytest.raises(UserError, match=f"^{foreign} is not part of the export"):
             export(release, out, format)
     strange.unlink()
     shutil.copytree(out / "length.short", out / ".length.short.part")  # as a killed export leaves it
@@ -241,7 +241,7 @@ def test_beirs_loader_opens_the_published_lists_with_their_passages(
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    lacking = "no corpus.jsonl, which its loader needs: the passages are ir_datasets msmarco-passage"
+    lacking = "passages are ir_datasets msmarco-passage"
     assert lacking in export("--test-set", "length.short")
     table = published_release.table("length", "test").filter(pl.col("cluster") == "short")
     expected = table.select(_id="query_id", text="text").to_dicts()
@@ -269,7 +269,7 @@ def test_training_sets_are_what_the_baselines_train_on(mini_release: Release, tm
 def test_texts_and_ids_that_would_become_others() -> None:
     """The texts of BEIR's corpora hold tabs and line breaks; no reader of lines knows quotes."""
     frame = pl.DataFrame({"query_id": ["1", "2"], "text": ["a\n999\tinjected\r\ntopic\u2028x", "plain"]})
-    with pytest.warns(UserWarning, match="tabs and line breaks in 1 texts were replaced by blanks"):
+    with pytest.warns(UserWarning, match="tabs and line breaks in 1"):
         lines = list(tab_separated(frame))
     assert [line.split("\t")[0] for line in lines] == ["1", "2"]
     assert all(line.count("\t") == 1 and len(line.splitlines()) == 1 for line in lines)

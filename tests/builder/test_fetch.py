@@ -50,7 +50,7 @@ def test_resumes_where_it_broke_off(server: Server, tmp_path: Path, behaviour: s
     server.ranges = behaviour != "ignores ranges"
     server.compresses = behaviour == "compresses"
     server.breaks_after = 100_000
-    with pytest.raises(UnavailableError, match="cannot be downloaded"):
+    with pytest.raises(UnavailableError, match="broke off"):
         download(source(server), tmp_path)
     [part] = files(tmp_path)
     size = part.stat().st_size
@@ -78,7 +78,7 @@ def test_what_an_earlier_download_left_is_mended(server: Server, tmp_path: Path,
 
 def test_refusals_are_named_and_wrong_bytes_are_not_kept(server: Server, tmp_path: Path) -> None:
     server.content = CONTENT[:-1] + b"!"
-    for status, sentence in ((404, "list.tsv: HTTP 404"), (503, "HTTP 503"), (200, "is not the declared file")):
+    for status, sentence in ((404, r"list\.tsv.* 404"), (503, r"list\.tsv.* 503"), (200, r"list\.tsv changed")):
         server.status = status
         with pytest.raises(UnavailableError, match=sentence):
             download(source(server), tmp_path)
@@ -99,13 +99,13 @@ def test_a_cache_that_cannot_be_written(server: Server, tmp_path: Path, monkeypa
     (tmp_path / "cache").write_text("a file")
     monkeypatch.setenv("MS_MARCO_SHIFT_CACHE", str(tmp_path / "cache"))
     for get in (lambda: download(source(server), tmp_path / "cache"), lambda: obtain([source(server)])):
-        with pytest.raises(UserError, match="cannot be written") as caught:
+        with pytest.raises(UserError, match="Could not write") as caught:
             get()
         assert not isinstance(caught.value, UnavailableError) and server.requests == []
     if Path("/dev/full").exists():
         (tmp_path / FOLDER).mkdir(parents=True)
         (tmp_path / FOLDER / "list.tsv.part").symlink_to("/dev/full")  # every write fails with ENOSPC
-        with pytest.raises(UserError, match="cannot be written: No space left"):
+        with pytest.raises(UserError, match="No space left"):
             download(source(server), tmp_path)
 
 
@@ -118,13 +118,13 @@ def test_obtain_tells_what_it_has_and_lacks(server: Server, tmp_path: Path, monk
     assert {name: path.read_bytes() for name, path in have.items()} == {file.id: CONTENT for file in good}
     assert all(path.is_relative_to(tmp_path) for path in have.values())
     assert set(lacking) == {wrong.id, gone.id}
-    assert "is not the declared file" in lacking[wrong.id] and "refused" in lacking[gone.id]
+    assert "changed" in lacking[wrong.id] and "refused" in lacking[gone.id]
     assert len(server.requests) == 7
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("no_proxy", "")
     monkeypatch.setattr("urllib.request._opener", None)  # it knows the proxies of its first use
     again, lacking = obtain([*good, wrong])
-    assert again == have and len(server.requests) == 7 and "by the proxy in $http_proxy" in lacking[wrong.id]
+    assert again == have and len(server.requests) == 7 and "the proxy in $http_proxy" in lacking[wrong.id]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from unicodedata import normalize
 import polars as pl
 import pytest
 from drafts import faults
+from huggingface_hub import DatasetCard
 from msgspec.structs import replace as replace_field
 
 from builder import audit, rebuilt, variations
@@ -67,7 +68,7 @@ def test_levels_are_compared_in_the_order_of_their_numbers(toy: Path, tmp_path: 
     releases.write(draft, tmp_path / "own")
     assert not faults(tmp_path / "own")
     (tmp_path / "one.tsv").write_text("a dog\n")
-    assert "too few queries" in describe(toy, tmp_path / "one.tsv", 13).notes()[-1]
+    assert "too few queries" in describe(toy, tmp_path / "one.tsv", 13).sentences[-1]
 
 
 def test_whole_words_leave_out_of_training_what_their_own_rule_finds(toy: Path, tmp_path: Path) -> None:
@@ -153,6 +154,43 @@ def test_a_licence_that_nobody_states_is_not_lost_on_the_way(toy: Path, tmp_path
     for release in ("first", "again", "lite"):
         with pytest.raises(UserError, match="licence"):
             permitted_part(read_manifest(tmp_path / release), [], [])
+
+
+def test_the_card_of_a_log_of_ones_own_says_what_it_is_and_no_more(shared: Path, tmp_path: Path, command) -> None:
+    rows = [json.loads(line) for line in (shared / "beir/xquad/de/queries.jsonl").read_text().splitlines()]
+    (tmp_path / "log.tsv").write_text("".join(f"{row['_id']}\t{row['text']}\n" for row in rows))
+    arguments = ["--queries", tmp_path / "log.tsv", "--shift", "wh", "--shift", "length"]
+    for name, more, facts in (
+        ("plain", [], {"language": "de", "license": "other", "license_name": "see-card"}),
+        ("named", ["--licence", "CC-BY-4.0", "--language", "nds"], {"language": "nds", "license": "cc-by-4.0"}),
+        ("odd", ["--licence", "Our Terms (2024)"], {"license": "other", "license_name": "our-terms-2024"}),
+    ):
+        done = command("builder", "build", "rebuilt", *arguments, *more, "--out", tmp_path / name)
+        assert done.returncode == 0, done.stderr
+        card = DatasetCard.load(tmp_path / name / "README.md")
+        assert facts.items() <= card.data.to_dict().items() and not faults(tmp_path / name)
+        assert "## Score" not in card.text and "eval_kit score" not in card.text
+        assert card.text.count("\n@") == 1 and "lupart2023msshift" in card.text, "it holds no other paper's parts"
+        assert "topic" not in card.text.split("## Remarks")[0].split("## Configs")[1]
+    assert "Our Terms (2024)" in (tmp_path / "odd/LICENSE.md").read_text()
+    digests = {read_manifest(tmp_path / name).digest for name in ("plain", "named", "odd")}
+    assert len(digests) == 1, "of the same content"
+    for more in (["--language", "German"], ["--collection", "mini", "--licence", "mit"]):
+        given = more if "--collection" in more else [*arguments, *more]
+        done = command("builder", "build", "rebuilt", *given, "--out", tmp_path / "refused")
+        assert done.returncode == 2 and more[-2] in done.stderr and not (tmp_path / "refused").exists()
+
+
+def test_clusters_of_numbers_are_not_read_as_topics(tmp_path: Path) -> None:
+    draw = random.Random(3)
+    models = [f"{letter}{number}" for letter in "xyz" for number in range(90)]
+    lines = [
+        f"{draw.choice(models)} {draw.choice(models)} {draw.choice(models)} {draw.randint(100, 139)}"
+        for _ in range(1_500)
+    ]
+    (tmp_path / "log.tsv").write_text("\n".join(re.sub("[xyz]", "", line) for line in lines))
+    release = rebuilt.draft(log.collection(tmp_path / "log.tsv"), ["topic"])
+    assert any("numbers; do not read them as topics" in remark for remark in release.remarks)
 
 
 def test_an_edit_stays_inside_the_word_whatever_its_lower_case() -> None:

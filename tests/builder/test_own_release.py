@@ -43,7 +43,7 @@ def test_the_test_sets_are_those_of_a_built_release(
     monkeypatch.setenv(release.UPSTREAM, str(shared / "upstream"))
     for file in (own.folder / own.manifest.tables[0].path, own.folder / "manifest.json"):
         file.write_bytes(file.read_bytes()[:-100])
-        with pytest.warns(match="taking the published test sets again"):
+        with pytest.warns(match="the published test sets again"):
             assert _score(shared) == made.as_json()["measures"]
 
 
@@ -54,7 +54,7 @@ def test_without_a_network_it_is_one_sentence_and_nothing_is_left(
     files = declared_files()
     moved = {id: _at(server, file) for id, file in files.items()}
     monkeypatch.setattr(release, "declared_files", lambda: moved)
-    with pytest.raises(UserError, match=r"HTTP 404.*--release"):
+    with pytest.raises(UserError, match=r"--release"):
         _score(shared)
     assert not list((tmp_path / "cache").glob("test-sets-*/manifest.json"))
 

@@ -1,6 +1,7 @@
 """Releases made by the papers' algorithms: planted truth, determinism, and what is refused."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -215,9 +216,9 @@ def test_the_token_rule_loses_show_and_is_checked(small: Collection, tmp_path: P
     members = pl.concat(release.table("wh", split) for split in ("train", "test"))
     train = small.train.join(release.table("validation", "validation"), on="query_id", how="anti")
     assert members.height == sum(wh.member(train["text"], cluster, "token").sum() for cluster in wh.CLUSTERS)
-    (remark,) = [one for one in release.manifest.remarks if one.startswith("wh is built by the token rule")]
+    (remark,) = [one for one in release.manifest.remarks if one.startswith("wh: question words")]
     lost = sum(wh.member(train["text"], "how") & ~wh.member(train["text"], "how", "token"))
-    assert lost > 0 and f"how +0 -{lost}" in remark
+    assert lost > 0 and re.search(rf"\b{lost} quer(y|ies) of how", remark)
 
 
 def test_wh_members_by_rule() -> None:
@@ -279,7 +280,7 @@ def test_without_train_there_are_the_shifts_that_need_none(small: Collection, tm
     assert release.test_sets["length.short"].qrels == "test" and "length_test" not in release.configs["qrels"]
     for shift in ("topic", "wh", "restrain"):
         assert f"no {shift}: toy has no split train with judgements" in release.manifest.remarks
-        with pytest.raises(UserError, match=f"{shift} cannot be built: toy has no split train"):
+        with pytest.raises(UserError, match=f"{shift} .* toy has no split train"):
             rebuilt.draft(collection, [shift], LSA)
 
 
@@ -288,7 +289,9 @@ def test_a_shift_that_the_queries_do_not_suffice_for_is_left_out_unless_it_is_na
     pairs = small.qrels["train"].filter(pl.col("query-id").is_in(few["query_id"].implode()))
     collection = replace(small, queries={**small.queries, "train": few}, qrels={**small.qrels, "train": pairs})
     draft = rebuilt.draft(collection, encoder=LSA)
-    assert any(remark.startswith("no topic: fewer than 30 test queries: c0 (") for remark in draft.remarks)
+    assert any(
+        remark.startswith("no topic: ") and "fewer than 30 test queries: c0 (" in remark for remark in draft.remarks
+    )
     assert "topic" not in {table.config for table in draft.tables}
     built_anyway = rebuilt.draft(collection, ["topic"], LSA)
     assert {table.config for table in built_anyway.tables} >= {"topic"}

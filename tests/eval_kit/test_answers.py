@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import eval_kit
+from eval_kit.results import SIGNS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RUNS = [EXAMPLES / "bm25.trec", EXAMPLES / "noisy.trec"]
@@ -15,7 +16,11 @@ RUNS = [EXAMPLES / "bm25.trec", EXAMPLES / "noisy.trec"]
     [
         lambda: eval_kit.score(RUNS, EXAMPLES),
         lambda: eval_kit.compare(RUNS, EXAMPLES),
+        lambda: eval_kit.compare(RUNS, EXAMPLES, against=EXAMPLES),
         lambda: eval_kit.compare(RUNS, EXAMPLES, by=["metadata.topic"], no_worse_than=0.02),
+        lambda: eval_kit.compare(RUNS, qrels={"one": EXAMPLES / "qrels/test.tsv", "two": EXAMPLES / "qrels/test.tsv"}),
+        lambda: eval_kit.discover(RUNS, EXAMPLES),
+        lambda: eval_kit.clean(EXAMPLES / "queries.jsonl", EXAMPLES),
     ],
 )
 def test_the_first_line_is_the_answer_and_no_note_repeats_it(compute) -> None:
@@ -23,6 +28,23 @@ def test_the_first_line_is_the_answer_and_no_note_repeats_it(compute) -> None:
     answer, printed = result.said(), repr(result).splitlines()
     assert answer and printed[: len(answer)] == answer
     assert not set(answer).intersection(printed[len(answer) :])
+
+
+def test_of_the_method_a_terminal_has_what_its_signs_need_and_json_has_all() -> None:
+    with pytest.warns(UserWarning, match="the same run"):
+        result = eval_kit.compare({"one": RUNS[0], "two": RUNS[0]}, EXAMPLES)
+    printed, method = repr(result).splitlines(), result.method()
+    marks = {cell.mark for table in result.tables() for row in table.rows() for cell in row} - {""}
+    assert marks and {note[0] for note in printed if note[0] in SIGNS} == marks
+    assert not set(method) <= set(printed)
+    assert result.as_json()["notes"] == [*result.notes(), *method]
+
+
+def test_the_last_line_is_the_next_command(command) -> None:
+    *_, last = command("eval_kit", "compare", *RUNS, "--release", EXAMPLES).stdout.splitlines()
+    assert last.startswith("Next (") and last.endswith(f" --release {EXAMPLES} --page compare.html")
+    piped = command("eval_kit", "score", "-", "--release", EXAMPLES, input=RUNS[0].read_text())
+    assert "Next" not in piped.stdout, "a pipe can be read once"
 
 
 def test_the_parts_that_a_change_hurts_are_named_first() -> None:

@@ -13,7 +13,7 @@ from eval_kit.divisions import divide
 from eval_kit.errors import UserError
 from eval_kit.files.parts import field_of_queries, scalar_fields
 from eval_kit.protocols.by_part import KINDS, scores_by_part
-from eval_kit.protocols.compare import compare
+from eval_kit.protocols.comparing import compare
 from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, open_release
 from eval_kit.stats.differences import CANNOT_TELL, NOT_WORSE, WORSE
@@ -158,7 +158,12 @@ def test_a_file_and_python_say_the_same(folder: Path, release: Release, tmp_path
 
 @pytest.mark.parametrize(
     ("by", "noun"),
-    [("metadata.nothing", "metadata.kind"), ("distance", "trained_on"), ("topic", "division"), ({"z": "a"}, "400")],
+    [
+        ("metadata.nothing", "metadata.kind"),
+        ("distance", "trained_on"),
+        ("topic", "metadata.kind"),
+        ({"z": "a"}, "400"),
+    ],
 )
 def test_a_division_that_is_not_there_is_refused(by: object, noun: str, release: Release) -> None:
     with pytest.raises(UserError, match=noun):
@@ -213,7 +218,7 @@ def test_judgements_alone_are_a_test_set(shared: Path, published_release: Releas
     [expected] = [mean.value for mean in score([run], published_release).means if mean.measure == "nDCG@10"]
     assert found == expected and round(found, 4) == 0.7210
     assert divide("question-word", release, release.queries("test")).parts["part"].n_unique() > 2
-    with pytest.raises(UserError, match="queries names"):
+    with pytest.raises(UserError, match="queries"):
         divide("words", without := open_judgements(qrels), without.queries("test"))
     beir = tmp_path / "qrels.tsv"
     beir.write_text("query-id\tcorpus-id\tscore\nq1\tp1\t1\n")
@@ -221,3 +226,55 @@ def test_judgements_alone_are_a_test_set(shared: Path, published_release: Releas
     beir.write_text("q1 0 p1 1\nq1 0 p1 2\n")
     with pytest.raises(UserError, match="two grades"):
         open_judgements(beir)
+
+
+def test_labels_that_are_offered_have_queries_here(mini_release: Release) -> None:
+    queries = mini_release.queries("dl19")
+    for typed in ("topic", "topci", "passage_id"):
+        with pytest.raises(UserError) as told:
+            divide(typed, mini_release, queries)
+        offered = str(told.value).rpartition(" of: ")[2].split(", ")
+        assert typed not in offered and {"bucket", "judged", "words"} <= set(offered)
+        for name in set(offered) - {"distance", "leaked"}:
+            assert divide(name, mini_release, queries).parts.height
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl"])
+def test_a_column_of_a_log_divides_its_queries(folder: Path, release: Release, tmp_path: Path, ending: str) -> None:
+    rows = [(f"q{n}", f"what, is {n}", f"k{n % PARTS}" if n < 392 else "") for n in range(400)]
+    frame, file = pl.DataFrame(rows, ["query_id", "query", "Kind"], orient="row"), tmp_path / f"log{ending}"
+    if ending == ".jsonl":
+        frame.write_ndjson(file)
+    elif ending == ".csv":
+        frame.write_csv(file)
+    else:
+        frame.write_csv(file, separator="\t", quote_style="never")
+    queries = release.queries("test")
+    by_field = divide("metadata.kind", release, queries).parts
+    assert divide(f"{file}:kind", release, queries).parts.equals(by_field)
+    for by, message in (
+        (f"{file}", rf"query_id, query, Kind\. Name .* {file}:Kind"),
+        (f"{file}:sort", rf"query_id, query, Kind\. Name .* {file}:Kind"),
+        (f"{tmp_path}/absent{ending}:kind", "does not exist"),
+    ):
+        with pytest.raises(UserError, match=message):
+            divide(by, release, queries)
+
+
+def test_columns_without_names_are_counted(release: Release, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("q1,x,k1\nq2,x,k2\n")
+    with pytest.raises(UserError, match="does not name its 3 columns"):
+        divide(f"{tmp_path}/log.csv", release, release.queries("test"))
+
+
+@pytest.mark.parametrize(("known", "is_said"), [(10, True), (19, True), (20, False), (40, False)])
+def test_a_division_that_most_queries_lack_is_said_before_its_table(known: int, is_said: bool, tmp_path: Path) -> None:
+    queries = [f"q{n}" for n in range(40)]
+    folder = beir_folder(tmp_path / "toy", [], dict.fromkeys(queries, "t"), [(query, "p") for query in queries])
+    runs = [ranked_run(tmp_path / f"{name}.trec", [(query, "p", 1) for query in queries], 8) for name in "ab"]
+    kinds = dict.fromkeys(queries[:known], "kind")
+    for result in (compare(runs, open_release(folder), by=[kinds]), score(runs, open_release(folder), by=[kinds])):
+        said = [line for line in result.summary() if f"{known} of the 40 queries" in line]
+        assert bool(said) == is_said
+        noted = [line for line in result.notes() if "in no part" in line]
+        assert bool(noted) == (20 <= known < 40)

@@ -177,7 +177,7 @@ def test_warning_without_a_release(tmp_path: Path, foreign: bool) -> None:
     if foreign:
         (tmp_path / "ms-marco-shift" / "EVAL").mkdir(parents=True)
     done = python(None, tmp_path, "-c", "import eval_kit.integrations.irds", cwd=tmp_path)
-    assert done.returncode == 0 and "no dataset was registered" in done.stderr
+    assert done.returncode == 0 and "UserWarning: No dataset" in done.stderr
     assert "eval_kit.integrations.irds.register(folder or Hub id)" in done.stderr
 
 
@@ -202,4 +202,27 @@ def test_ids_of_another_release_are_refused_and_not_served(mini_release: Release
         "irds.register(Release(release.folder, replace(release.manifest, digest='0' * 64)))"
     )
     done = python(None, tmp_path / "home", "-c", code, str(mini_release.folder))
-    assert "UserError: ms-marco-shift-mini/shift/" in done.stderr and "is of another release already" in done.stderr
+    assert "UserError: ms-marco-shift-mini/shift/" in done.stderr and "another release" in done.stderr
+
+
+def test_an_id_that_a_release_lacks_says_why(published_release: Release, tmp_path: Path) -> None:
+    for dataset, words in (
+        ("topic/not-c0", ("topic/train", "queries_clustering", "make release")),
+        ("topic/c9", ("did you mean", "topic/c4")),
+    ):
+        code = f"import eval_kit.integrations.irds, ir_datasets\ntry: ir_datasets.load('{PUBLISHED}/{dataset}')\n"
+        done = python(published_release.folder, tmp_path, "-c", f"{code}except KeyError as error: print(error)")
+        assert f"{PUBLISHED}/{dataset}" in done.stdout and all(word in done.stdout for word in words), done.stdout
+        shown = python(
+            published_release.folder,
+            tmp_path,
+            "-m",
+            "eval_kit.integrations.irds",
+            "export",
+            f"{PUBLISHED}/{dataset}",
+            "queries",
+        )
+        assert (shown.returncode, shown.stderr.splitlines()[-1]) == (
+            2,
+            f"eval_kit.integrations.irds: {done.stdout.strip()}",
+        )

@@ -27,12 +27,14 @@ def test_every_form_of_judgements_gives_one_result(tmp_path: Path) -> None:
         parts = score(RUN, qrels=QRELS, queries=each, by=["question-word"]).parts
         assert set(parts["part"]) == {"what", "who"}
     assert compare({"a": RUN, "b": RUN}, QRELS).rows["difference"].drop_nulls().to_list() == [0.0] * 3
-    assert snapshots({"a": RUN}, QRELS, ROWS).rows["rc"].drop_nulls().to_list() == [0.0] * 3
+    change = snapshots({"a": RUN}, QRELS, ROWS).rows
+    assert change["rc"].drop_nulls().to_list() == [0.0] * 6
+    assert change["judged_in_both"].to_list() == [None] * 3 + [len(ROWS)] * 3
 
 
 @pytest.mark.parametrize(
     "qrels", [{"q1": {"p1": "much"}}, [("q1", "p1")], {}, [("q1", "p1", 1), ("q1", "p1", 0)], [("q1", None, 1)], 5]
 )
 def test_what_is_no_table_of_judgements_is_refused(qrels: object) -> None:
-    with pytest.raises(UserError, match="release: "):
+    with pytest.raises(UserError, match="release"):
         score(RUN, qrels)

@@ -57,7 +57,7 @@ def test_an_output_is_no_input(line: str, place: Path, monkeypatch, capsys) -> N
     monkeypatch.setattr(sys, "argv", line.split() if line.startswith("builder") else ["eval_kit", *line.split()])
     with pytest.raises(SystemExit, match="2"):
         main()
-    assert "already reads or writes this file; name another one to write" in capsys.readouterr().err
+    assert "already reads or writes" in capsys.readouterr().err
 
 
 def test_a_page_is_html(place: Path) -> None:
@@ -75,7 +75,7 @@ def test_what_is_no_input_may_be_replaced(place: Path) -> None:
     """A file beside the inputs, the same output as last time."""
     check_outputs({"runs": [Path("r.trec")], "json_file": Path("old.json"), "release": None})
     check_outputs({"runs": [Path("r.trec")], "json_file": Path("-"), "out": Path("new"), "seed": 0})
-    with pytest.raises(UserError, match=r"^--per-query: name a file; only --json takes - for the screen$"):
+    with pytest.raises(UserError, match=r"^--per-query needs the name of a file"):
         check_outputs({"runs": [Path("r.trec")], "per_query": Path("-")})
     with pytest.raises(UserError, match="already reads"):
         check_outputs({"vectors": "scores.csv", "out": Path("./scores.csv")})

@@ -175,9 +175,9 @@ def test_a_cross_encoder_is_shown_on_its_candidates(trainable_release: Release, 
 
 
 def test_mistakes_are_one_sentence(mini_release: Release, published_release: Release) -> None:
-    with pytest.raises(UserError, match=r"has no test sets of tpoic; it has those of topic, wh, length, "):
+    with pytest.raises(UserError, match="has no test sets of tpoic"):
         ShiftEvaluator(mini_release, "tpoic")
-    with pytest.raises(UserError, match="embeds no passages; make a small release of it with: python -m builder lite"):
+    with pytest.raises(UserError, match="a small release of it"):
         ShiftEvaluator(published_release, "topic")
     with pytest.raises(UserError, match="holds none of the release's passages"):
         ShiftEvaluator(mini_release, "topic", candidates={"1": {"nowhere": 1.0}})

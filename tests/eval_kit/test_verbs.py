@@ -16,6 +16,9 @@ from eval_kit import cli
 from eval_kit.errors import UserError
 from eval_kit.papers.beside import of_paper
 from eval_kit.program import names_of
+from eval_kit.protocols.comparing import of_runs
+from eval_kit.protocols.judges import under_judges
+from eval_kit.protocols.values import compare_values
 from eval_kit.release import Release
 from tests.beir_folders import beir_folder
 from tests.eval_kit.plain_runs import plain_run
@@ -28,7 +31,7 @@ FUNCTIONS: dict[str, list[Callable[..., Any]]] = {
     "generalise": [eval_kit.generalise],
     "clean": [eval_kit.clean],
     "variations": [eval_kit.variations],
-    "compare": [eval_kit.compare, eval_kit.snapshots],
+    "compare": [eval_kit.compare],
     "discover": [eval_kit.discover],
     "align": [eval_kit.align],
 }
@@ -76,7 +79,7 @@ def test_no_call_of_the_library_rests_on_the_order_of_many_arguments() -> None:
 
 WRONG = {
     **dict.fromkeys(("--release", "--upstream", "--qrels", "--queries", "--trained-on", "--dataset"), "nowhere"),
-    **dict.fromkeys(("--bm25", "--against", "--against-run", "--untrained", "--vectors"), "nowhere"),
+    **dict.fromkeys(("--bm25", "--against", "--against-run", "--untrained", "--vectors", "--values"), "nowhere"),
     **dict.fromkeys(("--revision", "--measure", "--test-set", "--by", "--baseline", "--paper"), "nosuch"),
     **dict.fromkeys(("--system", "--shift", "--held-out"), "nosuch"),
     "--per-query": "nowhere/values.tsv",
@@ -90,8 +93,10 @@ BRANCHES = {
         ("all.trec --release mini --by chameleons", eval_kit.chameleons),
     ),
     "compare": (
-        ("toy.trec other.trec --release toy", eval_kit.compare),
+        ("toy.trec other.trec --release toy", of_runs),
         ("toy.trec other.trec --release toy --against toy", eval_kit.snapshots),
+        ("toy.trec other.trec --qrels a=toy/qrels/test.tsv --qrels b=toy/qrels/test.tsv", under_judges),
+        ("--values values.tsv", compare_values),
     ),
     "protocol": (
         ("s.length.short.trec s.length.long.trec --release mini", eval_kit.report),
@@ -109,6 +114,8 @@ def place(mini_release: Release, tmp_path_factory: pytest.TempPathFactory) -> Pa
     beir_folder(folder / "toy", [], {"q1": "a b", "q2": "a"}, [("q1", "d1"), ("q2", "d1")])
     for name, first in (("toy", "d1"), ("other", "d2")):
         (folder / f"{name}.trec").write_text("".join(f"{query} Q0 {first} 1 2.0 t\n" for query in ("q1", "q2")))
+    values = ("run\tmeasure\tquery\tvalue", "toy\tRR\tq1\t1", "other\tRR\tq1\t0.5")
+    (folder / "values.tsv").write_text("\n".join(values))
     (folder / "all.trec").write_text(plain_run(mini_release, *mini_release.test_sets))
     (folder / "grid").mkdir()
     for part in ("short", "long"):
@@ -135,7 +142,7 @@ def test_every_option_is_used_or_refused_in_every_branch(name: str, place: Path,
         names = names_of(commands()[name])
         takes = {names[each] for each in parameters(function) if each in names}
         for option in (each.opts[0] for each in commands()[name].params if each.param_type_name == "option"):
-            if option in WRONG and not (option == "--against" and option in line):
+            if option in WRONG and not (option in ("--against", "--values") and option in line):
                 assert status(line, option, WRONG[option]) == 2, (line, option)
             elif option in RIGHT:
                 assert (option in takes) == (status(line, option, *RIGHT[option]) != 2), (line, option)

@@ -5,6 +5,7 @@ import os
 import shutil
 from pathlib import Path
 
+import polars as pl
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -16,6 +17,7 @@ from eval_kit.models.opening import open_retriever
 from eval_kit.models.run import run as run_model
 from eval_kit.release import Release
 from eval_kit.runs import contamination
+from tests import schemas
 from tests.conftest import Run
 from tests.tiny_checkpoints import tiny
 
@@ -67,7 +69,7 @@ def test_no_run_replaces_a_pivot_or_another_output(trainable_release: Release, t
     for name, more in (("mine", ["--pivot", out / "mine.trec"]), ("bm25", ["--json", out / "bm25.trec"])):
         done = command("eval_kit", "run", "bm25", *arguments, "--name", name, *more)
         assert done.returncode == 2
-        assert "this command already reads or writes this file" in done.stderr
+        assert "already reads or writes" in done.stderr
     assert [path.name for path in out.iterdir()] == ["mine.trec"]
     assert (out / "mine.trec").read_text() == "theirs\n"
 
@@ -85,10 +87,10 @@ def test_a_model_of_ones_own_is_searched(
     assert document["training_data"] is None
     assert values["mine.model"] > 0.05
     for name, sentence in (
-        ("mine:wrong", "mine:wrong: encode gave (1, 1), not a row for each of"),
-        ("mine:uneven", "the model of the queries gives 3 numbers, and that of the passages 4"),
-        ("mine:nothing", "mine:nothing: cannot be imported: AttributeError"),
-        ("nowhere:model", "nowhere:model: cannot be imported: ModuleNotFoundError"),
+        ("mine:wrong", "encode of mine:wrong returned (1, 1)"),
+        ("mine:uneven", "gives 3 numbers, and the model of the passages 4"),
+        ("mine:nothing", "Could not import mine:nothing"),
+        ("nowhere:model", "Could not import nowhere:model"),
     ):
         done = command("eval_kit", "run", name, *arguments, cwd=tmp_path)
         assert (done.returncode, "Traceback" in done.stderr) == (2, False)
@@ -116,13 +118,49 @@ def test_other_wordings_are_searched_and_their_cost_is_in_the_card(
     assert row["clean"] > row["varied"] + 0.1
 
 
+def test_typos_are_made_where_a_release_has_none(trainable_release: Release, tmp_path: Path) -> None:
+    arguments = {"test_sets": ["dl20"], "out": tmp_path / "runs"}
+    card = run_model("bm25", trainable_release, variations=["dl20.typo.1"], **arguments)
+    assert card.variations is not None
+    methods = card.variations.results["method"].unique().to_list()
+    assert sorted(methods) == [
+        f"typo.{kind}" for kind in ("delete", "insert", "substitute", "swap_adjacent", "swap_key")
+    ]
+
+
+def test_a_run_of_a_grids_cell_says_which_runs_are_still_to_be_made(trainable_release: Release, tmp_path: Path) -> None:
+    parts = [name.partition(".")[2] for name in trainable_release.test_sets if name.startswith("wh.")]
+    for part in parts:
+        card = run_model("bm25", trainable_release, tmp_path, name=f"mine.wh.{part}", test_sets=["wh"], pivots=())
+    for made in (len(parts), 1):
+        [following] = [fact for fact in card.facts() if "protocol" in fact.command]
+        named = [f"mine.wh.{part}.trec" for part in parts]
+        assert [Path(word).name for word in following.command[2:-2]] == named
+        assert [name for name in named if name in following.about] == (named[:-1] if made == 1 else [])
+        for name in named[:-1]:
+            (tmp_path / name).unlink(missing_ok=True)
+
+
+def test_what_is_typed_wrongly_is_told_before_anything_is_searched(trainable_release: Release, tmp_path: Path) -> None:
+    for options, sentence in (
+        ({"by": ["topc"]}, "topc"),
+        ({"by": ["distance"]}, "distance"),
+        ({"variations": ["dl20.tpyo"]}, r"did you mean dl20\.typo"),
+        ({"variations": ["dl20.typo.2"]}, r"dl20\.typo\.2"),
+        ({"test_sets": ["topics"]}, "topics"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            run_model("bm25", trainable_release, tmp_path / "runs", **options)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_what_cannot_be_searched_is_one_sentence(
     trainable_release: Release, published_release: Release, tmp_path: Path, command: Run
 ) -> None:
     for model, release, sentence in (
         (tiny("bert"), trainable_release, "is a bare transformer"),
-        (tiny("dense"), published_release, "name a BEIR folder with --release, make a small release with"),
-        (tmp_path / "nothing", trainable_release, "cannot be loaded: there is no such folder"),
+        (tiny("dense"), published_release, "Use a BEIR folder as --release"),
+        (tmp_path / "nothing", trainable_release, "nothing. It is not a folder"),
     ):
         done = command("eval_kit", "run", model, "--release", release.folder, "--out", tmp_path / "runs")
         assert done.returncode == 2
@@ -131,7 +169,7 @@ def test_what_cannot_be_searched_is_one_sentence(
 
 
 def test_no_model_takes_the_name_of_its_pivot(trainable_release: Release, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"^bm25 is the name of what the model is compared with"):
+    with pytest.raises(UserError, match=r"^The name bm25 is taken"):
         run_model(str(tiny("dense")), trainable_release, tmp_path / "runs", name="bm25")
     assert not (tmp_path / "runs").exists()
 
@@ -175,11 +213,11 @@ def test_damaged_models_are_one_sentence_and_nothing_of_theirs_runs(
     layers = settings["num_hidden_layers"]
     (deeper / "config.json").write_text(json.dumps(settings | {"num_hidden_layers": layers + 1}))
     for model, sentence in (
-        (not_numbers, "nan: gives NaN or infinity for a query"),
-        (shell, "shell: cannot be loaded: Weights only load failed."),
-        (prompt, "prompt: cannot be loaded: Default prompt name 'search' not found in the configured prompts"),
-        (wordless, "wordless: cannot be loaded: the files of its tokenizer are missing"),
-        (deeper, f"deeper: cannot be loaded: its files lack weights, such as encoder.layer.{layers}."),
+        (not_numbers, "nan gives NaN or infinity for a query"),
+        (shell, "shell. Weights only load failed."),
+        (prompt, "prompt. Default prompt name 'search' not found in the configured prompts"),
+        (wordless, "wordless. The files of its tokenizer are missing"),
+        (deeper, f"deeper. Its files lack weights, such as encoder.layer.{layers}."),
     ):
         arguments = ("--release", trainable_release.folder, "--test-set", "dl19", "--out", tmp_path / "runs")
         done = command("eval_kit", "run", model, *arguments)
@@ -189,18 +227,47 @@ def test_damaged_models_are_one_sentence_and_nothing_of_theirs_runs(
     assert not (tmp_path / "reached").exists()
     vectors = [Dense(str(model)).encode_queries(["alpha beta"]) for model in (pickled, tiny("dense"))]
     assert (vectors[0] == vectors[1]).all()
-    with pytest.raises(UserError, match="wordless: cannot be loaded: the files of its tokenizer are missing"):
+    with pytest.raises(UserError, match=r"wordless\. The files of its tokenizer are missing"):
         Dense(str(tiny("dense")), query_model=str(wordless)).encode_queries(["alpha"])
 
 
 def test_prompts_that_no_text_would_get_are_named(tmp_path: Path) -> None:
     model = configured(Path(shutil.copytree(tiny("dense"), tmp_path / "mine")), prompts={"search_query": "alpha "})
-    with pytest.warns(UserWarning, match=r"mine: its prompts \(search_query\) are not used, as none is called query"):
+    with pytest.warns(UserWarning, match=r"mine has prompts \(search_query\), but none called query"):
         plain = Dense(str(model)).encode_queries(["beta"])
     retriever, _ = open_retriever(str(model), {"query_prompt": "alpha "})
     assert isinstance(retriever, Dense)
     prompted, together = retriever.encode_queries(["beta"]), Dense(str(tiny("dense"))).encode_queries(["alpha beta"])
     assert abs(prompted - together).max() < 1e-6 < abs(prompted - plain).max()
+
+
+def test_what_is_given_as_training_is_the_runs_declaration_afterwards(
+    trainable_release: Release, tmp_path: Path
+) -> None:
+    """A file of the test's own queries, of other queries, and of one by chance; every later command says the same."""
+    dl19 = trainable_release.queries("dl19")
+    model, out = tiny("dense"), tmp_path / "runs"
+    for name, texts, verdict in (
+        ("same", [text.upper() for text in dl19["text"]], "yes"),
+        ("other", ["who are you"], "no"),
+        ("chance", [dl19["text"][0], "who are you"], "no"),
+    ):
+        file = tmp_path / f"{name}.tsv"
+        file.write_text("".join(f"t{number}\t{text}\n" for number, text in enumerate(texts)))
+        card = run_model(str(model), trainable_release, out, test_sets=["dl19"], trained_on=file, name=name)
+        declared = contamination.training_beside(out / f"{name}.trec")
+        schemas.validate("training", declared.as_json())
+        assert declared.training_data == [file.name] == card.trained_on
+        assert declared.compared is not None and declared.compared.test_sets["dl19"] == (
+            dl19.height if verdict == "yes" else len(texts) - 1
+        )
+        later = eval_kit.score(out / f"{name}.trec", trainable_release, test_sets=["dl19"])
+        compared = card.to_polars().filter(system=pl.lit(name))["trained_on"]
+        assert {str(mean.trained_on) for mean in later.means} == set(compared) == {verdict}
+        assert any("may have seen" in note for note in [*card.notes(), *later.notes()]) is False
+        elsewhere = eval_kit.score(out / f"{name}.trec", trainable_release, allow_missing=True, test_sets=["dl20"])
+        assert {str(mean.trained_on) for mean in elsewhere.means} == {"unknown"}, "it was not compared with these"
+    assert contamination.training_beside(out / "bm25.trec").training_data == []
 
 
 def test_training_data_is_what_the_card_declares_and_never_none_by_silence(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_a_cell_searches_the_variations_of_its_test_sets(release: Release, tmp_p
     assert done["variations"] == {"dl19.typo.swap_key.1": file_sha256(worded)}
     changes = variations([plain.published_run, worded], release, allow_missing=True).results
     assert changes.select("test_set", "system", "queries").unique().rows() == [("dl19", "bm25.wh.wha", 43)]
-    with pytest.raises(UserError, match="has no variation 'dl21'"):
+    with pytest.raises(UserError, match="has no query variation 'dl21'"):
         cells(BM25, release, tmp_path, variations=["dl21"])
 
 
@@ -364,13 +364,13 @@ def test_a_grid_that_trains_on_negatives_is_refused_without_them(command: Run, t
     releases.write(planted.draft(queries=500), tmp_path / "ms-marco-shift")
     arguments = ["--config", "mini", "--release", tmp_path / "ms-marco-shift", "--out", tmp_path / "grid"]
     done = command("baselines", "grid", "run", *arguments)
-    said = f"{tmp_path}/ms-marco-shift: holds no negatives to train with; draw them with: python -m builder negatives "
-    assert (done.returncode, done.stderr) == (2, f"baselines: {said}{tmp_path}/ms-marco-shift\n")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.endswith(f": python -m builder negatives {tmp_path}/ms-marco-shift\n")
     checked = command("baselines", "grid", "run", "--check", *arguments)
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
     checked = command("baselines", "grid", "run", "--check", *arguments, "--backbone", tmp_path / "nowhere")
     assert (checked.returncode, checked.stdout) == (2, "")
-    assert checked.stderr.startswith(f"baselines: {tmp_path}/nowhere: cannot be ")
+    assert f"{tmp_path}/nowhere" in checked.stderr and checked.stderr.count("\n") == 1
     assert not (tmp_path / "grid").exists()
 
 

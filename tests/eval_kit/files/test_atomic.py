@@ -109,7 +109,7 @@ def test_what_cannot_be_written_is_one_sentence(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
     paths = (tmp_path / "absent" / "file", tmp_path / "file" / "file", tmp_path, tmp_path / "pipe", Path(os.devnull))
     for path in paths:
-        with pytest.raises(UserError, match=f"^{path}: cannot be written: "):
+        with pytest.raises(UserError, match=f"^Could not write {path}"):
             atomic.write_text(path, "text")
     assert names(tmp_path) == {"file", "pipe"} and Path(os.devnull).is_char_device()
 
@@ -143,7 +143,7 @@ def test_what_this_process_has_open_is_written_straight(tmp_path: Path):
     os.close(writing)
     with os.fdopen(reading) as pipe:
         assert pipe.read() == "text"
-    with pytest.raises(UserError, match="/proc/self/x: cannot be written"):
+    with pytest.raises(UserError, match="/proc/self/x"):
         atomic.write_text(Path("/proc/self/x"), "text")
 
 

@@ -150,13 +150,13 @@ def test_what_cannot_be_compared_is_one_sentence_and_what_is_far_is_never_guesse
 ) -> None:
     halves = in_two_parts(published_release)
     for options, message in (
-        ({"pivots": []}, "name a pivot"),
-        ({"test_set": "nosuch"}, "there is no test set 'nosuch'"),
-        ({"by": [{"none": "1"}]}, "not one of the 43 queries of d.*, such as '.*', is in a part .*'none'"),
-        ({"by": [halves], "far": ["1", "2"]}, "far: there is no part '2' in the divisions of"),
-        ({"far": ["1"]}, "far: there is no part '1' in the divisions of"),
-        ({"by": [halves]}, "it is not known which parts are far; give trained_on, or by and far"),
-        ({}, "it is not known which parts are far"),
+        ({"pivots": []}, "A pivot is needed"),
+        ({"test_set": "nosuch"}, "test set 'nosuch'"),
+        ({"by": [{"none": "1"}]}, "no part for any of the 43 queries of d.*, such as '.*'none'"),
+        ({"by": [halves], "far": ["1", "2"]}, "far '2' is not a part"),
+        ({"far": ["1"]}, "far '1' is not a part"),
+        ({"by": [halves]}, "which queries are far .* trained_on FILE, or by and far"),
+        ({}, "which queries are far"),
     ):
         given = {"pivots": runs[1], "test_set": "dl19", "far": []} | options
         with pytest.raises(UserError, match=message):
@@ -182,6 +182,11 @@ def test_by_default_the_main_test_set_is_divided(tmp_path: Path) -> None:
         folder = beir_folder(tmp_path / split, passages, texts, judged, split)
         result = generalise(run, run, folder, by=[part], far=["0", "1"])
         assert result.to_polars()["queries"].to_list() == [12]
+    (folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq99\tp99\t1\n")  # which no run searched
+    with (folder / "queries.jsonl").open("a") as queries:
+        queries.write('{"_id": "q99", "text": "of dev"}\n')
+    (folder / "qrels" / "validation.tsv").rename(folder / "qrels" / "test.tsv")
+    assert generalise(run, run, folder, by=[part], far=["0"]).to_polars()["queries"].to_list() == [12]
 
 
 def test_what_the_lengths_of_relevant_passages_predict_is_taken_out(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_planted_strengths_are_recovered_in_order(oracle, results):
 def prints(golden: str, command, *arguments) -> bool:
     """Whether ``eval_kit protocol`` prints what is in a file."""
     done = command("eval_kit", "protocol", *arguments, status=0)
-    lines = [line.rstrip() for line in done.stdout.splitlines()]
+    lines = [line.rstrip() for line in done.stdout.splitlines() if not line.startswith("Next (")]
     return lines == (GOLDEN / golden).read_text().splitlines()
 
 
@@ -127,12 +127,12 @@ def test_options_that_do_not_fit_the_runs():
     files = ["a.trec", "b.trec", "c.trec"]
     [runs] = take(runs=files)
     for sentence, *given in (
-        ("systems is missing: give systems, shifts and held_outs together", [], ["topic"], ["c0"]),
+        ("systems is missing. Give systems, shifts and held_outs together", [], ["topic"], ["c0"]),
         ("held_outs is missing", ["s"], ["wh"], []),
-        ("held_outs is given 2 times for 3 runs; give it once", ["s"], ["wh"], ["wha", "how"]),
-        ("shifts tropic: there is no such shift; there are topic, wh", ["s"], ["tropic"], ["c0"]),
-        ("b.trec: a second run of the cell s.wh.who.trec", ["s"], ["wh"], ["who"]),
-        ("a.trec: there is no such file; and its name is not <system>.<shift>.<held-out>.trec", [], [], []),
+        ("held_outs was given 2 times for 3 runs. Give it once", ["s"], ["wh"], ["wha", "how"]),
+        ("shifts tropic is not a shift. Choose from: topic, wh", ["s"], ["tropic"], ["c0"]),
+        ("b.trec is a second run of the cell s.wh.who.trec", ["s"], ["wh"], ["who"]),
+        ("a.trec does not exist. The name of a.trec is not <system>.<shift>.<held-out>.trec", [], [], []),
     ):
         with pytest.raises(UserError, match=f"^{re.escape(sentence)}"):
             in_cells(runs, *given)
@@ -193,7 +193,7 @@ def test_every_model_covers_every_cluster(oracle, tmp_path):
         (tmp_path / run.name).write_text("".join(lines))
     cut = sorted(tmp_path.glob("*.trec"))
     for given in (cut, [*runs["topic"][:4], cut[4]]):
-        with pytest.raises(UserError, match=r"oracle\.topic\.c\d\.trec: does not cover topic\.c3$"):
+        with pytest.raises(UserError, match=r"does not cover topic\.c3"):
             protocol(given, release)
 
 
@@ -205,10 +205,10 @@ def test_faults_of_a_grid(oracle, tmp_path):
     for empty in (stranger, unnamed):
         empty.write_bytes(b"")
     cases = {
-        "the grid of oracle on topic lacks a run: expected oracle.topic.c4.trec": topic[:4],
+        "oracle has no run for every topic part. oracle.topic.c4.trec is missing": topic[:4],
         "covers no test set of the topic shift, which it was trained on": [*topic[:4], wrong],
-        "oracle.topic.c9.trec: the topic shift has no c9; it has c0, c1, c2, c3, c4": [*topic, stranger],
-        "its name is not <system>.<shift>.<held-out>.trec": [*topic, unnamed],
+        "The topic shift has no part c9, which oracle.topic.c9.trec names": [*topic, stranger],
+        "is not <system>.<shift>.<held-out>.trec": [*topic, unnamed],
         "a second run of the cell oracle.topic.c4.trec": [*topic, wrong],
     }
     for sentence, given in cases.items():
@@ -229,7 +229,7 @@ def test_seeds_need_complete_grids_too(oracle):
     release, _, _ = oracle
     cells = [RunName("s", "wh", cluster, seed) for seed in (1, 2) for cluster in ("wha", "how", "who")]
     assert len(grid(cells, release)[("wh", "s")]) == 6
-    with pytest.raises(UserError, match=r"expected s\.wh\.who\.seed2\.trec"):
+    with pytest.raises(UserError, match=r"s\.wh\.who\.seed2\.trec"):
         grid(cells[:-1], release)
     assert cell_of("s.wh.wha.seed1") == cells[0]
 

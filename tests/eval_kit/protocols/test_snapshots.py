@@ -1,14 +1,19 @@
 """Two snapshots: LongEval's figures beside plain loops and a bootstrap, and what cannot be told."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import ir_measures
 import numpy as np
 import pytest
 
 import eval_kit
+from eval_kit.authors.opening import open_judgements
 from eval_kit.errors import UserError
+from eval_kit.protocols.judged_in_both import of_both
 from eval_kit.protocols.snapshots import CANNOT_TELL, LESS, snapshots
 from eval_kit.release import Release, open_release
+from eval_kit.runs.given import take
 from eval_kit.stats.snapshots import delta_ri, effect_ratio, relative_change
 from tests.beir_folders import beir_folder
 from tests.eval_kit.plain_runs import ranked_run
@@ -134,7 +139,7 @@ def test_intervals_hold_the_truth_of_small_snapshots_of_skewed_values() -> None:
 
 def test_what_cannot_be_paired_is_refused(months) -> None:
     june, july = months
-    with pytest.raises(UserError, match="one run for each"):
+    with pytest.raises(UserError, match="for each"):
         snapshots(runs(june, "bm25", "mine"), june, july, runs(july, "bm25"))
 
 
@@ -149,10 +154,83 @@ def test_judgements_that_differ_in_depth_are_said(tmp_path: Path) -> None:
         for query, grades in full.items()
     }
     result = eval_kit.snapshots({"a": run}, early, full, measures=["nDCG@10"])
-    assert [note for note in result.notes() if "Judged@10 on test: a before 0.20, a after 1.00" in note]
+    assert [note for note in result.notes() if "Judged@10 on test: a on before 0.20, a on after 1.00" in note]
+    on_pairs, plain = result.rows.to_dicts()
+    assert (on_pairs["judged_in_both"], on_pairs["queries"], on_pairs["rc"]) == (60, 30, 0.0)
+    assert plain["judged_in_both"] is None and plain["p_holm"] < 0.05, "which is of the judgements alone"
+    assert eval_kit.snapshots({"a": run}, full, full, measures=["nDCG@10"]).rows["judged_in_both"].to_list() == [
+        None,
+        300,
+    ], "judged alike, the plain figures come first"
     scores = eval_kit.score({"a": run}, early)
     assert scores.provenance["runs"][0]["judged"] == {"test": pytest.approx(0.2)}
     assert any("Judged@10" in note for note in scores.notes())
     assert not any("Judged@10" in note for note in eval_kit.score({"a": run}, full).notes())
     positives = {query: {passage: 1 for passage, grade in grades.items() if grade} for query, grades in full.items()}
     assert "judged" not in eval_kit.score({"a": run}, positives).provenance["runs"][0], "of no pool"
+    others = {query: {"other": 0, "more": 1} for query in full}
+    for sides in ((early, positives), (positives, full), (others, full)):
+        assert eval_kit.snapshots({"a": run}, *sides).rows["judged_in_both"].count() == 0
+    regraded = {
+        query: {passage: grade + passage.endswith("7") for passage, grade in each.items()}
+        for query, each in full.items()
+    }
+    result = eval_kit.snapshots({"a": run}, full, regraded, measures=["nDCG@10"])
+    assert any("30 of the 300 pairs" in note for note in result.notes()), "the judgements change, not the run"
+    assert any("No pair" in note for note in eval_kit.snapshots({"a": run}, others, full).notes())
+
+
+def test_pairs_are_those_of_the_test_sets_queries() -> None:
+    """Test sets may share their judgements."""
+    judged = {f"q{number}": {"p0": 0, "p1": 1} for number in range(10)}
+    release = open_judgements(judged)
+    test_set = release.test_sets["test"]
+    [run] = take(runs={"a": {query: {"p1": 1.0} for query in judged}})[0]
+    some = replace(test_set, queries=test_set.queries.head(4))
+    pairs, regraded, (before, after) = of_both([(release, test_set), (release, some)], [[run], [run]], {"a": "a"})
+    assert (pairs, regraded, before["RR@10", "a"].queries, after["RR@10", "a"].queries) == (8, 0, 4, 4)
+
+
+def test_a_system_is_compared_on_the_test_sets_that_it_covers_alone(tmp_path: Path) -> None:
+    for name, grade in (("june", 1), ("july", 0)):
+        beir_folder(tmp_path / name, [], {f"q{i}": "t" for i in range(40)}, [])
+        for split, queries in (("dev", range(20)), ("test", range(20, 40))):
+            lines = [f"q{i}\tp{at}\t{int(at == grade)}\n" for i in queries for at in range(4)]
+            (tmp_path / name / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines))
+    files = [
+        ranked_run(tmp_path / f"{name}.trec", [(f"q{i}", "p1", 1 + i % 3) for i in queries])
+        for name, queries in (("a", range(40)), ("b", range(20, 40)))
+    ]
+    result = snapshots(files, tmp_path / "june", tmp_path / "july", measures=["RR@10"])
+    assert set(result.rows.select("test_set", "system").iter_rows()) == {("dev", "a"), ("test", "a"), ("test", "b")}
+    assert result.rows["judged_in_both"].to_list().count(80) == 3
+
+
+@pytest.mark.parametrize("measure", ["nDCG@10", "AP(rel=2)", "R@20", "RR", "P@5", "Bpref"])
+def test_on_pairs_that_both_judge_means_are_those_of_ir_measures(measure: str, shared: Path, tmp_path: Path) -> None:
+    """Of real runs and judgements, of which the second lacks some and has other grades: condensed by hand."""
+    runs = [shared / "real-slice/runs" / f"{name}.dl19.trec" for name in ("bm25", "tas-b")]
+    lines = (shared / "upstream/castorini/anserini-tools/qrels/qrels.dl19-passage.txt").read_text().splitlines()
+    rng = np.random.default_rng(6)
+    pairs = [(query, passage, int(grade)) for query, _, passage, grade in map(str.split, lines)]
+    sides = [
+        {(q, p): g for q, p, g in pairs if rng.random() < 0.6},
+        {(q, p): max(0, g - (rng.random() < 0.3)) for q, p, g in pairs if rng.random() < 0.5},
+    ]
+    files = [tmp_path / f"{name}/qrels.txt" for name in ("june", "july")]
+    for file, side in zip(files, sides, strict=True):
+        file.parent.mkdir()
+        file.write_text("".join(f"{q} 0 {p} {g}\n" for (q, p), g in side.items()))
+    both = sides[0].keys() & sides[1].keys()
+    result = snapshots(runs, against=files[1], qrels=files[0], measures=[measure])
+    assert result.names == ("june/qrels", "july/qrels")
+    rows = result.rows.filter(judged_in_both=len(both)).to_dicts()
+    assert len(rows) == 2
+    for run, row in zip(runs, rows, strict=True):
+        kept = [each for each in ir_measures.read_trec_run(str(run)) if (each.query_id, each.doc_id) in both]
+        for side, name in zip(sides, ("before", "after"), strict=True):
+            qrels = [ir_measures.Qrel(q, p, side[q, p]) for q, p in both]
+            queries = {q for q, _ in both}
+            values = ir_measures.iter_calc([ir_measures.parse_measure(measure)], qrels, kept)
+            expected = sum(each.value for each in values) / len(queries)
+            assert row[name] == pytest.approx(expected, abs=1e-9), (run, name)

@@ -9,7 +9,7 @@ from eval_kit.documents import Training
 from eval_kit.errors import UserError
 from eval_kit.pages.page import result_page
 from eval_kit.pages.report import Report
-from eval_kit.protocols.compare import compare
+from eval_kit.protocols.comparing import compare
 from eval_kit.protocols.grid_results import protocol
 from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, TestSet, open_release
@@ -127,8 +127,8 @@ def test_scores_say_it_in_json_tables_and_frames(runs, mini_release: Release):
     assert scores.to_polars().filter(pl.col("trained_on") == SEEN)["run"].unique().to_list() == [SEEN]
     text = printed(scores)
     assert f"yes{MARK}" in text
-    assert f"{MARK} trained on queries that it is scored on" in text
-    assert "training data of" in text
+    assert f"{MARK} trained on these test queries" in text
+    assert "Declare the training data" in text
     assert f"no{MARK}" not in text
     in_memory = {query: {"p1": 1.0} for query in drawn_from_training(mini_release)}
     for run, verdict in (({"renamed": runs[SEEN]}, SEEN), (in_memory, NOT_DECLARED)):  # in Python
@@ -154,12 +154,12 @@ def test_a_protocol_and_its_report_say_it(grid, mini_release: Release):
     assert f"leaky{MARK}" in results.to_markdown()
     assert r"leaky$^\dagger$" in results.to_latex()
     page = result_page(Report(results, None, mini_release))
-    assert f'">{MARK} trained on queries that it is scored on' in page
+    assert f'">{MARK} trained on these test queries' in page
     for run in grid:
         declaration(run).unlink()
     unknown = protocol(grid, mini_release)
     assert set(unknown.results["topic"]["trained_on"]) == {NOT_DECLARED}
-    assert "training data of" in printed(unknown)
+    assert "may have seen" in printed(unknown)
 
 
 def test_a_declaration_is_read_strictly_and_replaced_whole(tmp_path: Path):
@@ -169,7 +169,7 @@ def test_a_declaration_is_read_strictly_and_replaced_whole(tmp_path: Path):
     assert declaration(run) == tmp_path / "a.b.training.json"
     assert training_beside(run).training_data == ["msmarco-passage/train"]
     declaration(run).write_text('{"training_data": "msmarco-passage/train"}')
-    with pytest.raises(UserError, match=r"a\.b\.training\.json: .*\$\.training_data"):
+    with pytest.raises(UserError, match=r"a\.b\.training\.json"):
         training_beside(run)
     declare(run, None, 32)
     assert training_beside(run) == Training(None, 32)

@@ -95,10 +95,9 @@ def test_sets_that_are_covered(tmp_path, held, expected):
 def test_a_set_covered_in_part_is_named(tmp_path, held, lacking, of, name, allowed):
     with pytest.raises(RunError) as refused:
         cover(tmp_path, held)
-    assert str(refused.value) == (
-        f"{tmp_path / 'run.trec'}: {lacking} of the {of} queries of {name} are missing, more than 8 %; "
-        "allow_missing scores them as 0"
-    )
+    said = str(refused.value)
+    assert said.startswith(f"{tmp_path / 'run.trec'} lacks {lacking} of the {of} queries of {name}, ")
+    assert "allow_missing" in said
     assert cover(tmp_path, held, allow_missing=True)[0] == allowed
 
 
@@ -118,25 +117,25 @@ def test_up_to_8_percent_may_be_missing_wherever_they_are(data, size):
     order = data.draw(st.permutations(queries))
     assert names(order[most:], sets_of({"set": queries})) == ["set"]
     if size > most + 1:
-        with pytest.raises(RunError, match=f"{most + 1} of the {size} queries of set are missing"):
+        with pytest.raises(RunError, match=f"lacks {most + 1} of the {size} queries of set"):
             names(order[most + 1 :], sets_of({"set": queries}))
 
 
 @pytest.mark.parametrize("allow_missing", [False, True])
 def test_a_run_that_nobody_judged_is_refused(tmp_path, allow_missing):
-    with pytest.raises(RunError, match=r"run\.trec: none of its 5 queries is in mini; name the release"):
+    with pytest.raises(RunError, match=r"None of the 5 queries of .*run\.trec"):
         cover(tmp_path, ids("u", (0, 5)), allow_missing)
 
 
 def test_a_run_of_which_few_queries_are_known_is_of_another_release(tmp_path):
     held = ids("u", (0, 7)) + ids("c", (0, 3))
-    with pytest.raises(RunError, match=r"run\.trec: only 3 of its 10 queries are in mini; name the release"):
+    with pytest.raises(RunError, match=r"Only 3 of the 10 queries of .*run\.trec"):
         cover(tmp_path, held)
     assert cover(tmp_path, held, allow_missing=True) == (["exact"], 7)
 
 
 def test_a_set_that_a_run_was_to_cover_is_answered_with_those_that_it_does():
-    with pytest.raises(RunError, match="holds no query of other; it covers exact: add test_sets exact"):
+    with pytest.raises(RunError, match="test_sets exact"):
         complete(Path("run.trec"), pl.Series(MEMBERS["exact"]), [SETS["other"]], others=SETS.values())
 
 
@@ -152,12 +151,12 @@ def test_the_command_counts_what_is_missing_and_scores_it_as_0(mini_release, tmp
         done = command("eval_kit", "score", run, "--release", mini_release.folder, "--json", out, *options)
         if lacking > most and not options:
             assert (done.returncode, done.stdout) == (2, "")
-            assert f"{run}: {lacking} of the {size} queries of dev are missing" in done.stderr and not out.exists()
+            assert f"{run} lacks {lacking} of the {size} queries of dev" in done.stderr and not out.exists()
             continue
         assert done.returncode == 0, done.stderr
         figures = [figure for figure in json.loads(out.read_text())["measures"] if figure["test_set"] == "dev"]
         assert {(figure["queries"], figure["missing"]) for figure in figures} == {(size, lacking)}
         [value] = [figure["value"] for figure in figures if figure["measure"] == "RR@10"]
         assert value == pytest.approx(1 - lacking / size)
-        assert f"{lacking} of the {size} queries of dev are missing" in done.stdout
+        assert f"dev has no results for {lacking} of the {size} queries of dev" in done.stdout
         out.unlink()

@@ -30,9 +30,10 @@ def test_scores_are_those_of_its_files(runs: Path, mini_release: Release, comman
     for given in (runs, str(runs), [runs]):
         assert eval_kit.score(given, mini_release).to_polars().equals(named)
     outputs = [command("eval_kit", "score", *of, "--release", mini_release.folder) for of in ([runs], files)]
-    assert outputs[0].returncode == 0 and outputs[0].stdout == outputs[1].stdout
+    of_folder, of_files = (done.stdout.splitlines()[:-1] for done in outputs)  # the last is the next command
+    assert outputs[0].returncode == 0 and of_folder == of_files
     done = command("eval_kit", "score", runs, "--release", mini_release.folder, "--json", files[0], status=2)
-    assert "name another one to write" in done.stderr
+    assert str(files[0]) in done.stderr
 
 
 def test_files_that_may_be_runs_are_named(runs: Path, mini_release: Release) -> None:
@@ -40,7 +41,7 @@ def test_files_that_may_be_runs_are_named(runs: Path, mini_release: Release) -> 
     assert folders.run_files(runs) == [runs / "a.dl19.trec", runs / "b.dl19.trec"]
     (runs / "c.dl19.run.gz").touch()
     (runs / "d.tsv").touch()
-    with pytest.warns(UserWarning, match="runs: without c.dl19.run.gz and 1 more"):
+    with pytest.warns(UserWarning, match=r"c\.dl19\.run\.gz and 1 more"):
         folders.run_files(runs)
 
 

@@ -44,7 +44,7 @@ def test_mistakes(tmp_path: Path) -> None:
     for name, text, sentence in (
         ("t.tsv", "1\thow tall\nhow wide\n", rf"t\.tsv:2: {columns}"),
         ("t.tsv", "1\t \n", r"t\.tsv:1: expected id and text"),
-        ("t.tsv", "", r"t\.tsv: holds no queries"),
+        ("t.tsv", "", "no queries"),
         ("t.jsonl", "[1]\n", r"t\.jsonl:1: expected a JSON object"),
         ("t.jsonl", '{"query": 3}\n', r"t\.jsonl:1: expected"),
         ("t.jsonl", '{"query": "q", "positive": [3]}\n', r"t\.jsonl:1: expected"),

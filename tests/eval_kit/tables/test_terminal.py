@@ -50,3 +50,11 @@ def test_a_table_that_fits_is_one():
 
 def test_a_loss_that_rounds_to_nothing_has_no_sign():
     assert [loss(value) for value in (-0.0004, 0.0004, -0.0006, None)] == ["0.0%", "0.0%", "-0.1%", "-"]
+
+
+def test_spare_columns_go_before_a_table_is_divided():
+    columns = [Column("part"), Column("value", "number"), Column("helped", "number", spare=True), Column("p", "number")]
+    table = Table(columns, [[["c0", "0.1234", "12/3/28", "0.001"]]])
+    for width, headers in ((60, ["part", "value", "helped", "p"]), (23, ["part", "value", "p"])):
+        head, row = printed(table, width)
+        assert head.split() == headers and len(row.split()) == len(headers), width
