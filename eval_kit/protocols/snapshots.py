@@ -360,7 +360,8 @@ def _changed(row: Fields) -> str:
     before, after = (parse(row["measure"]).show(row[side]) for side in (BEFORE, AFTER))
     if row["rc"] is None:
         return f"changes from {before} to {after} {row['measure']}"
-    return f"changes by {share(-row['rc'])} of its {row['measure']}, from {before} to {after}"
+    change = share(-row["rc"]).replace("-", "\u2212")
+    return f"changes by {change} of its {row['measure']}, from {before} to {after}"
 
 
 def _on(pairs: int | None) -> str:
