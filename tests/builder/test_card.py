@@ -66,18 +66,18 @@ def test_a_card_of_other_data_is_refused(tmp_path: Path) -> None:
     release = written(tmp_path / "ms-marco-shift")
     text = (release.folder / "README.md").read_text()
     for changed, words in (
-        (text.replace("version: 1.0.0", "version: 1.0.1"), "release"),
-        (text.replace("num_examples: 4", "num_examples: 5"), "release"),
-        (text.replace("'0': short", "'0': long"), "is not that of the release"),
-        (text.replace("configs:", "configs: ["), "its YAML is not valid"),
-        (text.split("---\n", 2)[2], "is not that of the release"),
+        (text.replace("version: 1.0.0", "version: 1.0.1"), "describes another release"),
+        (text.replace("num_examples: 4", "num_examples: 5"), "describes another release"),
+        (text.replace("'0': short", "'0': long"), "describes another release"),
+        (text.replace("configs:", "configs: ["), "The YAML of .* is not valid"),
+        (text.split("---\n", 2)[2], "describes another release"),
     ):
         (release.folder / "README.md").write_text(text)
         check_card(release.folder, release.manifest)
         (release.folder / "README.md").write_text(changed)
         with pytest.raises(UserError, match=words):
             check_card(release.folder, release.manifest)
-    with pytest.raises(UserError, match="is not that of the release"):
+    with pytest.raises(UserError, match="describes another release"):
         check_card(release.folder, releases.describe(small_draft(version="2.0.0")))
 
 
@@ -108,7 +108,7 @@ def test_an_audit_is_quoted_while_it_is_of_this_content(tmp_path: Path, command)
     for content, words in (
         ("{", "reports/audit.json:1: is not JSON"),
         ("[]", r"reports/audit\.json"),
-        (headless, "reports/audit.json: has no headline"),
+        (headless, r"reports/audit\.json has no headline"),
     ):
         (folder / "reports/audit.json").write_text(content)
         with pytest.raises(UserError, match=words):

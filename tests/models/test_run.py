@@ -69,7 +69,7 @@ def test_no_run_replaces_a_pivot_or_another_output(trainable_release: Release, t
     for name, more in (("mine", ["--pivot", out / "mine.trec"]), ("bm25", ["--json", out / "bm25.trec"])):
         done = command("eval_kit", "run", "bm25", *arguments, "--name", name, *more)
         assert done.returncode == 2
-        assert "this command already reads or writes this file" in done.stderr
+        assert "already reads or writes" in done.stderr
     assert [path.name for path in out.iterdir()] == ["mine.trec"]
     assert (out / "mine.trec").read_text() == "theirs\n"
 
@@ -87,10 +87,10 @@ def test_a_model_of_ones_own_is_searched(
     assert document["training_data"] is None
     assert values["mine.model"] > 0.05
     for name, sentence in (
-        ("mine:wrong", "mine:wrong: encode gave (1, 1), not a row for each of"),
-        ("mine:uneven", "the model of the queries gives 3 numbers, and that of the passages 4"),
-        ("mine:nothing", "mine:nothing: cannot be imported: AttributeError"),
-        ("nowhere:model", "nowhere:model: cannot be imported: ModuleNotFoundError"),
+        ("mine:wrong", "encode of mine:wrong returned (1, 1)"),
+        ("mine:uneven", "gives 3 numbers, and the model of the passages 4"),
+        ("mine:nothing", "Could not import mine:nothing"),
+        ("nowhere:model", "Could not import nowhere:model"),
     ):
         done = command("eval_kit", "run", name, *arguments, cwd=tmp_path)
         assert (done.returncode, "Traceback" in done.stderr) == (2, False)
@@ -159,8 +159,8 @@ def test_what_cannot_be_searched_is_one_sentence(
 ) -> None:
     for model, release, sentence in (
         (tiny("bert"), trainable_release, "is a bare transformer"),
-        (tiny("dense"), published_release, "name a BEIR folder with --release, make a small release with"),
-        (tmp_path / "nothing", trainable_release, "cannot be loaded: there is no such folder"),
+        (tiny("dense"), published_release, "Use a BEIR folder as --release"),
+        (tmp_path / "nothing", trainable_release, "nothing. It is not a folder"),
     ):
         done = command("eval_kit", "run", model, "--release", release.folder, "--out", tmp_path / "runs")
         assert done.returncode == 2
@@ -169,7 +169,7 @@ def test_what_cannot_be_searched_is_one_sentence(
 
 
 def test_no_model_takes_the_name_of_its_pivot(trainable_release: Release, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"^bm25 is the name of what the model is compared with"):
+    with pytest.raises(UserError, match=r"^The name bm25 is taken"):
         run_model(str(tiny("dense")), trainable_release, tmp_path / "runs", name="bm25")
     assert not (tmp_path / "runs").exists()
 
@@ -213,11 +213,11 @@ def test_damaged_models_are_one_sentence_and_nothing_of_theirs_runs(
     layers = settings["num_hidden_layers"]
     (deeper / "config.json").write_text(json.dumps(settings | {"num_hidden_layers": layers + 1}))
     for model, sentence in (
-        (not_numbers, "nan: gives NaN or infinity for a query"),
-        (shell, "shell: cannot be loaded: Weights only load failed."),
-        (prompt, "prompt: cannot be loaded: Default prompt name 'search' not found in the configured prompts"),
-        (wordless, "wordless: cannot be loaded: the files of its tokenizer are missing"),
-        (deeper, f"deeper: cannot be loaded: its files lack weights, such as encoder.layer.{layers}."),
+        (not_numbers, "nan gives NaN or infinity for a query"),
+        (shell, "shell. Weights only load failed."),
+        (prompt, "prompt. Default prompt name 'search' not found in the configured prompts"),
+        (wordless, "wordless. The files of its tokenizer are missing"),
+        (deeper, f"deeper. Its files lack weights, such as encoder.layer.{layers}."),
     ):
         arguments = ("--release", trainable_release.folder, "--test-set", "dl19", "--out", tmp_path / "runs")
         done = command("eval_kit", "run", model, *arguments)
@@ -227,13 +227,13 @@ def test_damaged_models_are_one_sentence_and_nothing_of_theirs_runs(
     assert not (tmp_path / "reached").exists()
     vectors = [Dense(str(model)).encode_queries(["alpha beta"]) for model in (pickled, tiny("dense"))]
     assert (vectors[0] == vectors[1]).all()
-    with pytest.raises(UserError, match="wordless: cannot be loaded: the files of its tokenizer are missing"):
+    with pytest.raises(UserError, match=r"wordless\. The files of its tokenizer are missing"):
         Dense(str(tiny("dense")), query_model=str(wordless)).encode_queries(["alpha"])
 
 
 def test_prompts_that_no_text_would_get_are_named(tmp_path: Path) -> None:
     model = configured(Path(shutil.copytree(tiny("dense"), tmp_path / "mine")), prompts={"search_query": "alpha "})
-    with pytest.warns(UserWarning, match=r"mine: its prompts \(search_query\) are not used, as none is called query"):
+    with pytest.warns(UserWarning, match=r"mine has prompts \(search_query\), but none called query"):
         plain = Dense(str(model)).encode_queries(["beta"])
     retriever, _ = open_retriever(str(model), {"query_prompt": "alpha "})
     assert isinstance(retriever, Dense)

@@ -370,7 +370,7 @@ def test_a_grid_that_trains_on_negatives_is_refused_without_them(command: Run, t
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
     checked = command("baselines", "grid", "run", "--check", *arguments, "--backbone", tmp_path / "nowhere")
     assert (checked.returncode, checked.stdout) == (2, "")
-    assert checked.stderr.startswith(f"baselines: {tmp_path}/nowhere: cannot be ")
+    assert f"{tmp_path}/nowhere" in checked.stderr and checked.stderr.count("\n") == 1
     assert not (tmp_path / "grid").exists()
 
 
