@@ -97,7 +97,7 @@ def test_a_damaged_index_and_damaged_candidates_are_made_again(folder: Path, min
     assert len(contents(folder)) == len(whole) and list(candidates.of(QUERIES, folder, TWELVE)) == expected
     largest = max((folder / "plain").iterdir(), key=lambda file: file.stat().st_size)
     largest.write_bytes(largest.read_bytes()[:-50])
-    with pytest.warns(match="the BM25 index is damaged; indexing the passages again"):
+    with pytest.warns(match="The BM25 index .* is damaged"):
         bm25.index_once(iter(passages(80)), folder, key="80 passages")
     assert list(bm25.search(QUERIES.iter_rows(), folder / "plain", 12, k1=0.8)) == expected
     cached = bm25.index_of(mini_release, cache_folder())
