@@ -50,6 +50,29 @@ def test_the_page_of_speed_has_the_measured_figures():
     assert f"{scoring['eval_kit score']['wall_s']} s for 6.98 million lines" in page("README.md")
 
 
+def test_the_page_of_speed_has_how_commands_grow():
+    """Exponents follow from the costs that are kept; one above 1.1 is explained on the page."""
+    text, growth = page("docs/speed.md"), measured("growth")
+    above = []
+    for row in growth["rows"]:
+        shown = []
+        for costs, start, least, key in (
+            (row["cpu_s"], growth["start"][0], 0.2, "exponent"),
+            (row["peak_mb"], growth["start"][1], 50, "memory_exponent"),
+        ):
+            steps = np.array([costs[2] - start, row["sizes"][2]]) / [costs[1] - start, row["sizes"][1]]
+            found = np.log(steps[0]) / np.log(steps[1]) if costs[2] - costs[1] >= least else None
+            assert row[key] == (None if found is None else pytest.approx(found, abs=0.006))
+            shown.append("-" if found is None else f"{row[key]:.2f}")
+        above += [each for each in shown if each != "-" and float(each) > 1.1]
+        cells = [f"`{row['command']}`", row["grows"], ", ".join(f"{size:,}" for size in row["sizes"])]
+        cells += [", ".join(f"{cost:.1f}" for cost in row["cpu_s"]) + " s", shown[0]]
+        cells += [f"{max(row['peak_mb']):,.0f} MB", shown[1]]
+        assert f"| {' | '.join(cells)} |" in text
+    assert all(f"take {each}:" in text for each in above)
+    assert all(each in text for each in growth["not_run"])
+
+
 def test_the_page_of_the_audit_has_the_measured_thresholds():
     for name in ("trigrams", "characters", "words", "lsa"):
         encoder = measured("near_duplicates")["encoders"][name]
