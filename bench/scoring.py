@@ -127,23 +127,29 @@ def main() -> None:
             costs = {name: _median_cost(command, arguments.repeats) for name, command in commands.items()}
             document["results"][size] = {"lines": lines[size], "costs": costs}
             print(json.dumps(document["results"][size], indent=1))
-        document["forms"] = _forms(run, release, arguments.repeats)
+        document["forms"] = _forms(run, qrels, release, arguments.repeats)
     RESULTS.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def _forms(run: Path, release: Path, repeats: int) -> dict[str, Any]:
-    """The cost of scoring one run in each of :data:`FORMS`, packed, and with its lines in any order."""
+def _forms(run: Path, qrels: Path, release: Path, repeats: int) -> dict[str, Any]:
+    """The cost of scoring one run in each of :data:`FORMS`, packed, and with its lines in any order.
+
+    Beside it that of trec_eval, if it is on the PATH, on the forms that it reads.
+    """
     with run.open("rb") as file:
         lines = [line.rstrip(b"\n") for line in islice(file, FORMS_QUERIES * DEPTH)]
     shuffled = random.Random(SEED).sample(lines, len(lines))
     texts = {name: b"\n".join(map(form, lines)) + b"\n" for name, form in FORMS.items()}
     texts |= {"gzip": gzip.compress(texts["plain"], 1), "queries scattered": b"\n".join(shuffled)}
-    costs = {}
+    costs, of_trec_eval = {}, {}
     for name, text in texts.items():
         path = run.with_name("form.trec")
         path.write_bytes(text)
-        costs[name] = _median_cost([*_commands(path, path, release, False)["eval_kit score"], *CUT], repeats)
-    return {"lines": len(lines), "costs": costs}
+        commands = _commands(path, qrels, release, True)
+        costs[name] = _median_cost([*commands["eval_kit score"], *CUT], repeats)
+        if "trec_eval" in commands and name not in ("MS MARCO", "gzip"):
+            of_trec_eval[name] = _median_cost(commands["trec_eval"], repeats)
+    return {"lines": len(lines), "costs": costs, "trec_eval": of_trec_eval}
 
 
 def _machine() -> dict[str, Any]:

@@ -19,7 +19,6 @@ from eval_kit.question_words import ENGLISH, TERMS
 from eval_kit.release import Release
 from eval_kit.release.beir_folder import QUERIES_FILE
 from eval_kit.sentences import counted
-from eval_kit.stats import distance, leaks
 from eval_kit.words import SPACELESS
 
 # 10: in parts of so few the signs keep their rates (bench/zoo.py);
@@ -249,6 +248,8 @@ def _question_words(queries: pl.DataFrame) -> pl.DataFrame:
 
 
 def _distances(queries: pl.DataFrame, training: pl.DataFrame) -> pl.DataFrame:
+    from eval_kit.stats import distance  # brings numpy
+
     known = queries.drop_nulls("text")
     measured = distance.to_training(known, training)
     is_far = pl.col("distance") > pl.col("distance").median()
@@ -256,6 +257,8 @@ def _distances(queries: pl.DataFrame, training: pl.DataFrame) -> pl.DataFrame:
 
 
 def _leaks(queries: pl.DataFrame, training: pl.DataFrame) -> pl.DataFrame:
+    from eval_kit.stats import leaks
+
     test, train = leaks.with_normal(queries.drop_nulls("text")), leaks.with_normal(training)
     flags = leaks.with_near(leaks.with_same(test, train), train, leaks.NEAR, "comparing queries")
     is_leaked = pl.any_horizontal("equal", "normalised", "near")

@@ -24,7 +24,6 @@ from eval_kit.measures.definitions import (
     with_ties_resolved,
     with_values,
 )
-from eval_kit.protocols.by_part import scores_by_part
 from eval_kit.protocols.scores import JUDGED, NOTHING_JUDGED, Mean, Scores
 from eval_kit.release import Release, TestSet
 from eval_kit.release.manifest import MOST_MEASURES
@@ -71,7 +70,11 @@ def score(
     [taken] = take(runs=runs)
     with_own = with_measures(opened_release.test_sets, measures)
     scores = scores_of(taken, opened_release, allow_missing=allow_missing, test_sets=with_own, only=test_sets)
-    return scores_by_part(scores, by, opened_release, training) if by else scores
+    if not by:
+        return scores
+    from eval_kit.protocols.by_part import scores_by_part  # brings numpy, which plain scores need not
+
+    return scores_by_part(scores, by, opened_release, training)
 
 
 def scores_of(

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Integral, Real
 from operator import attrgetter, itemgetter
 from os import PathLike
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from eval_kit.errors import UserError
@@ -83,7 +83,8 @@ def is_row(item: Any) -> bool:
     score = _getter(item, SCORE)
     if hasattr(item, "columns") or not (score and _getter(item, QUERY) and _getter(item, PASSAGE)):
         return False
-    return not isinstance(score(item), Mapping | list | tuple | np.ndarray | pl.Series)
+    value = score(item)
+    return not (isinstance(value, Mapping | list | tuple | pl.Series) or getattr(value, "ndim", False))
 
 
 def _query_of(row: Any) -> str:
@@ -169,8 +170,8 @@ def _ids(name: str, what: str, column: Any) -> pl.Series:
         ids = column.cast(pl.String)
     else:
         values = _as_list(column)
-        kinds = set(map(type, values))
-        wrong_kinds = {kind for kind in kinds if not issubclass(kind, str | int | np.integer) or kind is bool}
+        kinds: set[Any] = set(map(type, values))
+        wrong_kinds = {kind for kind in kinds if not issubclass(kind, str | Integral) or kind is bool}
         if wrong_kinds:
             value = next(value for value in values if type(value) in wrong_kinds)
             raise UserError(f"The {what} id {_cut(value)} of {name} is neither text nor a whole number")
@@ -202,7 +203,7 @@ def _scores(name: str, column: Any) -> pl.Series:
 
 
 def _number(name: str, value: Any) -> float:
-    if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
+    if not isinstance(value, int | float | Real) or isinstance(value, bool):
         raise UserError(f"The score {_cut(value)} of {name} is not a number")
     try:
         return float(value)
@@ -212,9 +213,9 @@ def _number(name: str, value: Any) -> float:
 
 def _rank(value: Any) -> int | None:
     """A stated rank, which decides nothing where there are scores; None for what is no whole number."""
-    if not isinstance(value, int | float | np.integer | np.floating) or not abs(float(value)) < 2**63:
+    if not isinstance(value, int | float | Real) or not abs(float(value)) < 2**63:
         return None
-    return int(value) if float(value).is_integer() else None
+    return int(value) if float(value).is_integer() else None  # type: ignore[arg-type]  # numpy's numbers are Real
 
 
 def _as_list(column: Any) -> list[Any]:

@@ -93,3 +93,14 @@ def test_the_command_line_imports_nothing_heavy_and_scoring_needs_core_dependenc
         "except AttributeError as error:\n    assert 'nothing' in str(error)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_plain_score_loads_neither_numpy_nor_pydantic():
+    """Each of them costs a quarter of the time that one run takes."""
+    code = (
+        "import sys\nfrom eval_kit import cli\n"
+        "sys.argv = ['eval_kit', 'score', 'examples/bm25.trec', '--release', 'examples']\n"
+        "try:\n    cli.main()\nexcept SystemExit as end:\n    assert not end.code\n"
+        "assert not {'numpy', 'pydantic', 'torch'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
