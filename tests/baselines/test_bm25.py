@@ -117,5 +117,5 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path):
     """Lucene itself only logs it."""
     done = clients.run(["-c", FULL_DISK, str(tmp_path / "index")], os.environ, None)
     assert done.returncode == 2
-    said = f"baselines: {tmp_path}/index: Lucene could write 0 of 5,000 passages there; is the disk full?"
+    said = f"baselines: Lucene wrote only 0 of 5,000 passages to {tmp_path}/index. Check that the disk is not full"
     assert done.stderr.splitlines()[-1] == said

@@ -303,7 +303,8 @@ def test_killed_at_any_step_it_ends_with_the_same_index(tmp_path: Path, change: 
         encode = Counting()
         shards.write(passages, folder, lambda texts, encode=encode: encode(texts) and ragged(texts), "model")
         assert change == "new" or len(encode.seen) <= 22
-        assert content(folder) == whole
+        locks = {".shards.json.part.lock"}  # empty, of a process killed once the index was whole
+        assert {name: data for name, data in content(folder).items() if name not in locks} == whole
         shutil.rmtree(folder)
         if not killed[-1]:
             break
