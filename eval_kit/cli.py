@@ -157,7 +157,9 @@ def run(
     ] = False,
     trained_on: Annotated[
         Path | None,
-        option("Training queries, in any form that clean --train takes. Adds leaks and far queries.", "FILE"),
+        option(
+            "Training queries, as clean --train takes them; the run declares them. Adds leaks and far queries.", "FILE"
+        ),
     ] = None,
     passages: options.Passages = None,
     depth: Annotated[

@@ -35,6 +35,10 @@ class Program(TyperGroup):
         with _statuses_of_our_own():
             return super().make_context(*args, **kwargs)
 
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names, groups first: ``build`` comes before what needs a release."""
+        return sorted(super().list_commands(ctx), key=lambda name: not isinstance(self.commands[name], TyperGroup))
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         with _statuses_of_our_own():

@@ -83,7 +83,7 @@ def check(model: str, architecture: str, revision: str | None = None, bare: bool
     if actual == architecture or (actual in kinds.get(architecture, set()) and not (is_said and actual == "dense")):
         return
     could_be_pooled = architecture == "dense" and actual in BARE
-    hint = "; name its pooling to use it as one" if could_be_pooled else ""
+    hint = ". Name its pooling to use it as one" if could_be_pooled else ""
     raise UserError(f"{model} is {_WORDS[actual]}, but this needs {_WORDS[architecture]}{hint}")
 
 

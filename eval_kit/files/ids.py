@@ -16,6 +16,8 @@ PASSAGE_NAMES = (
     *("passage", "doc", "document"),
 )
 """What tools call the two ids, in headers, columns, keys and attributes; the first that is there counts."""
+RUN_NAMES = ("run", "system", "model", "run_id", "tag")
+"""What they call the column of a run's name, where a file may hold several."""
 GRADE_NAMES = ("score", "relevance", "rel", "grade", "label")
 """What they call the grade of judgements."""
 NO_ID = "[\t\n\r\0\ufeff]|^ | $|^$"

@@ -55,7 +55,8 @@ def blocks(path: Path, size: int, feed: Feed | None = None) -> Iterator[bytes]:
         feed: takes the file's bytes as they are, packed or not.
 
     Raises:
-        UserError: a file that cannot be opened; a packed one that grows more in unpacking than any text does.
+        UserError: a file that cannot be opened; a packed one that grows more in unpacking than any text does, or that
+            holds another.
         EOFError: a packed file that is truncated or damaged, or was packed with more memory than is allowed here.
     """
     with open_file(path) as file:
@@ -69,7 +70,9 @@ def blocks(path: Path, size: int, feed: Feed | None = None) -> Iterator[bytes]:
                 yield block
             return
         room = max(SMALL_BYTES, MOST_GROWTH * os.fstat(file.fileno()).st_size)
-        for block in _unpacked(raw, size, *packing):
+        for number, block in enumerate(_unpacked(raw, size, *packing)):
+            if not number and any(each[0].match(block) for each in _PACKED):
+                raise UserError(f"{path} is packed twice", do="Unpack it once")
             room -= len(block)
             if room < 0:
                 raise UserError(f"{path} unpacks to more than {MOST_GROWTH} times its size", "No text does that")

@@ -1,6 +1,7 @@
 """The part of each query, from a file of ids and parts or from a field of BEIR's queries."""
 
 import json
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from eval_kit.errors import UserError, choices
 from eval_kit.files import atomic
 from eval_kit.files.faults import Faults
 from eval_kit.files.opening import is_input
-from eval_kit.files.records import QUERY_IDS, Layout, records, rows
+from eval_kit.files.records import QUERY_IDS, Layout, plain_name, records, rows
 from eval_kit.files.text import read_lines
 from eval_kit.sentences import counted
 
@@ -46,7 +47,7 @@ def read_parts(path: Path, column: str | None = None) -> pl.DataFrame:
     """
     layout = _PARTS
     if column is not None:
-        names, expected = (QUERY_IDS, (column.strip().lower(),)), f"a query id and {column}"
+        names, expected = (QUERY_IDS, (plain_name(column),)), f"a query id and {column}"
         layout = replace(_PARTS, names=names, places={}, expected=expected)
     _check_columns(path, layout)
     faults = Faults(path)
@@ -69,10 +70,14 @@ def _check_columns(path: Path, layout: Layout) -> None:
     if isinstance(first, list):
         what = f"{path} does not name its {counted(len(first), 'column')}"
         raise UserError(what, do="Write names into its first line, such as query_id,part")
-    there = [name.strip().lower() for name in first]
+    there = list(map(plain_name, first))
     if not all(set(names) & set(there) for names in layout.names):
-        others = [name for name in first if name.strip().lower() not in QUERY_IDS]
-        do = f"Name the column of the parts, as in {path}:{others[-1]}" if others else "Add a column of parts"
+        others = [name for name in first if plain_name(name) not in QUERY_IDS]
+        do = (
+            f"Name the column of the parts, as in {shlex.quote(f'{path}:{others[-1]}')}"
+            if others
+            else "Add a column of parts"
+        )
         if not set(QUERY_IDS) & set(there):
             do = f"Call the column of the queries' ids {QUERY_IDS[0]}"
         raise UserError(f"{path} has the columns {choices(first)}", do=do)

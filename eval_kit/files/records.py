@@ -53,7 +53,7 @@ class Layout:
     places: Mapping[int, Sequence[int | None]]
     expected: str
     is_row: Callable[[Sequence[str]], bool] = lambda fields: True
-    is_header: Callable[[Sequence[str]], bool] = lambda fields: fields[0].strip().lower() in QUERY_IDS
+    is_header: Callable[[Sequence[str]], bool] = lambda fields: plain_name(fields[0]) in QUERY_IDS
     by_blanks: bool = False
     number: int | None = None
     optional: Collection[int] = ()
@@ -279,7 +279,7 @@ def _of_csv(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int,
 
 def _columns(layout: Layout, present: Iterable[str]) -> list[str | None] | None:
     """Which of the names that are there, in any case, a layout's columns have; None if one has none but may not."""
-    there = {name.strip().lstrip("#").lower(): name for name in present}
+    there = {plain_name(name): name for name in present}
     found: list[str | None] = []
     for number, names in enumerate(layout.names):
         name = next((there[name] for name in names if name in there and there[name] not in found), None)
@@ -287,6 +287,11 @@ def _columns(layout: Layout, present: Iterable[str]) -> list[str | None] | None:
             return None
         found.append(name)
     return found
+
+
+def plain_name(name: str) -> str:
+    """A column's name in small letters, without the sign of a comment and with ``_`` for blanks."""
+    return name.strip().lstrip("#").lower().replace(" ", "_")
 
 
 def _texts(values: Iterable[Any], layout: Layout | None = None) -> list[str]:

@@ -22,7 +22,7 @@ type Means = dict[tuple[str, str], Mean]
 
 def of_both(
     snapshots: Sequence[tuple[Release, TestSet]], runs: Sequence[Sequence[Run]], systems: Mapping[str, str]
-) -> tuple[int, int, tuple[Means, Means]]:
+) -> tuple[int, int, tuple[Means, Means]] | None:
     """How many pairs both judge, how many of these with another grade, and the means of each side on these.
 
     The means of both sides are over the same queries, in one order.
@@ -33,11 +33,11 @@ def of_both(
         systems: of the second side's runs, by name; on the first side, runs have the systems' names.
 
     Returns:
-        No pair and no means where a side's judgements name relevant passages alone, so that only these could be shared.
+        None where a side's judgements name relevant passages alone, so that only these could be shared.
     """
     sides = [_judged(release, test_set) for release, test_set in snapshots]
     if any((side["relevance"] > 0).all() for side in sides):
-        return 0, 0, ({}, {})
+        return None
     both = sides[0].join(sides[1], on=["query_id", "passage_id"], suffix="_after", maintain_order="left")
     both = both.filter((pl.col("text") == pl.col("text_after")).fill_null(True))
     queries = both["query_id"].unique(maintain_order=True)

@@ -239,7 +239,8 @@ def snapshots(
             [run for run in own if any(mean.run == run.name for mean in means.values())]
             for own, means in ((before, of_before[name]), (after, of_after[other]))
         ]
-        pairs, regraded, of_pairs = of_both(sides, covering, of_system)
+        found = of_both(sides, covering, of_system)
+        pairs, regraded, of_pairs = found or (0, 0, ({}, {}))
         on_pairs: list[dict[str, Any]] = []
         if of_pairs[0]:
             same_places = [np.arange(next(iter(of_pairs[0].values())).queries)] * 2
@@ -248,7 +249,7 @@ def snapshots(
             text = f"{regraded:,} of the {counted(pairs, 'pair')} of {name} judged in both"
             remarks.append(f"{text} have another grade in {called[1]}, so that the judgements change on these too")
         depths_differ = differ_in_depth(provenance, name, other, of_system)
-        if depths_differ and not on_pairs:
+        if found and not pairs and (depths_differ or any(row["shared"] for row in plain)):
             remarks.append(f"No pair of query and passage is judged by both {called[0]} and {called[1]} on {name}.")
         rows += [*on_pairs, *plain] if depths_differ else [*plain, *on_pairs]
     if not rows:
@@ -359,7 +360,8 @@ def _changed(row: Fields) -> str:
     before, after = (parse(row["measure"]).show(row[side]) for side in (BEFORE, AFTER))
     if row["rc"] is None:
         return f"changes from {before} to {after} {row['measure']}"
-    return f"changes by {share(-row['rc'])} of its {row['measure']}, from {before} to {after}"
+    change = share(-row["rc"]).replace("-", "\u2212")
+    return f"changes by {change} of its {row['measure']}, from {before} to {after}"
 
 
 def _on(pairs: int | None) -> str:

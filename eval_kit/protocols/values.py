@@ -20,6 +20,7 @@ from eval_kit.divisions import Parts
 from eval_kit.errors import UserError, choices, parameter
 from eval_kit.files.faults import Faults
 from eval_kit.files.formats import QUERIES_SCHEMA, read_queries
+from eval_kit.files.ids import RUN_NAMES
 from eval_kit.files.numbers import finite_number
 from eval_kit.files.records import QUERY_IDS, Layout, columns, rows
 from eval_kit.measures.definitions import KINDS, measure_of_others, parse
@@ -34,7 +35,7 @@ from eval_kit.sentences import counted
 COLUMNS = ("run", "test_set", "measure", "query_id", "value", "searched")
 _LAYOUT = Layout(
     names=(
-        ("run", "system", "model", "run_id", "tag"),
+        RUN_NAMES,
         ("test_set", "dataset", "collection"),
         ("measure", "metric"),
         QUERY_IDS,
@@ -73,11 +74,17 @@ def compare_values(
     """Systems side by side, from their values.
 
     Args:
-        values: of each query: run, query, measure and value, and test set where there are several.
+        values: of each query: run, query, measure and value, and test set where there are several; the further
+            arguments are as for :func:`eval_kit.protocols.comparing.compare`.
         release: for divisions by its labels; the test sets are found there by name.
+        baseline: the system that the others are tested against; by default the first.
+        measures: those to compare by; by default all.
+        test_sets: those to compare on; by default all.
+        by: divisions of the queries.
+        trained_on: training queries, for the divisions ``distance`` and ``leaked``.
         queries: ids and texts of the queries, for divisions by text, where no release has them.
-        baseline, measures, test_sets, by, trained_on, no_worse_than, looks: as for
-            :func:`eval_kit.protocols.comparing.compare`.
+        no_worse_than: of a gate.
+        looks: the gate holds however often one looks.
 
     Raises:
         UserError: a table that cannot be used; a system that lacks a value that another has.

@@ -17,10 +17,10 @@ import polars as pl
 
 from eval_kit.errors import UserError, choices, parameter
 from eval_kit.files.faults import Faults, RunError
-from eval_kit.files.ids import GRADE_NAMES, LONGEST_ID, PASSAGE_NAMES, QUERY_NAMES
+from eval_kit.files.ids import GRADE_NAMES, LONGEST_ID, PASSAGE_NAMES, QUERY_NAMES, RUN_NAMES
 from eval_kit.files.numbers import NUMBER, WHOLE_NUMBER, finite_number
 from eval_kit.files.packed import Feed, blocks
-from eval_kit.files.records import Layout, by_blanks, by_tabs, is_parquet, is_table, read_parquet, records
+from eval_kit.files.records import Layout, by_blanks, by_tabs, is_parquet, is_table, plain_name, read_parquet, records
 
 _PIECE_BYTES = 8 << 20
 """Of text parsed at once: polars' threads have work for milliseconds, and no more than two pieces are in memory."""
@@ -174,7 +174,10 @@ def _of_parquet(path: Path) -> pl.DataFrame:
     """The rows of a Parquet file with the columns of a dataframe, as ranx writes them."""
     from eval_kit.runs import rows  # numpy, which text does without
 
-    lines = rows.lines(str(path), read_parquet(path)).rename({"rank": "stated_rank"}, strict=False)
+    frame = read_parquet(path)
+    for name in set(RUN_NAMES).intersection(frame.columns):
+        _check_one(path, frame[name].unique().drop_nulls())
+    lines = rows.lines(str(path), frame).rename({"rank": "stated_rank"}, strict=False)
     return lines if "stated_rank" in lines.columns else lines.with_columns(stated_rank=pl.lit(None, pl.Int64))
 
 
@@ -184,9 +187,13 @@ def _of_records(path: Path) -> pl.DataFrame:
     Raises:
         RunError: what is wrong with them, as in the lines of a run.
     """
-    faults, found, columns = Faults(path), list[tuple[Any, ...]](), 0
+    faults, found, columns, names = Faults(path), list[tuple[Any, ...]](), 0, set[tuple[str, str]]()
     for number, record in records(path, _TABLE, faults):
         fields = _as_columns(path, record) if isinstance(record, dict) else record
+        if isinstance(record, dict):
+            names.update(
+                (plain_name(name), str(value)) for name, value in record.items() if plain_name(name) in RUN_NAMES
+            )
         columns = columns or (len(fields) if len(fields) in _LAYOUTS else 6)
         row = _row("\t".join(fields).encode(), columns)
         if isinstance(row, str):
@@ -197,12 +204,20 @@ def _of_records(path: Path) -> pl.DataFrame:
         else:
             found.append(row)
     faults.raise_any()
+    for column in RUN_NAMES:
+        _check_one(path, [run for name, run in sorted(names) if name == column])
     return pl.DataFrame(found, _ROWS[columns or 6], orient="row")
+
+
+def _check_one(path: Path, runs: Iterable[object]) -> None:
+    """Refuse a table of several runs, whose passages would be ranked together."""
+    if len(names := sorted(map(str, runs))) > 1:
+        raise RunError(f"{path} has several runs: {choices(names)}", do="Write each into a file of its own")
 
 
 def _as_columns(path: Path, record: dict[str, Any]) -> list[str]:
     """The columns of a run; empty texts for values that are missing, or none of ids and numbers."""
-    record = {name.strip().lower(): value for name, value in record.items()}
+    record = {plain_name(name): value for name, value in record.items()}
     if record.keys().isdisjoint(("score", "rank")):
         why = "" if record.keys().isdisjoint(GRADE_NAMES) else _JUDGEMENTS
         what = f"{path} is not a run, as its columns are {choices(record)}"
@@ -235,7 +250,7 @@ def _is_comment(path: Path, line: str) -> bool:
 
 def _names_scores(line: str) -> bool:
     """Whether a line by tabs names a run's ids and scores, and is not the header of BEIR's judgements."""
-    names = line.lower().split("\t")
+    names = list(map(plain_name, line.split("\t")))
     return "score" in names and names != _OF_BEIR and all(not set(known).isdisjoint(names) for known in _TABLE.names)
 
 

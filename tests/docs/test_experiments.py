@@ -51,7 +51,6 @@ def test_the_page_of_kinds_has_the_measured_figures() -> None:
         f"kinds are said to lose in {crossed['with a kind']} pairs, and {crossed['right']} of them "
         f"({100 * crossed['right'] / crossed['said']:.0f} %)",
         f"of the {len(more)} that lose more than other queries, {len(right)}.",
-        f"lost {-crossed['found']:.3f}, and {-crossed['held']:.3f} in the other half",
     ]
     seeds = figures["retrained"]
     samples = {6: "six"}[seeds["draws"] // seeds["pairs"]]

@@ -37,7 +37,7 @@ def with_code(name: str, folder: Path) -> Path:
 @pytest.mark.parametrize(("name", "options"), [("dense", {}), ("bert", {"pooling": "cls"})])
 def test_the_code_of_a_model_runs_where_its_user_says_so(name: str, options: dict[str, Any], tmp_path: Path) -> None:
     model = with_code(name, tmp_path)
-    with pytest.raises(UserError, match=r"own: .* code of its own, .*--option trust_remote_code=true$"):
+    with pytest.raises(UserError, match=r"own\. .* --option trust_remote_code=true"):
         open_retriever(str(model), options)[0].encode_queries(["alpha beta"])  # type: ignore[attr-defined]
     vectors = [
         open_retriever(str(source), given)[0].encode_passages(["alpha beta"])  # type: ignore[attr-defined]
@@ -47,6 +47,6 @@ def test_the_code_of_a_model_runs_where_its_user_says_so(name: str, options: dic
 
 
 def test_a_plain_masked_model_is_searched_as_splade_with_a_warning() -> None:
-    with pytest.warns(UserWarning, match="masked: is a masked language model, searched as SPLADE; if"):
+    with pytest.warns(UserWarning, match="is a masked language model"):
         assert isinstance(open_retriever(str(tiny("masked")))[0], Sparse)
     assert isinstance(open_retriever(str(tiny("masked")), {"pooling": "cls"})[0], Dense)

@@ -85,12 +85,12 @@ def test_other_languages_have_their_own_stop_words_and_other_scripts_three_kinds
 
 def test_kinds_that_cannot_apply_say_so():
     chinese = queries("黑豹队的防守丢了多少分", "约什诺曼拦截了多少球")
-    with pytest.warns(UserWarning, match="dev: no insert, swap_key"):
+    with pytest.warns(UserWarning, match="no insert, swap_key"):
         made = {variation.method: table for variation, table in typos.plant("dev", chinese)}
     assert list(made) == ["delete", "substitute", "swap_adjacent"]
     for old, new in zip(chinese["text"], made["swap_adjacent"].frame["text"], strict=True):
         assert old != new and sorted(old) == sorted(new)
-    with pytest.warns(UserWarning, match="delete leaves 2 of 2 queries as they are"):
+    with pytest.warns(UserWarning, match="2 of the 2 queries of dev .* delete"):
         list(typos.plant("dev", queries("ab cd", "12")))
 
 
@@ -126,9 +126,9 @@ def test_texts_become_variations_of_a_release(mini_release: Release, tmp_path: P
     assert not [check for check in verify.verify(folder) if check.fault]
     (tmp_path / "1.tsv").write_text("no-such-query\ta text\n")
     for options, words in (
-        (["--name", "mine"], "expected <family>.<method>"),
-        (["--name", "typo.mine"], "query no-such-query is not in dl19 (1 are not)"),
-        (["--name", "typo.mine", "--test-set", "dev"], "--texts is for the queries of one --test-set"),
+        (["--name", "mine"], "<family>.<method>"),
+        (["--name", "typo.mine"], "not in dl19, such as no-such-query"),
+        (["--name", "typo.mine", "--test-set", "dev"], "Add one --test-set"),
     ):
         done = command(*line, *options)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1) and words in done.stderr

@@ -36,7 +36,7 @@ def test_a_batch_that_does_not_fit_is_halved_said_and_not_tried_again(caplog: py
 
 
 def test_a_text_that_does_not_fit_is_one_sentence():
-    with pytest.raises(UserError, match="cannot hold a single text; shorten the texts"):
+    with pytest.raises(UserError, match="does not fit into the GPU"):
         Batch(4).of(CPU, holding(0, []))
 
 

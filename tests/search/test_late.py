@@ -50,7 +50,7 @@ def test_a_failing_plaid_is_one_sentence_and_leaves_the_tokens(tmp_path: Path, m
     with pytest.raises(UserError) as caught:
         late.build(narrow, "plaid", tmp_path)
     sentence = str(caught.value)
-    assert sentence.startswith(f"{tmp_path}: fast-plaid cannot build the index: ") and "shape" in sentence
+    assert sentence.startswith("fast-plaid ") and str(tmp_path) in sentence and "shape" in sentence
     assert "\n" not in sentence and "frame" not in sentence
     assert {path.name for path in tmp_path.iterdir()} <= before | {".build.lock", ".lock"}
 

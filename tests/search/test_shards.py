@@ -138,7 +138,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_what_was_finished(tmp_path: Path
     )
     done = subprocess.run([sys.executable, "-c", program, tmp_path, "0"], capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"test: {tmp_path}: ") and done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"test: Could not write {tmp_path}: ") and done.stderr.count("\n") == 1
     assert not (tmp_path / shards.MANIFEST).exists()
     assert len(shards.write(PASSAGES, tmp_path, Counting(), "model")) == 30
 

@@ -33,7 +33,7 @@ def test_every_text_is_found_by_its_id(data: st.DataObject, tmp_path_factory):
 def test_an_id_that_is_not_there_is_one_sentence(tmp_path: Path):
     stored = texts.write(PASSAGES, tmp_path)
     for absent in ("0", "101", "1001", "longer than every id that is there", "5 "):
-        with pytest.raises(UserError, match=f"^{tmp_path}: holds no passage {absent}$"):
+        with pytest.raises(UserError, match=f"^{tmp_path} has no passage {absent}$"):
             stored.of(["7", absent, "8"])
 
 
@@ -41,7 +41,7 @@ def test_an_id_that_is_not_there_is_one_sentence(tmp_path: Path):
 def test_a_file_that_is_missing_is_one_sentence(name: str, tmp_path: Path):
     texts.write(PASSAGES, tmp_path)
     (tmp_path / f"{name}.npy").unlink()
-    with pytest.raises(UserError, match=rf"^{tmp_path}: {name}\.npy is missing"):
+    with pytest.raises(UserError, match=rf"^{name}\.npy is missing in {tmp_path}"):
         PassageTexts(tmp_path).of(["7"])
 
 

@@ -169,6 +169,12 @@ def test_judgements_that_differ_in_depth_are_said(tmp_path: Path) -> None:
     positives = {query: {passage: 1 for passage, grade in grades.items() if grade} for query, grades in full.items()}
     assert "judged" not in eval_kit.score({"a": run}, positives).provenance["runs"][0], "of no pool"
     others = {query: {"other": 0, "more": 1} for query in full}
+    renamed = {query: {f"new-{name}": grade for name, grade in each.items()} for query, each in full.items()}
+    moved = {query: {f"new-{name}": score for name, score in each.items()} for query, each in run.items()}
+    change = eval_kit.snapshots({"a": run}, full, renamed, {"a": moved}, measures=["nDCG@10"])
+    assert change.rows["rc"].to_list() == [0.0] and any("No pair" in note for note in change.notes())
+    change = eval_kit.snapshots({"a": run}, positives, positives, measures=["nDCG@10"])
+    assert not any("No pair" in note for note in change.notes()), "who names relevant passages alone"
     for sides in ((early, positives), (positives, full), (others, full)):
         assert eval_kit.snapshots({"a": run}, *sides).rows["judged_in_both"].count() == 0
     regraded = {

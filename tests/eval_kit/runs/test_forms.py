@@ -208,11 +208,19 @@ def test_lines_of_ir_measures_predictions_of_mteb_and_what_is_no_run(folder):
 
 @pytest.mark.parametrize("separator", [",", "\t"])
 @pytest.mark.parametrize(
-    "header", ["query,doc,score", "run,query,doc,rank,score", "score,Topic,docno", "qid,text,pid,score"]
+    "header",
+    [
+        "query,doc,score",
+        "run,query,doc,rank,score",
+        "score,Topic,docno",
+        "Query ID,Document ID,Score",
+        "qid,text,pid,score",
+    ],
 )
 def test_names_of_columns_are_those_that_engines_write(folder, tmp_path, header, separator):
     triples = [(query, passage, 9.5 - at) for query in QUERIES for at, passage in enumerate(PASSAGES[2:6])]
     of_column = {"query": 0, "Topic": 0, "qid": 0, "doc": 1, "docno": 1, "pid": 1, "score": 2}
+    of_column |= {"Query ID": 0, "Document ID": 1, "Score": 2}
     rows = [[str(row[of_column[name]]) if name in of_column else "7" for name in header.split(",")] for row in triples]
     path = tmp_path / f"s.topic.c0.{'csv' if separator == ',' else 'tsv'}"
     path.write_text("".join(f"{separator.join(row)}\n" for row in [header.split(","), *rows]))
@@ -227,6 +235,24 @@ def test_judgements_in_the_place_of_a_run_are_told_apart(folder, tmp_path, heade
     rows = [header, *("q1,p1,1" if header.count(",") == 2 else "q1,0,p1,1" for _ in range(3))]
     path.write_text("".join(f"{row}\n" for row in rows).replace(",", "\t"))
     with pytest.raises(eval_kit.UserError, match="judgements, which qrels takes"):
+        eval_kit.score(path, folder)
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
+def test_a_table_of_several_runs_is_none(folder, tmp_path, ending):
+    rows = [(run, query, f"{run}p1", 1.5) for run, query in product(("a", "b"), QUERIES)]
+    frame, path = pl.DataFrame(rows, ["system", "qid", "docno", "score"], orient="row"), tmp_path / f"run.{ending}"
+    writers = {"jsonl": frame.write_ndjson, "parquet": frame.write_parquet}
+    writers.get(ending, lambda at: frame.write_csv(at, separator="," if ending == "csv" else "\t"))(path)
+    with pytest.raises(eval_kit.UserError, match="several runs: a, b"):
+        eval_kit.score(path, folder)
+
+
+@pytest.mark.parametrize("inner", [packing for packing in PACKINGS if packing])
+def test_what_is_packed_twice_says_so(folder, tmp_path, inner):
+    path = tmp_path / f"run.trec{inner}.gz"
+    path.write_bytes(gzip.compress(PACKINGS[inner](b"q1 Q0 p1 1 1.5 t\n")))
+    with pytest.raises(eval_kit.UserError, match="packed twice"):
         eval_kit.score(path, folder)
 
 

@@ -156,7 +156,7 @@ def test_what_a_release_cannot_answer(mini_release: Release, published_release: 
     vectors = random_vectors(mini_release.table("topic", "test")["query_id"])
     with pytest.raises(UserError, match="no cluster c9"):
         queries_compared(mini_release, "topic", "c9")
-    with pytest.raises(UserError, match="no vector"):
+    with pytest.raises(UserError, match="lacks vectors of"):
         vectors.of(queries_compared(mini_release, "topic", "c0")[1]["query_id"])
-    with pytest.raises(UserError, match="is a partial release: it lacks topic/train"):
+    with pytest.raises(UserError, match="is a partial release, without topic/train"):
         queries_compared(published_release, "topic", "c0")
