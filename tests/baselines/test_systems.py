@@ -218,7 +218,7 @@ def test_a_student_learns_from_its_teacher(
     trained: Trained, trainable_release: Release, tmp_path: Path, system: str, distillation: str
 ) -> None:
     of = trained("monobert" if distillation == "margin_mse" else "colbert")[0]
-    options = {"teacher": str(of.model), "distillation": distillation, "steps": 50}
+    options = {"teacher": str(of.model), "distillation": distillation, "steps": 150}
     cell = tiny_cell(system, trainable_release, tmp_path, **options)
     facts = systems.system(system).train(cell)
     assert facts["last_loss"] < facts["first_loss"]

@@ -263,7 +263,7 @@ def test_a_head_that_moves_meanwhile_is_not_overwritten(hub: Hub, home: Path, fi
     put(hub, first)
     moved = content(first) | {"README.md": b"by hand"}
     hub.before["commit"] = lambda: put(hub, moved)
-    assert "somebody else changed" in user_error(publish(hub, home, second, tag="v1.1.0"))
+    assert "changed meanwhile" in user_error(publish(hub, home, second, tag="v1.1.0"))
     assert tree(hub) == moved and not hub.repositories[REPOSITORY].tags
 
 
@@ -271,7 +271,7 @@ def test_what_is_published_or_somebody_elses_is_not_touched(hub: Hub, home: Path
     other = written(home / "other", texts=["what is a dog", "how do dogs say and bark", "c d e", "f"]).folder
     alike: Tree = {"manifest.json": b'{"name": "x"}', "README.md": b"", "data.csv": b"a,b\n"}
     cases: list[tuple[Path | Tree, str | None, Path, list[str], str]] = [
-        (first, "v1.0.0", other, [], "published with other content"),
+        (first, "v1.0.0", other, [], "with other content"),
         (first, "v1.0.0", first, ["--private"], "is public already"),
         (alike, None, first, [], "data.csv"),
     ]
