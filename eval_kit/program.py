@@ -125,7 +125,7 @@ def check_outputs(parameters: Mapping[str, Any]) -> None:
 def _parse(command: TyperCommand, context: Any, arguments: list[str]) -> list[str]:
     """As the command does; what is wrong with a value, without the name of the error's class."""
     texts = list(arguments)
-    TYPED.set((context.command_path, *texts))
+    TYPED.set((context.command_path.replace("python -m eval_kit", "eval_kit"), *texts))
     try:
         rest = type(command).parse_args(command, context, arguments)
         _check_numbers(command, context, texts)

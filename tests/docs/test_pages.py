@@ -116,10 +116,6 @@ class Folder:
         release: Release = self.request.getfixturevalue("published_release")
         link(release.folder, self.folder / "ms-marco-shift")
 
-    def copy_of_published(self) -> None:
-        release: Release = self.request.getfixturevalue("published_release")
-        shutil.copytree(release.folder, self.folder / "ms-marco-shift")
-
     def examples(self) -> None:
         link(ROOT / "examples", self.folder / "examples")
 
@@ -200,7 +196,6 @@ def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Path:
 PAGES = {
     "README.md": "published tutorial_runs run_of_dl19",
     "docs/by.md": "trec_years",
-    "docs/contamination.md": "copy_of_published",
     "docs/index.md": "upstream",
     "docs/integrations/ir-datasets.md": "published without_ir_datasets",
     "docs/integrations/sentence-transformers.md": "",
