@@ -4,6 +4,7 @@ Every system is compared with one *baseline*, the first unless another is named.
 per-query values are compared; means alone are not enough.
 """
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,12 +14,14 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from rich.console import Console
 
 from eval_kit import plots
 from eval_kit.divisions import FEW as FEW_QUERIES
 from eval_kit.divisions import HOLLOW, WHOLE, Parts, whole
 from eval_kit.errors import UserError, choices
 from eval_kit.measures.definitions import parse
+from eval_kit.program import TYPED
 from eval_kit.protocols import by_part
 from eval_kit.protocols import panel as known_systems
 from eval_kit.protocols.panel import Standing
@@ -30,6 +33,7 @@ from eval_kit.runs import contamination
 from eval_kit.sentences import counted
 from eval_kit.stats.differences import ALPHA, CANNOT_TELL, FEW_DIFFER, NOT_WORSE, UNCHANGED, WORSE, difference, overall
 from eval_kit.stats.losses import MARGIN, correct, p_equivalent
+from eval_kit.tables import terminal
 from eval_kit.tables.table import UNTESTED, Column, Fields, Table, Value, laid_out, of, side_by_side, significance
 
 ROWS = (
@@ -272,6 +276,18 @@ class Comparison(Result):
             "discover",
             origin(self.provenance),
         ]
+
+    def show(self, console: Console) -> int:
+        """The same; of a pair, with the command that finds the kinds of query that one loses."""
+        left_out = super().show(console)
+        files = {source["run"]: source.get("file") for source in self.provenance["runs"]}
+        pair = [files.get(system) for system in self.systems]
+        _, *words = TYPED.get() or [""]
+        if len(pair) == 2 and all(pair) and words and "--example" not in words:
+            found = shlex.join(["eval_kit", "discover", *map(str, pair), *_sources(words)])
+            note = f"Next (the kinds of query that {self.systems[1]} loses): {found}"
+            terminal.show_notes([note], console, style="")
+        return left_out
 
     def _lower_is_better(self) -> str:
         """Which of its measures are better where they are lower; empty where none is."""
@@ -524,6 +540,14 @@ def counts(rows: Sequence[dict[str, Any]]) -> tuple[int, int]:
     """How often the test over queries shows better, and how often worse."""
     words = list(map(word, rows))
     return words.count(BETTER), words.count(WORSE)
+
+
+def _sources(words: Sequence[str]) -> Iterator[str]:
+    """The options of a typed command that say what is searched."""
+    for name, value in zip(words, [*words[1:], ""], strict=True):
+        option, equals, own = name.partition("=")
+        if option in ("--release", "--revision", "--upstream", "--qrels", "--queries", "--test-set"):
+            yield from (option, own if equals else value)
 
 
 def _neither(rows: Sequence[dict[str, Any]]) -> str:

@@ -41,8 +41,10 @@ def test_of_the_method_a_terminal_has_what_its_signs_need_and_json_has_all() -> 
 
 
 def test_the_last_line_is_the_next_command(command) -> None:
-    *_, last = command("eval_kit", "compare", *RUNS, "--release", EXAMPLES).stdout.splitlines()
-    assert last.startswith("Next (") and last.endswith(f" --release {EXAMPLES} --page compare.html")
+    arguments = (*RUNS, f"--release={EXAMPLES}", "--baseline", "noisy")
+    *_, kinds, last = command("eval_kit", "compare", *arguments).stdout.splitlines()
+    assert kinds.endswith(f": eval_kit discover {RUNS[1]} {RUNS[0]} --release {EXAMPLES}"), "the baseline is first"
+    assert last.startswith("Next (") and last.endswith(" --baseline noisy --page compare.html")
     piped = command("eval_kit", "score", "-", "--release", EXAMPLES, input=RUNS[0].read_text())
     assert "Next" not in piped.stdout, "a pipe can be read once"
 
