@@ -272,7 +272,7 @@ def test_what_is_published_or_somebody_elses_is_not_touched(hub: Hub, home: Path
     alike: Tree = {"manifest.json": b'{"name": "x"}', "README.md": b"", "data.csv": b"a,b\n"}
     cases: list[tuple[Path | Tree, str | None, Path, list[str], str]] = [
         (first, "v1.0.0", other, [], "with other content"),
-        (first, "v1.0.0", first, ["--private"], "is public already"),
+        (first, "v1.0.0", first, ["--private"], "is already public"),
         (alike, None, first, [], "data.csv"),
     ]
     for files, tag, release, options, words in cases:
