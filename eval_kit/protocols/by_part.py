@@ -479,7 +479,8 @@ def notes_of(rows: pl.DataFrame, over: pl.DataFrame) -> list[str]:
         another = f"[{show(row['another_low'], with_sign=True)}, {show(row['another_high'], with_sign=True)}]"
         about = f"{row['system']}, {row['test_set']}, {row['measure']}, by {row['by']}"
         notes.append(
-            f"{about}: kinds differ by τ = {show(row['spread'])} (SD). A new part would lie in {another} (95 %)"
+            f"{about}: kinds differ by τ = {show(row['spread'])} (SD). The true difference of a new part would "
+            f"lie in {another} (95 %)"
         )
     silent = over.filter(pl.col("why") != "").unique(["by", "why"], maintain_order=True)
     return [
