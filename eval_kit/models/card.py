@@ -134,7 +134,7 @@ class Card(Result):
             base = next((base for base in of_release if base in searched), searched[0])
             further += ["--variation", f"{base}.typo"]
         if not self.leaks and self.trained_on != []:
-            lacking.append("leaks, and the loss on queries far from training")
+            lacking += ["leaks", "the loss on queries far from training"]
             further += ["--trained-on", "FILE"]
         if isinstance(self.figures_of, Comparison) and self.figures_of.parts.is_empty():
             lacking.append("the kinds of query where it is worst")
