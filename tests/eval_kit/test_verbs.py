@@ -110,7 +110,7 @@ BRANCHES = {
 def place(mini_release: Release, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs and what they are scored on, by short names."""
     folder = tmp_path_factory.mktemp("verbs")
-    (folder / "mini").symlink_to(mini_release.folder)
+    (folder / "mini").symlink_to(mini_release.folder.resolve())
     beir_folder(folder / "toy", [], {"q1": "a b", "q2": "a"}, [("q1", "d1"), ("q2", "d1")])
     for name, first in (("toy", "d1"), ("other", "d2")):
         (folder / f"{name}.trec").write_text("".join(f"{query} Q0 {first} 1 2.0 t\n" for query in ("q1", "q2")))

@@ -29,7 +29,8 @@ from tests.tiny_checkpoints import tiny
 
 CONFIGS = ("paper", "paper-cikm2022", "cikm2022-tables8-9")
 LEFT_OUT = (
-    "evaluate_every", "patience", "loader_processes", "tune", "epochs", "mine_every", "random_weights",
+    "evaluate_every", "patience", "loader_processes", "tune", "epochs", "mine_every", "static_negatives",
+    "random_weights",
 )  # fmt: skip
 """Options that do not change a step."""
 

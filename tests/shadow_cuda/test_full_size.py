@@ -44,7 +44,7 @@ def test_every_system_of_the_papers_has_the_figures_of_its_step() -> None:
 @pytest.mark.slow
 def test_a_step_takes_what_the_kept_figures_say(scenario: Scenario, tmp_path: Path) -> None:
     names = [names[0] for _, names in steps()]
-    assert len(names) == 10
+    assert len(names) == 9
     seen = scenario("full_size", steps=[name.split("/") for name in names], folder=str(tmp_path))
     for name, computed in zip(names, seen, strict=True):
         assert computed == pytest.approx(kept()[name], rel=0.25, abs=0.1), (

@@ -87,6 +87,7 @@ def test_files_that_cannot_be_read(damage: Any, place: str, tmp_path: Path):
 
 
 def test_a_model_encodes_each_query_once(tmp_path: Path):
+    pytest.importorskip("sentence_transformers")  # not in the environment of make test-oldest
     from sentence_transformers import SentenceTransformer
 
     vectors = get(tiny("dense"), TEXTS)
@@ -99,6 +100,7 @@ def test_a_model_encodes_each_query_once(tmp_path: Path):
 
 
 def test_a_pooling_that_was_made_up_is_said_and_cls_is_the_first_token():
+    pytest.importorskip("sentence_transformers")
     from transformers import AutoModel, AutoTokenizer
 
     folder = tiny("bert")
