@@ -117,8 +117,9 @@ def check_outputs(parameters: Mapping[str, Any]) -> None:
             )
         if not is_folder(output):
             in_use.add(real)
-    page = parameters.get("page")
-    if isinstance(page, Path) and page.suffix not in ("", ".html", ".htm"):
+    for page in _paths(parameters.get("page")):
+        if page.suffix in ("", ".html", ".htm"):
+            continue
         raise UserError(f"A page is HTML, not {page.suffix}", do=f"Name it {page.with_suffix('.html')}")
 
 

@@ -9,7 +9,7 @@ import polars as pl
 from builder.collection import OWN, Collection
 from eval_kit.authors.draft import input_record
 from eval_kit.errors import UserError
-from eval_kit.files.formats import QUERIES_SCHEMA
+from eval_kit.files.formats import QUERIES_SCHEMA, read_queries
 
 TEXTS = ("query", "text", "question", "keyword")
 IDS = ("query_id", "qid", "id", "_id")
@@ -32,13 +32,17 @@ def collection(path: Path) -> Collection:
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            first = file.readline()
+            is_json = (first := file.readline()).startswith("{")  # JSON lines, as BEIR's
             file.seek(0)
             tabs = "\t" in first or path.suffix.lower() != ".csv"
             reader = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE) if tabs else csv.reader(file, strict=True)
-            lines = [(reader.line_num, row) for row in reader if row]
+            lines = [] if is_json else [(reader.line_num, row) for row in reader if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"Could not read {path} as a query log: {getattr(error, 'strerror', None) or error}") from error
+    if len(columns := first.split()) in (4, 6) and columns[1] in ("0", "Q0"):
+        raise UserError(f"{path} contains a run or judgements, not queries")
+    if is_json:
+        lines = list(enumerate([["query_id", "query"], *map(list, read_queries(path).iter_rows())]))
     if not lines:
         raise UserError(f"{path} is empty")
     rows = [row for _, row in lines]

@@ -158,7 +158,7 @@ def beir(runs: GivenRuns, datasets: Sequence[Path], bm25: GivenRuns = ()) -> Sui
     for name, values in (("datasets", datasets), ("bm25", of_bm25)):
         if len(values) != len(own) and (values or name == "datasets"):
             raise UserError(
-                f"There are {counted(len(own), 'run')}, but {len(values)} of {parameter(name)}",
+                f"{parameter(name)} was given {len(values)} times for {counted(len(own), 'run')}",
                 do=f"Give {parameter(name)} once for each run",
             )
     folders = {dataset_name(Path(folder)): Path(folder) for folder in datasets}

@@ -16,6 +16,7 @@ from eval_kit.protocols.scores import Scores
 from eval_kit.release import Release
 from eval_kit.stats.differences import (
     CANNOT_TELL,
+    FEW_DIFFER,
     NOT_WORSE,
     UNCHANGED,
     WORSE,
@@ -72,7 +73,8 @@ def divisions(
         UserError: a division that no test set has.
     """
     found: dict[str, list[Division]] = {}
-    for each in by:
+    once = dict.fromkeys(each if isinstance(each, str) else place for place, each in enumerate(by))
+    for each in (each if isinstance(each, str) else by[each] for each in once):
         faults = []
         for name in test_sets:
             try:
@@ -491,7 +493,12 @@ def notes_of(rows: pl.DataFrame, over: pl.DataFrame) -> list[str]:
 
 def method_of(over: pl.DataFrame) -> list[str]:
     """How parts were tested, and what the lines over all of them claim."""
-    notes = [f"· fewer than {FEW} queries", "+/\u2212/= are the queries that got better, worse, and neither"]
+    notes = [
+        f"· fewer than {FEW} queries",
+        "+/\u2212/= are the queries that got better, worse, and neither",
+        f"Where fewer than {FEW_DIFFER} queries of a part differ, its interval also counts a loss and a gain that were "
+        "not drawn, but does not pass 0 against its p",
+    ]
     if over.filter(pl.col("by") != WHOLE).is_empty():
         return notes
     return [

@@ -19,7 +19,7 @@ from rich.console import Console
 from eval_kit import plots
 from eval_kit.divisions import FEW as FEW_QUERIES
 from eval_kit.divisions import HOLLOW, WHOLE, Parts, whole
-from eval_kit.errors import UserError, choices
+from eval_kit.errors import UserError, choices, parameter
 from eval_kit.measures.definitions import parse
 from eval_kit.program import TYPED
 from eval_kit.protocols import by_part
@@ -457,6 +457,13 @@ def of_values(
     if margin is not None:
         first = {name: test_sets[name].measures[0] for name in shared}
         values = values.filter(pl.col("measure") == pl.col("test_set").replace_strict(first, default=None))
+        most = max(by_part.most(name, np.abs(values["value"].to_numpy())) for name in first.values())
+        if margin >= most:
+            raise UserError(
+                f"Nobody can lose {margin:g} of {choices(dict.fromkeys(first.values()))}, so this gate would pass "
+                "any run",
+                do=f"Choose a {parameter('no_worse_than')} below {most:g}, such as 0.05",
+            )
     parts, over = by_part.compared(values, names, divisions, margin, looks)
     comparison = replace(comparison, parts=parts, over_parts=over)
     if not by:

@@ -233,7 +233,7 @@ def discover(
     first, second = take(pivot=[] if pivot is None else [pivot], runs=runs)
     both = [*first, *second]
     if len(both) != 2 or first == second:
-        raise UserError(f"There are {counted(len(both), 'run')}", do=f"Give two runs, or one and {parameter('pivot')}")
+        raise UserError(f"Two runs are compared, not {len(both)}", do=f"Give two runs, or one and {parameter('pivot')}")
     own = with_measures(named(opened.test_sets, test_sets), [measure] if measure else ())
     scores = scores_of(both, opened, allow_missing=allow_missing, test_sets=own)
     systems = both[0].name, both[1].name

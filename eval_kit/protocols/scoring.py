@@ -103,7 +103,8 @@ def scores_of(
     def choose(run: Run, queries: pl.Series) -> Coverage:
         if only:
             return complete(run, queries, list(selection.values()), allow_missing, candidates.values())
-        return coverage_of(run, queries, selection, release.name, allow_missing)
+        where = release.name if len(selection) == len(release.test_sets) else choices(selection)
+        return coverage_of(run, queries, selection, where, allow_missing)
 
     return _scores(runs, release, selection.values(), choose)
 

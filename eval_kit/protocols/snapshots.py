@@ -207,7 +207,7 @@ def snapshots(
     after = after or before
     if len(before) != len(after):
         raise UserError(
-            f"There are {counted(len(before), 'system')}, but {len(after)} of {parameter('against_runs')}",
+            f"{parameter('against_runs')} was given {len(after)} times for {counted(len(before), 'system')}",
             do="Give one for each system",
         )
     first, second = release_of(release, qrels, queries), open_release(against)

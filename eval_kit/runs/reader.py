@@ -154,8 +154,8 @@ def is_run(path: Path) -> bool:
         if _is_table(path):
             return not _of_records(path).is_empty()
         first = _first_line(path)
-        form = _form(first.encode(), 1, Faults(path))
-        return isinstance(_row(first.encode(), form.columns or None), tuple)
+        form = _form(first.encode(), 1, faults := Faults(path))
+        return not faults.count and isinstance(_row(first.encode(), form.columns or None), tuple)
     except (EOFError, OSError, UserError):
         return False
 

@@ -49,6 +49,16 @@ def test_the_last_line_is_the_next_command(command) -> None:
     assert "Next" not in piped.stdout, "a pipe can be read once"
 
 
+def test_a_grouping_that_is_named_twice_counts_once() -> None:
+    once, twice = (eval_kit.compare(RUNS, EXAMPLES, by=["words"] * times) for times in (1, 2))
+    assert once.parts.equals(twice.parts)
+
+
+def test_a_gate_that_any_run_would_pass_is_refused() -> None:
+    with pytest.raises(eval_kit.UserError, match="no_worse_than below 1"):
+        eval_kit.compare(RUNS, EXAMPLES, no_worse_than=5)
+
+
 def test_the_parts_that_a_change_hurts_are_named_first() -> None:
     result = eval_kit.compare(RUNS, EXAMPLES, by=["metadata.topic"], measures=["nDCG@10"])
     worst = result.parts.sort("p_holm").row(0, named=True)["part"]

@@ -60,7 +60,11 @@ def test_an_output_is_no_input(line: str, place: Path, monkeypatch, capsys) -> N
     assert "already reads or writes" in capsys.readouterr().err
 
 
-def test_a_page_is_html(place: Path) -> None:
+def test_a_page_is_html(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["eval_kit", "score", "r.trec", "--page", "x.pdf"])
+    with pytest.raises(SystemExit, match="2"):
+        cli.main()
+    assert "x.html" in capsys.readouterr().err and not Path("x.pdf").exists()
     with pytest.raises(UserError, match=r"scores\.html"):
         check_outputs({"page": Path("scores.pdf")})
 

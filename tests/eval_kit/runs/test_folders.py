@@ -24,6 +24,13 @@ def runs(mini_release: Release, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("text", ["hi\n", "hello\tworld\n", "a b c d e\n", ""])
+def test_a_text_beside_runs_is_left_out(text: str, runs: Path, mini_release: Release) -> None:
+    (runs / "a.txt").write_text(text)
+    with pytest.warns(UserWarning, match=r"left out a\.txt"):
+        eval_kit.score(runs, mini_release)
+
+
 def test_scores_are_those_of_its_files(runs: Path, mini_release: Release, command) -> None:
     files = [runs / "a.dl19.trec", runs / "b.dl19.trec"]
     named = eval_kit.score(files, mini_release).to_polars()
