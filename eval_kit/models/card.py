@@ -143,7 +143,7 @@ class Card(Result):
         why = joined(lacking)
         if not lacking:
             files = [source["file"] for source in self.provenance["runs"]]
-            command = ["eval_kit", "compare", *files, "another.trec", "--release", str(self.release.folder)]
+            command = ["eval_kit", "compare", *files, "RUN", "--release", str(self.release.folder)]
             why = "compare another model with it"
         if "the difference from BM25" in lacking:
             command.remove("--no-pivot")

@@ -4,6 +4,7 @@ Rankings of one collection differ from judge to judge, and a judge that is a lan
 ranked. A difference that only some of the judges show is said to depend on the judge.
 """
 
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -209,6 +210,10 @@ def under_judges(
         raise UserError("There is one system, and nothing to compare it with", do="Give at least two systems")
     releases = {name: open_judgements(each) for name, each in qrels.items()}
     test_sets = {name: next(iter(release.test_sets.values())) for name, release in releases.items()}
+    digests: dict[str, str] = {}
+    for name, release in releases.items():
+        if (other := digests.setdefault(release.manifest.digest, name)) != name:
+            warnings.warn(f"The judges {other} and {name} gave the same judgements, and count as two", stacklevel=2)
     judged = [each.query_ids for each in test_sets.values()]
     shared = frozenset.intersection(*judged)
     if not shared:

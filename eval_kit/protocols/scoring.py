@@ -33,6 +33,7 @@ from eval_kit.runs.given import GivenRuns, Run, take
 from eval_kit.runs.ranks import TIE_RULE, RankedRun, condensed, rank_judged
 from eval_kit.runs.training import TrainedOn, queries_of
 from eval_kit.runs.wordings import contradicts
+from eval_kit.sentences import joined
 
 
 def score(
@@ -265,6 +266,16 @@ def _warn_of_levels(means: Sequence[Mean], release: Release) -> None:
         alike = [name for name in stricter if parse(name).kind == asked.kind]
         for name in (alike or stricter)[:1]:
             levels.setdefault((asked.name, name), {})[each.test_set] = None
+    if release.manifest.kind == "judgements":  # whose grades nobody has explained
+        names = dict.fromkeys(each.measure for each in means)
+        lenient = [name for name in names if parse(name).kind.takes_grade and parse(name).grade == 1]
+        grades = (release.qrels(each.qrels)["relevance"].to_list() for each in release.test_sets.values())
+        highest = max(chain.from_iterable(grades), default=0)
+        if lenient and highest > 1 and "rel=" not in "".join(lenient):
+            _warn(
+                f"The judgements have grades up to {highest}, and {joined(lenient)} count grade 1 and up as relevant. "
+                f"For grade 2 and up, write {lenient[0].replace('@', '(rel=2)@')}, for example"
+            )
     for (name, own_name), sets in levels.items():
         _warn(
             f"{name} counts grade {parse(name).grade} and up as relevant. The usual measure of {choices(sets)} is "

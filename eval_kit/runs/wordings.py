@@ -37,7 +37,7 @@ def wordings_of(runs: Sequence[Run], release: Release) -> list[WordedRun]:
     if not release.variations:
         base = main_split(release.test_sets) or next(iter(release.test_sets))
         raise UserError(
-            f"{release.name} has no query variations",
+            f"No query variations come with {release.name}",
             do=f"Build a release (make release), or make typos: eval_kit run MODEL --variation {base}.typo",
         )
     files: dict[str, Run] = {}

@@ -141,7 +141,7 @@ def collection_of(release: Release, name: str | None = None) -> Collection:
     if name is None and not has_passages(release):
         collection = release.manifest.collection
         raise UserError(
-            f"{release.name} has no passages",
+            f"No passages come with {release.name}",
             do="Use a BEIR folder as --release, or make a small release: python -m builder lite "
             f"{shlex.quote(str(release.folder))} --queries 100 --passages 20000"
             + (f". Or search all of {collection}: --passages {collection}" if collection else ""),

@@ -1,5 +1,6 @@
 """Judgements and texts that Python has: one result with those of a file, and what is refused."""
 
+import warnings
 from pathlib import Path
 
 import pandas as pd
@@ -38,3 +39,19 @@ def test_every_form_of_judgements_gives_one_result(tmp_path: Path) -> None:
 def test_what_is_no_table_of_judgements_is_refused(qrels: object) -> None:
     with pytest.raises(UserError, match="release"):
         score(RUN, qrels)
+
+
+def test_grades_that_measures_do_not_tell_apart_are_said(tmp_path: Path) -> None:
+    qrels = {"q1": {"p1": 3, "p2": 1}, "q2": {"p1": 1}}
+    with pytest.warns(UserWarning, match=r"grades up to 3, and RR@10 .* RR\(rel=2\)@10"):
+        score({"q1": {"p1": 1.0}, "q2": {"p1": 1.0}}, qrels, measures=["nDCG@10", "RR@10"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        score({"q1": {"p1": 1.0}, "q2": {"p1": 1.0}}, qrels, measures=["nDCG@10", "RR(rel=2)@10"])
+
+
+def test_two_names_of_one_judge_are_said() -> None:
+    qrels = {"q1": {"p1": 1}, "q2": {"p2": 1}}
+    runs = {"a": {"q1": {"p1": 1.0}, "q2": {"p2": 1.0}}, "b": {"q1": {"p3": 1.0}, "q2": {"p3": 1.0}}}
+    with pytest.warns(UserWarning, match="The judges one and two"):
+        compare(runs, qrels={"one": qrels, "two": qrels})
