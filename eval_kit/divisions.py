@@ -190,7 +190,7 @@ def _named(by: str, release: Release, queries: pl.DataFrame, training: pl.DataFr
         *(name for name in names_of(release) if name not in labels or _has_any(release, labels[name], ids)),
         *of_texts,
     ]
-    what = f"Cannot group these queries by {by}{did_you_mean(by, [name for name in names if name != by])}"
+    what = f"Cannot group these queries by {by}{did_you_mean(by, names)}"
     why = f"{by} labels none of them" if by in labels else ""
     raise UserError(what, why, f"Use a file, or one of: {choices(names)}")
 

@@ -100,8 +100,8 @@ def in_one_sentence(error: BaseException) -> str:
 
 
 def did_you_mean(name: object, names: Iterable[str]) -> str:
-    """The question, in brackets, with the nearest of the names; empty where none is near."""
-    near = difflib.get_close_matches(str(name).lower()[:40], list(names), 1)
+    """The question, in brackets, with the nearest of the names but what was typed; empty where none is near."""
+    near = difflib.get_close_matches(str(name).lower()[:40], [each for each in names if each != name], 1)
     return f" (did you mean {near[0]}?)" if near else ""
 
 

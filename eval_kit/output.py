@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eval_kit.program import TYPED
+from eval_kit.program import typed
 
 if TYPE_CHECKING:  # so that --help, which needs the formats, starts at once
     from eval_kit.results import Result
@@ -50,17 +50,10 @@ def emit(
         return
     if format is Format.table:
         left_out = result.show(screen())
-        if page is None and (command := _typed()):
+        if page is None and (words := typed()):
             more = f" and {counted(left_out, 'more note')}" if left_out else ""
-            print(f"Next (pictures{more}): {command}")
+            options = shlex.join([*words[1:], "--page", f"{words[0].split()[-1]}.html"])
+            print(f"Next (pictures{more}): {words[0]} {options}")
     else:
         text = {Format.markdown: result.to_markdown, Format.latex: result.to_latex, Format.csv: result.to_csv}
         sys.stdout.write(text[format]())
-
-
-def _typed() -> str:
-    """The command as it was typed, with the page that it can write; none where it can read its input only once."""
-    command, *words = TYPED.get() or [""]
-    if not command or any(word == "-" or word.startswith("/dev/") for word in words):
-        return ""
-    return f"{command} {shlex.join([*words, '--page', command.split()[-1] + '.html'])}"

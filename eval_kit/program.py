@@ -23,8 +23,12 @@ BESIDE = (".training.json", ".ids.txt", ".npy")
 """What commands read beside a file: the declaration of a run, the ids of vectors, the vectors of a run."""
 
 
-TYPED: ContextVar[tuple[str, ...]] = ContextVar("TYPED", default=())
-"""The command that runs, and its words as they were typed; empty in Python."""
+_TYPED: ContextVar[tuple[str, ...]] = ContextVar("_TYPED", default=())
+
+
+def typed() -> tuple[str, ...]:
+    """The command that runs, and its words as typed; empty in Python, and where it can read its input only once."""
+    return () if any(word == "-" or word.startswith("/dev/") for word in _TYPED.get()) else _TYPED.get()
 
 
 class Program(TyperGroup):
@@ -126,7 +130,7 @@ def check_outputs(parameters: Mapping[str, Any]) -> None:
 def _parse(command: TyperCommand, context: Any, arguments: list[str]) -> list[str]:
     """As the command does; what is wrong with a value, without the name of the error's class."""
     texts = list(arguments)
-    TYPED.set((context.command_path.replace("python -m eval_kit", "eval_kit"), *texts))
+    _TYPED.set((context.command_path.replace("python -m eval_kit", "eval_kit"), *texts))
     try:
         rest = type(command).parse_args(command, context, arguments)
         _check_numbers(command, context, texts)

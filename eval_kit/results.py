@@ -131,6 +131,10 @@ class Result(ABC):
         """What a terminal begins with."""
         return self.said()
 
+    def following(self) -> list[str]:
+        """The next commands that a terminal ends with, as this one was typed."""
+        return []
+
     def figures(self) -> list[Picture]:
         """The pictures of its page."""
         return []
@@ -157,11 +161,12 @@ class Result(ABC):
 
     def all_notes(self) -> list[str]:
         """The notes, what the release makes every result say, and the method."""
-        return [*self.notes(), *self._cautions(), *self.method_shown()]
+        return [*self._notes_and_cautions(), *self.method_shown()]
 
-    def _cautions(self) -> list[str]:
+    def _notes_and_cautions(self) -> list[str]:
+        notes = self.notes()
         cautions = (self.provenance.get("release") or {}).get("cautions", ())
-        return [each for each in cautions if not any(each in note for note in self.notes())]
+        return [*notes, *(each for each in cautions if not any(each in note for note in notes))]
 
     def notes(self) -> list[str]:
         """What a reader must know about these figures, a sentence each."""
@@ -226,7 +231,7 @@ class Result(ABC):
         return "".join(f"% {printable(note)}\n" for note in self.all_notes()) + "\n".join(tables)
 
     def show(self, console: Console) -> int:
-        """Print what it has to say, the tables, each section under its heading, and then the other notes.
+        """Print what it has to say, the tables, each section under its heading, the other notes, and what follows.
 
         Of the method, only as much as makes :data:`SHOWN_NOTES` in all, and what explains a sign.
 
@@ -240,12 +245,13 @@ class Result(ABC):
                 section = table.section
                 console.rule(printable(section))
             terminal.show(table, console)
-        notes = [note for note in [*self.notes(), *self._cautions()] if note not in said]
+        notes = [note for note in self._notes_and_cautions() if note not in said]
         method = self.method_shown()
         signs = [note for note in method if note[:1] in SIGNS]
         room = max(SHOWN_NOTES - len(notes) - len(signs), 0)
         rest = [note for note in method if note[:1] not in SIGNS]
         terminal.show_notes([*notes, *signs, *rest[:room]], console)
+        terminal.show_notes(self.following(), console, style="")
         return len(rest[room:])
 
     def __repr__(self) -> str:

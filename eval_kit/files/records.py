@@ -23,6 +23,7 @@ from eval_kit.files.opening import open_file
 from eval_kit.files.packed import blocks
 from eval_kit.files.strict_json import decode
 from eval_kit.files.text import read_lines
+from eval_kit.sentences import counted
 
 QUERY_IDS = (*QUERY_NAMES[:-2], "id", "_id", *QUERY_NAMES[-2:])
 """What files call the id of a query; of several names that are there, the first counts."""
@@ -109,7 +110,7 @@ def rows(path: Path, layout: Layout, faults: Faults) -> Iterator[tuple[int, list
             count = count or len(record)
             where = layout.places.get(count) if len(record) == count else None
         if where is None:
-            faults.add(number, f"expected {layout.expected}, found {len(record)} column{'s' * (len(record) != 1)}")
+            faults.add(number, f"expected {layout.expected}, found {counted(len(record), 'column')}")
             continue
         values = ["" if at is None else record[at] for at in where]
         texts = values if isinstance(record, list) else _texts(values, layout)

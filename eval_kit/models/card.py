@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import polars as pl
-from rich.console import Console
 
 from eval_kit import plots, svg
 from eval_kit.divisions import FEW, WORDS
@@ -30,7 +29,7 @@ from eval_kit.runs.names import RunName, cell_of
 from eval_kit.sentences import counted, joined
 from eval_kit.shifts import SHIFTS, benchmarks
 from eval_kit.stats.differences import WORSE
-from eval_kit.tables import markdown, terminal
+from eval_kit.tables import markdown
 from eval_kit.tables.table import Table, share
 
 _SCATTERED = 600
@@ -308,11 +307,9 @@ class Card(Result):
         """What was found; the next command is the end."""
         return [*self.summary(), *map(str, [*self._found(), *self._kinds(names_alone=False)])]
 
-    def show(self, console: Console) -> int:
-        """The same, with the next command as it was typed, at the end."""
-        left_out = super().show(console)
-        terminal.show_notes([str(self._next(names_alone=False))], console, style="")
-        return left_out
+    def following(self) -> list[str]:
+        """The next command, as it was typed."""
+        return [str(self._next(names_alone=False))]
 
     def as_json(self) -> dict[str, Any]:
         """The documents of both, and the declared training data."""

@@ -26,6 +26,7 @@ from eval_kit.results import Picture, Result, Section
 from eval_kit.runs.given import GivenRuns, Run, take
 from eval_kit.runs.grids import in_cells
 from eval_kit.runs.wordings import grid_and_worded
+from eval_kit.sentences import counted
 from eval_kit.shifts import SHIFTS, Shift
 from eval_kit.stats.typical import about
 from eval_kit.stats.vectors import Vectors, get
@@ -93,7 +94,7 @@ class Report(Result):
         systems = _systems(self.parts)
         subjects = [shift.title for shift in _shifts(self.grid)] if self.grid else []
         subjects += ["query variations"] if self.changes else []
-        return f"{len(systems)} system{'s' * (len(systems) > 1)} on {', '.join(subjects)}"
+        return f"{counted(len(systems), 'system')} on {', '.join(subjects)}"
 
     def sections(self) -> list[Section]:
         """Losses, tables, figures and every query of a grid; what other wordings cost; and what all rests on."""

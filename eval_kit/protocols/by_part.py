@@ -73,8 +73,9 @@ def divisions(
         UserError: a division that no test set has.
     """
     found: dict[str, list[Division]] = {}
-    once = dict.fromkeys(each if isinstance(each, str) else place for place, each in enumerate(by))
-    for each in (each if isinstance(each, str) else by[each] for each in once):
+    for place, each in enumerate(by):
+        if isinstance(each, str) and any(each == other for other in by[:place] if isinstance(other, str)):
+            continue  # named twice
         faults = []
         for name in test_sets:
             try:

@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from rich.console import Console
 
 from eval_kit import plots
 from eval_kit.divisions import FEW as FEW_QUERIES
 from eval_kit.divisions import HOLLOW, WHOLE, Parts, whole
 from eval_kit.errors import UserError, choices, parameter
 from eval_kit.measures.definitions import parse
-from eval_kit.program import TYPED
+from eval_kit.program import typed
 from eval_kit.protocols import by_part
 from eval_kit.protocols import panel as known_systems
 from eval_kit.protocols.panel import Standing
@@ -33,7 +32,6 @@ from eval_kit.runs import contamination
 from eval_kit.sentences import counted
 from eval_kit.stats.differences import ALPHA, CANNOT_TELL, FEW_DIFFER, NOT_WORSE, UNCHANGED, WORSE, difference, overall
 from eval_kit.stats.losses import MARGIN, correct, p_equivalent
-from eval_kit.tables import terminal
 from eval_kit.tables.table import UNTESTED, Column, Fields, Table, Value, laid_out, of, side_by_side, significance
 
 ROWS = (
@@ -253,7 +251,7 @@ class Comparison(Result):
             )
         notes += on_judgements(judged_shares(self.provenance["runs"]))
         deepest = max(parse(name).cutoff or 0 for name in self.rows["measure"].unique())
-        notes += cut_short(self.provenance["runs"], dict.fromkeys(self.systems, deepest))
+        notes += cut_short(self.provenance["runs"], {source["run"]: deepest for source in self.provenance["runs"]})
         notes += contamination.notes(self.rows.select("system", "trained_on").iter_rows())
         if self.left_out:
             notes.append(f"Not compared, because only one run covers them: {'; '.join(self.left_out)}")
@@ -277,17 +275,14 @@ class Comparison(Result):
             origin(self.provenance),
         ]
 
-    def show(self, console: Console) -> int:
-        """The same; of a pair, with the command that finds the kinds of query that one loses."""
-        left_out = super().show(console)
+    def following(self) -> list[str]:
+        """Of a pair, the command that finds the kinds of query that one loses."""
         files = {source["run"]: source.get("file") for source in self.provenance["runs"]}
-        pair = [files.get(system) for system in self.systems]
-        _, *words = TYPED.get() or [""]
-        if len(pair) == 2 and all(pair) and words and "--example" not in words:
-            found = shlex.join(["eval_kit", "discover", *map(str, pair), *_sources(words)])
-            note = f"Next (the kinds of query that {self.systems[1]} loses): {found}"
-            terminal.show_notes([note], console, style="")
-        return left_out
+        pair, words = [files.get(system) for system in self.systems], typed()
+        if len(pair) != 2 or not all(pair) or not words or "--example" in words:
+            return []
+        command = shlex.join(["eval_kit", "discover", *map(str, pair), *_sources(words)])
+        return [f"Next (the kinds of query that {self.systems[1]} loses): {command}"]
 
     def _lower_is_better(self) -> str:
         """Which of its measures are better where they are lower; empty where none is."""
@@ -423,11 +418,7 @@ def of_values(
     Raises:
         UserError: fewer than two systems, or nothing that two of them share; a division that cannot be made.
     """
-    names = values["system"].unique(maintain_order=True).to_list()
-    base = baseline_of(names, baseline)
-    if len(names) < 2:
-        raise UserError("There is one system, and nothing to compare it with", do="Give at least two systems")
-    names = [base, *(name for name in names if name != base)]
+    base, *_ = names = baseline_first(values["system"].unique(maintain_order=True).to_list(), baseline)
     rows: list[dict[str, Any]] = []
     left_out: list[str] = []
     for (test_set,), group in values.group_by("test_set", maintain_order=True):
@@ -482,6 +473,18 @@ def baseline_of(systems: Sequence[str], named: str | None) -> str:
     if named is not None and named not in systems:
         raise UserError(f"No run is of the system {named}", do=f"Choose from: {choices(systems)}")
     return named or systems[0]
+
+
+def baseline_first(systems: Sequence[str], named: str | None) -> list[str]:
+    """The systems with the baseline in front.
+
+    Raises:
+        UserError: as :func:`baseline_of`, or fewer than two systems.
+    """
+    base = baseline_of(systems, named) if systems else ""
+    if len(systems) < 2:
+        raise UserError("There is one system, and nothing to compare it with", do="Give at least two systems")
+    return [base, *(name for name in systems if name != base)]
 
 
 def _systems(scores: Scores) -> dict[str, str]:

@@ -425,7 +425,7 @@ def _of_kinds(shift: str, of_queries: pl.DataFrame, far: Sequence[str], texts: p
     in_sides = texts.join(of_queries, on="query_id", maintain_order="left").with_columns(is_far=is_far)
     names = {"near": False, ", ".join(far): True}
     sides = {name: in_sides.filter(is_far=flag).select("query_id", "text") for name, flag in names.items()}
-    have = f"has {counts['near']} near and {counts['far']} far part{'s' * (counts['far'] > 1)}"
+    have = f"has {counts['near']} near and {counted(counts['far'], 'far part')}"
     why = f"{have}, too few to say anything about other kinds of query"
     return replace(small_division(shift, sides, ", ".join(far), seed), why=why)
 

@@ -17,7 +17,7 @@ from eval_kit.authors.opening import open_judgements
 from eval_kit.errors import UserError, choices, parameter
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols import by_part
-from eval_kit.protocols.compare import BETTER, baseline_of, difference_shown, effect, forest, rows_of, word
+from eval_kit.protocols.compare import BETTER, baseline_first, difference_shown, effect, forest, rows_of, word
 from eval_kit.protocols.scores import judged_shares, on_judgements
 from eval_kit.protocols.scoring import scores_of, with_measures
 from eval_kit.results import Picture, Result, origin
@@ -205,9 +205,7 @@ def under_judges(
     if len(qrels) < 2:
         raise UserError("There is one judge, and nothing to compare it with", do=f"Give two in {parameter('qrels')}")
     [taken] = take(runs=runs)
-    base = baseline_of([run.name for run in taken], baseline) if taken else ""
-    if len(taken) < 2:
-        raise UserError("There is one system, and nothing to compare it with", do="Give at least two systems")
+    base, *_ = names = baseline_first([run.name for run in taken], baseline)
     releases = {name: open_judgements(each) for name, each in qrels.items()}
     test_sets = {name: next(iter(release.test_sets.values())) for name, release in releases.items()}
     digests: dict[str, str] = {}
@@ -220,7 +218,6 @@ def under_judges(
         raise UserError(f"No query is judged by all of {choices(qrels)}", do="Give judgements of the same queries")
     queries = next(iter(test_sets.values())).queries
     queries = queries.filter(queries.is_in(shared))
-    names = [base, *(run.name for run in taken if run.name != base)]
     rows: list[dict[str, Any]] = []
     provenances = {}
     for judge, release in releases.items():

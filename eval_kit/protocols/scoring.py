@@ -269,8 +269,7 @@ def _warn_of_levels(means: Sequence[Mean], release: Release) -> None:
     if release.manifest.kind == "judgements":  # whose grades nobody has explained
         names = dict.fromkeys(each.measure for each in means)
         lenient = [name for name in names if parse(name).kind.takes_grade and parse(name).grade == 1]
-        grades = (release.qrels(each.qrels)["relevance"].to_list() for each in release.test_sets.values())
-        highest = max(chain.from_iterable(grades), default=0)
+        highest = max(_highest(release.qrels(each.qrels)) for each in release.test_sets.values())
         if lenient and highest > 1 and "rel=" not in "".join(lenient):
             _warn(
                 f"The judgements have grades up to {highest}, and {joined(lenient)} count grade 1 and up as relevant. "
@@ -320,7 +319,7 @@ def _values(
     if any(measure.kind.needs_retrieved for measure in measures):
         judgements = judgements.join(ranking.queries.select("query_id", "retrieved"), on="query_id", how="left")
     values = members.lazy()
-    highest = int(qrels["relevance"].max() or 0)  # type: ignore[arg-type]
+    highest = _highest(qrels)
     for measure in measures:
         if highest > (most := measure.kind.highest_grade or highest):
             raise UserError(
@@ -338,6 +337,11 @@ def _values(
     for measure in measures:
         check_values(measure, with_counts[measure.name])
     return with_counts.rechunk()  # the last digit of a sum depends on the chunks
+
+
+def _highest(qrels: pl.DataFrame) -> int:
+    """The highest grade of judgements."""
+    return int(qrels["relevance"].max() or 0)  # type: ignore[arg-type]
 
 
 def _judged(

@@ -21,6 +21,7 @@ from eval_kit.files.ids import GRADE_NAMES, LONGEST_ID, PASSAGE_NAMES, QUERY_NAM
 from eval_kit.files.numbers import NUMBER, WHOLE_NUMBER, finite_number
 from eval_kit.files.packed import Feed, blocks
 from eval_kit.files.records import Layout, by_blanks, by_tabs, is_parquet, is_table, plain_name, read_parquet, records
+from eval_kit.sentences import counted
 
 _PIECE_BYTES = 8 << 20
 """Of text parsed at once: polars' threads have work for milliseconds, and no more than two pieces are in memory."""
@@ -466,7 +467,7 @@ def _is_whole(fields: Sequence[str]) -> bool:
 
 def _wrong_columns(fields: Sequence[str], columns: int | None) -> str:
     layout = f"{columns} ({_LAYOUTS[columns]})" if columns else f"6 ({TREC}) or 3 ({MS_MARCO})"
-    what = f"{len(fields)} column{'s' * (len(fields) != 1)}, expected {layout}"
+    what = f"{counted(len(fields), 'column')}, expected {layout}"
     # numbers alone would pass for four columns, at the wrong passages
     return f"{what}. {_JUDGEMENTS}" if _is_of_qrels(fields) else what
 

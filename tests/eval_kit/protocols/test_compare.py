@@ -260,3 +260,14 @@ def test_the_gate_says_which_part_fails_and_how_often_one_may_look(tmp_path: Pat
     assert looked.verdict == once.verdict == WORSE and looked.parts["p"].item() > once.parts["p"].item()
     with pytest.raises(UserError, match="looks"):
         compare(runs, release, looks=True)
+
+
+def test_of_a_system_of_two_tracks_each_run_says_how_deep_it_is(shared: Path, published_release: Release) -> None:
+    runs = [
+        shared / "real-slice/runs" / f"{name}.{track}.trec" for name in ("bm25", "tas-b") for track in ("dl19", "dl20")
+    ]
+    result = compare(runs, published_release)
+    [note] = [note for note in result.notes() if "is really" in note]
+    assert result.systems == ["bm25", "tas-b"] and note.startswith(
+        "bm25.dl19, bm25.dl20, tas-b.dl19 and tas-b.dl20 have"
+    )
