@@ -216,7 +216,7 @@ def compare(
     baseline: Annotated[str | None, option("Test the other systems against this one. Default: the first RUN.")] = None,
     release: options.Release = None,
     upstream: options.Upstream = None,
-    qrels: options.Judges = None,
+    qrels: options.Qrels = None,
     queries: options.Queries = None,
     values: Annotated[
         Path | None,
@@ -267,11 +267,10 @@ def compare(
     """
     given = dict(locals())
     from eval_kit.protocols.comparing import compare as compare_systems
-    from eval_kit.protocols.comparing import judges_named
 
     if values is None or example:
         given = _with_runs(given, "upstream", "qrels", "values", "against")
-    return _call(compare_systems, _opened(given | {"qrels": judges_named(qrels) if qrels else None, "example": None}))
+    return _call(compare_systems, _opened(given | {"example": None}))
 
 
 @_computing

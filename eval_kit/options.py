@@ -118,14 +118,6 @@ By = Annotated[
 Qrels = Annotated[
     Path | None, option("Score on these judgements, in TREC's or BEIR's columns, instead of a release.", "FILE")
 ]
-Judges = Annotated[
-    list[str] | None,
-    option(
-        "Score on these judgements, in TREC's or BEIR's columns, instead of a release. Repeated, and named as in "
-        "nist=qrels.txt: compare under each of several judges.",
-        "[NAME=]FILE",
-    ),
-]
 Queries = Annotated[Path | None, option("With --qrels: ids and texts of the queries, for --by.", "FILE")]
 TrainedOn = Annotated[
     Path | None,

@@ -1,8 +1,6 @@
-"""``compare``: runs on one release, under several judges or on two snapshots, or values that others computed."""
+"""``compare``: runs on one release or on two snapshots, or values that others computed."""
 
-import os
-from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from eval_kit.authors.judgements import Judgements, Texts
@@ -10,7 +8,6 @@ from eval_kit.authors.opening import ReleaseSource, release_of
 from eval_kit.divisions import Parts
 from eval_kit.errors import UserError, call, parameter
 from eval_kit.protocols.compare import Comparison, compared
-from eval_kit.protocols.judges import UnderJudges, are_several, under_judges
 from eval_kit.protocols.scoring import named, scores_of, with_measures
 from eval_kit.protocols.snapshots import Snapshots, snapshots
 from eval_kit.protocols.values import Values, compare_values
@@ -30,13 +27,13 @@ def compare(
     no_worse_than: float | None = None,
     looks: bool = False,
     panel: bool = False,
-    qrels: Judgements | Mapping[str, Judgements] | None = None,
+    qrels: Judgements | None = None,
     queries: Texts | None = None,
     values: Values | None = None,
     against: ReleaseSource = None,
     against_runs: GivenRuns = (),
     allow_missing: bool = False,
-) -> Comparison | UnderJudges | Snapshots:
+) -> Comparison | Snapshots:
     """Systems side by side on the same test sets, with paired tests against a baseline.
 
     Runs whose names differ only in the test set or track at the end, as ``ance.dl19`` and ``ance.dl20`` or
@@ -57,8 +54,7 @@ def compare(
             times the queries.
         panel: also compare the baseline with twelve known systems on TREC DL 2019 and 2020
             (:mod:`eval_kit.protocols.panel`), and say which places it can have among them.
-        qrels: judgements to score on, in place of a release; or those of several judges by name
-            (:func:`eval_kit.protocols.judges.under_judges`).
+        qrels: judgements to score on, in place of a release.
         queries: the texts of their queries.
         values: values of each query, in place of runs (:func:`eval_kit.protocols.values.compare_values`).
         against: another snapshot (:func:`eval_kit.protocols.snapshots.snapshots`), with ``against_runs``.
@@ -79,32 +75,8 @@ def compare(
         function, why = compare_values, f"{parameter('values')} is compared without runs and judgements"
     elif against is not None:
         function, why = snapshots, f"{parameter('against')} compares two snapshots as a whole"
-        if are_several(qrels):
-            why = f"{parameter('against')} compares two snapshots"
-            raise UserError(why, do=f"Name a single file by {parameter('qrels')}")
-    elif are_several(qrels):
-        function, why = under_judges, "Several judges are compared on all the queries that they share"
-    found: Comparison | UnderJudges | Snapshots = call(function, given, why)
+    found: Comparison | Snapshots = call(function, given, why)
     return found
-
-
-def judges_named(given: Sequence[str]) -> Path | dict[str, Path]:
-    """The file of judgements, or of several, each written ``NAME=FILE`` or called by its file, by name.
-
-    Raises:
-        UserError: two have one name.
-    """
-    found: dict[str, Path] = {}
-    for text in given:
-        name, _, file = text.partition("=")
-        is_named = name and file and not os.path.lexists(text)
-        path = Path(file if is_named else text)
-        name = name if is_named else path.stem
-        if name in found:
-            do = f"Give each a name of its own: {parameter('qrels')} NAME=FILE"
-            raise UserError(f"Two files of judgements are called {name!r}", do=do)
-        found[name] = path
-    return found if len(found) > 1 else path
 
 
 def of_runs(

@@ -1,4 +1,4 @@
-"""Figures of the pages on judges and kinds of query are those that ``bench`` wrote."""
+"""Figures of the page on kinds of query are those that ``bench`` wrote."""
 
 import json
 from pathlib import Path
@@ -14,28 +14,6 @@ def measured(name: str) -> Any:
 def page(name: str) -> str:
     """Its text, lines joined."""
     return " ".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8").split("\n"))
-
-
-def test_the_page_of_judges_has_the_measured_figures() -> None:
-    figures, text = measured("judges"), page("judges")
-    null = [figures["null"][year] for year in ("dl19", "dl20")]
-    first, second = ((each["said"], each["draws"]) for each in null)
-    of_both = 100 * (first[0] + second[0]) / (first[1] + second[1])
-    claims = [
-        f"{first[0]} of {first[1]} draws on dl19 and in {second[0]} of {second[1]} on dl20",
-        f"{of_both:.1f} % of both",
-    ]
-    by_row: dict[tuple[Any, str], dict[bool, Any]] = {}
-    for row in figures["snapshots"]:
-        by_row.setdefault((row["judged first"], row["figures"]), {})[row["changed"]] = row
-    for (how, which), rows in by_row.items():
-        name = f"{100 * how:.0f} %" if isinstance(how, float) else how
-        wrong, same = (f"{rows[changed]['wrong']} of {rows[changed]['cases']}" for changed in (True, False))
-        claims.append(
-            f"| {name} | {which} | {wrong} | {rows[True]['right']} | {rows[True]['median error']:.3f} | {same} |"
-        )
-    assert [claim for claim in claims if claim not in text] == []
-    assert not any(row["wrong"] for row in figures["snapshots"] if row["figures"] == "judged in both")
 
 
 def test_the_page_of_kinds_has_the_measured_figures() -> None:

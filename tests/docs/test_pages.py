@@ -200,7 +200,6 @@ PAGES = {
     "docs/integrations/ir-datasets.md": "published without_ir_datasets",
     "docs/integrations/sentence-transformers.md": "",
     "docs/integrations/triplets.md": "",
-    "docs/judges.md": "trec_years",
     "docs/load.md": "mini",
     "docs/protocol.md": "tutorial_runs tutorial_release",
     "docs/tutorials/publish.md": "hub upstream",

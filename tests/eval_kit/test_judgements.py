@@ -48,10 +48,3 @@ def test_grades_that_measures_do_not_tell_apart_are_said(tmp_path: Path) -> None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         score({"q1": {"p1": 1.0}, "q2": {"p1": 1.0}}, qrels, measures=["nDCG@10", "RR(rel=2)@10"])
-
-
-def test_two_names_of_one_judge_are_said() -> None:
-    qrels = {"q1": {"p1": 1}, "q2": {"p2": 1}}
-    runs = {"a": {"q1": {"p1": 1.0}, "q2": {"p2": 1.0}}, "b": {"q1": {"p3": 1.0}, "q2": {"p3": 1.0}}}
-    with pytest.warns(UserWarning, match="The judges one and two"):
-        compare(runs, qrels={"one": qrels, "two": qrels})

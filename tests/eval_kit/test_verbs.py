@@ -17,7 +17,6 @@ from eval_kit.errors import UserError
 from eval_kit.papers.beside import of_paper
 from eval_kit.program import names_of
 from eval_kit.protocols.comparing import of_runs
-from eval_kit.protocols.judges import under_judges
 from eval_kit.protocols.values import compare_values
 from eval_kit.release import Release
 from tests.beir_folders import beir_folder
@@ -95,7 +94,6 @@ BRANCHES = {
     "compare": (
         ("toy.trec other.trec --release toy", of_runs),
         ("toy.trec other.trec --release toy --against toy", eval_kit.snapshots),
-        ("toy.trec other.trec --qrels a=toy/qrels/test.tsv --qrels b=toy/qrels/test.tsv", under_judges),
         ("--values values.tsv", compare_values),
     ),
     "protocol": (
