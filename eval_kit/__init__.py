@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from eval_kit.protocols.grid_results import protocol
     from eval_kit.protocols.scoring import score
     from eval_kit.protocols.similarity import similarity
-    from eval_kit.protocols.snapshots import snapshots
     from eval_kit.protocols.variations import variations
     from eval_kit.runs.saving import write_run
 
@@ -47,7 +46,6 @@ _MODULES = {
     "run": "models.run",
     "score": "protocols.scoring",
     "similarity": "protocols.similarity",
-    "snapshots": "protocols.snapshots",
     "variations": "protocols.variations",
     "write_page": "pages.page",
     "write_run": "runs.saving",
@@ -69,7 +67,6 @@ __all__ = [
     "run",
     "score",
     "similarity",
-    "snapshots",
     "variations",
     "write_page",
     "write_run",

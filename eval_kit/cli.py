@@ -244,21 +244,6 @@ def compare(
         bool, option("With --no-worse-than: valid however often you look while queries are added.")
     ] = False,
     panel: Annotated[bool, option("Also rank the run among twelve known systems on TREC DL 2019 and 2020.")] = False,
-    against: Annotated[
-        str | None,
-        option(
-            "Show what each system keeps on this other snapshot: a release or BEIR folder, or a file of judgements.",
-            "RELEASE|QRELS",
-        ),
-    ] = None,
-    against_runs: Annotated[
-        list[Path] | None,
-        option(
-            "With --against: the systems' runs over it, in the order of RUN, or their folder. Default: the same RUNs.",
-            "RUN",
-            "--against-run",
-        ),
-    ] = None,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
     """Compare the runs of several systems, with paired tests.
@@ -269,7 +254,7 @@ def compare(
     from eval_kit.protocols.comparing import compare as compare_systems
 
     if values is None or example:
-        given = _with_runs(given, "upstream", "qrels", "values", "against")
+        given = _with_runs(given, "upstream", "qrels", "values")
     return _call(compare_systems, _opened(given | {"example": None}))
 
 

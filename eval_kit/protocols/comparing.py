@@ -1,4 +1,4 @@
-"""``compare``: runs on one release or on two snapshots, or values that others computed."""
+"""``compare``: runs on one release, or values that others computed."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -9,7 +9,6 @@ from eval_kit.divisions import Parts
 from eval_kit.errors import UserError, call, parameter
 from eval_kit.protocols.compare import Comparison, compared
 from eval_kit.protocols.scoring import named, scores_of, with_measures
-from eval_kit.protocols.snapshots import Snapshots, snapshots
 from eval_kit.protocols.values import Values, compare_values
 from eval_kit.runs.given import GivenRuns, take
 from eval_kit.runs.training import TrainedOn, queries_of
@@ -30,10 +29,8 @@ def compare(
     qrels: Judgements | None = None,
     queries: Texts | None = None,
     values: Values | None = None,
-    against: ReleaseSource = None,
-    against_runs: GivenRuns = (),
     allow_missing: bool = False,
-) -> Comparison | Snapshots:
+) -> Comparison:
     """Systems side by side on the same test sets, with paired tests against a baseline.
 
     Runs whose names differ only in the test set or track at the end, as ``ance.dl19`` and ``ance.dl20`` or
@@ -57,8 +54,6 @@ def compare(
         qrels: judgements to score on, in place of a release.
         queries: the texts of their queries.
         values: values of each query, in place of runs (:func:`eval_kit.protocols.values.compare_values`).
-        against: another snapshot (:func:`eval_kit.protocols.snapshots.snapshots`), with ``against_runs``.
-        against_runs: of the systems on it; by default the same runs.
         allow_missing: score test sets that a run covers only in part.
 
     Raises:
@@ -68,14 +63,12 @@ def compare(
     given = {name: value for name, value in locals().items() if value is not None and value is not False}
     given = {name: value for name, value in given.items() if not isinstance(value, tuple | list) or value}
     function: Callable[..., Any] = of_runs
-    why = f"{parameter('against_runs')} needs {parameter('against')}"
+    why = ""
     if values is None:
         given["runs"] = runs
     if values is not None:
         function, why = compare_values, f"{parameter('values')} is compared without runs and judgements"
-    elif against is not None:
-        function, why = snapshots, f"{parameter('against')} compares two snapshots as a whole"
-    found: Comparison | Snapshots = call(function, given, why)
+    found: Comparison = call(function, given, why)
     return found
 
 

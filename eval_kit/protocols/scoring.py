@@ -30,7 +30,7 @@ from eval_kit.release.manifest import MOST_MEASURES
 from eval_kit.runs import contamination
 from eval_kit.runs.covered_test_sets import Coverage, complete, coverage_of
 from eval_kit.runs.given import GivenRuns, Run, take
-from eval_kit.runs.ranks import TIE_RULE, RankedRun, condensed, rank_judged
+from eval_kit.runs.ranks import TIE_RULE, RankedRun, rank_judged
 from eval_kit.runs.training import TrainedOn, queries_of
 from eval_kit.runs.wordings import contradicts
 from eval_kit.sentences import joined
@@ -206,19 +206,6 @@ def _scores(
     _warn_of_levels(means, release)
     provenance = {"kit_version": __version__, "release": release.identity, "tie_rule": TIE_RULE, "runs": sources}
     return Scores(means, provenance)
-
-
-def on_pairs(run: Run, test_set: TestSet, qrels: pl.DataFrame) -> Iterator[Mean]:
-    """Every measure of a test set, of the run without all that these judgements do not name.
-
-    Args:
-        run: from :func:`eval_kit.runs.given.take`.
-        test_set: its measures and queries are taken.
-        qrels: ``query_id``, ``passage_id``, ``relevance``.
-    """
-    cutoffs = {parse(name).cutoff or 0 for name in test_set.measures}
-    ranking = condensed(rank_judged(run, qrels.select("query_id", "passage_id"), cutoffs))
-    yield from _means(run.name, ranking, {test_set.qrels: qrels}, [test_set])
 
 
 class StrangeRun(UserWarning):

@@ -90,23 +90,6 @@ def rank_judged(
         return rank(lambda pieces: _groups(pl.concat(pieces)))
 
 
-def condensed(ranking: RankedRun) -> RankedRun:
-    """The run without the passages that were not asked for: the others move up (Sakai 2007, SIGIR).
-
-    Where ties stand across cutoffs is not looked for.
-    """
-    place, tie = pl.col("rank").rank("ordinal"), pl.col("rank")
-    judged = ranking.judged.with_columns(place.over("query_id").cast(pl.UInt32))
-    judged = judged.with_columns(
-        tied_from=tie.min().over("query_id", "tied_from"), tied_to=tie.max().over("query_id", "tied_from")
-    )
-    counts = judged.group_by("query_id").agg(retrieved=pl.len().cast(pl.UInt32))
-    known = ranking.queries.drop("retrieved").join(counts, on="query_id", how="left", maintain_order="left")
-    ties = pl.exclude("query_id", "retrieved") & False
-    queries = known.select("query_id", pl.col("retrieved").fill_null(0), ties)
-    return replace(ranking, queries=queries, judged=judged)
-
-
 class _ScatteredError(Exception):
     """A query's lines do not stand together; they must be grouped first."""
 
