@@ -126,13 +126,11 @@ def lost(animal: Animal, rng: Rng, size: int) -> Outcomes:
 
 
 def gated(animal: Animal, rng: Rng, size: int) -> Outcomes:
-    """The gate of a whole test set, at a margin that is the true loss; and at each of five looks."""
+    """The gate of a whole test set, at a margin that is the true loss."""
     before, after = animal.draw(rng, size)
     margin = -animal.truth or MARGIN
     [row], _ = _by_part(before, after, None, margin)
-    said = [_by_part(before[:n], after[:n], None, margin, True)[0][0]["verdict"] for n in _looks(size)]
-    outcomes = _verdicts([row["verdict"]], animal.truth, margin, "gate")
-    return outcomes | _verdicts(said, animal.truth, margin, "gate, five looks")
+    return _verdicts([row["verdict"]], animal.truth, margin, "gate")
 
 
 def planned(animal: Animal, rng: Rng, size: int) -> Outcomes:
@@ -147,8 +145,7 @@ def planned(animal: Animal, rng: Rng, size: int) -> Outcomes:
 def night_after_night(animal: Animal, rng: Rng, size: int) -> Outcomes:
     """Whether one of thirty nights, on new queries each, says *worse* though nothing was lost."""
     nights = [animal.draw(rng, size) for _ in range(NIGHTS)]
-    said = [[_by_part(*each, None, MARGIN, looks)[0][0]["verdict"] for each in nights] for looks in (False, True)]
-    return {"thirty nights": WORSE in said[0], "thirty nights, looks": WORSE in said[1]}
+    return {"thirty nights": WORSE in [_by_part(*each, None, MARGIN)[0][0]["verdict"] for each in nights]}
 
 
 def in_parts(animal: Animal, rng: Rng, layout: str) -> Outcomes:
@@ -342,7 +339,7 @@ def real(path: Path) -> dict[str, Animal]:
 
 
 def _by_part(
-    before: Floats, after: Floats, division: Division | None, margin: float | None, looks: bool = False
+    before: Floats, after: Floats, division: Division | None, margin: float | None
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The rows of ``compare --by``, or of a gate alone."""
     ids = list(map(str, range(len(before))))
@@ -351,7 +348,7 @@ def _by_part(
         pl.DataFrame({"query_id": ids, "value": side, "system": name}) for name, side in (("a", before), ("b", after))
     ]
     values = pl.concat(sides).with_columns(test_set=pl.lit("test"), measure=pl.lit(MEASURE), searched=True)
-    rows, over = by_part.compared(values, ("a", "b"), {"test": [parts]}, margin, looks)
+    rows, over = by_part.compared(values, ("a", "b"), {"test": [parts]}, margin)
     return rows.to_dicts(), over.to_dicts()
 
 
@@ -372,10 +369,6 @@ def _frame(queries: Parts, parts: Parts) -> pl.DataFrame:
 
 def _of(division: Division, part: str) -> list[int]:
     return division.parts.filter(part=pl.lit(part))["query_id"].cast(pl.Int64).to_list()
-
-
-def _looks(size: int) -> list[int]:
-    return [size * look // 5 for look in range(1, 6) if size * look // 5 >= FEWEST] if size <= 1_000 else []
 
 
 def _verdicts(said: list[str], truth: float, margin: float, where: str) -> Outcomes:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from eval_kit.protocols.beir import beir
     from eval_kit.protocols.chameleons import chameleons
     from eval_kit.protocols.clean import clean
-    from eval_kit.protocols.comparing import compare
+    from eval_kit.protocols.compare import compare
     from eval_kit.protocols.discover import discover
     from eval_kit.protocols.generalise import generalise
     from eval_kit.protocols.grid_results import protocol
@@ -37,7 +37,7 @@ _MODULES = {
     "beir": "protocols.beir",
     "chameleons": "protocols.chameleons",
     "clean": "protocols.clean",
-    "compare": "protocols.comparing",
+    "compare": "protocols.compare",
     "discover": "protocols.discover",
     "generalise": "protocols.generalise",
     "open_release": "authors.opening",

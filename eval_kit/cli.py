@@ -218,14 +218,6 @@ def compare(
     upstream: options.Upstream = None,
     qrels: options.Qrels = None,
     queries: options.Queries = None,
-    values: Annotated[
-        Path | None,
-        option(
-            "Compare these values of each query, in place of RUNs: columns run, query, measure, value, and test set "
-            "where there are several, as score --per-query writes them.",
-            "FILE",
-        ),
-    ] = None,
     measures: options.Measures = None,
     test_sets: options.TestSets = None,
     by: options.By = None,
@@ -240,9 +232,6 @@ def compare(
             min=0,
         ),
     ] = None,
-    looks: Annotated[
-        bool, option("With --no-worse-than: valid however often you look while queries are added.")
-    ] = False,
     panel: Annotated[bool, option("Also rank the run among twelve known systems on TREC DL 2019 and 2020.")] = False,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
@@ -250,12 +239,10 @@ def compare(
 
     Example: eval_kit compare bm25.trec mine.trec --test-set dl19
     """
-    given = dict(locals())
-    from eval_kit.protocols.comparing import compare as compare_systems
+    values = _with_runs(dict(locals()), "upstream", "qrels")
+    from eval_kit.protocols.compare import compare as compare_systems
 
-    if values is None or example:
-        given = _with_runs(given, "upstream", "qrels", "values")
-    return _call(compare_systems, _opened(given | {"example": None}))
+    return _call(compare_systems, _opened(values))
 
 
 @_computing

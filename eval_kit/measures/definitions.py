@@ -9,7 +9,6 @@ to ``2^grade - 1``. ``ASL@100`` is the bounded Atomized Search Length of the MS-
 import difflib
 import re
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 
@@ -131,21 +130,6 @@ class Measure:
 
 _OTHERS: dict[str, Kind] = {}
 """Measures that others computed, by name."""
-
-
-def measure_of_others(name: str) -> Measure:
-    """The measure of values that others computed: one of the kit's, or else one by this name, of which more is better.
-
-    From then on :func:`parse` knows the name too; nothing can be scored by it here.
-    """
-    with suppress(UserError):
-        return measure_named(name)
-    _OTHERS.setdefault(name, Kind(name, _not_computed, parameters=()))
-    return parse(name)
-
-
-def _not_computed(measure: Measure) -> pl.Expr:
-    raise UserError(f"{measure.name} is no measure of the kit", do=f"Give its values by {parameter('values')}")
 
 
 @cache

@@ -234,7 +234,6 @@ def compared(
     systems: Sequence[str],
     of_test_sets: Mapping[str, Sequence[Division]],
     margin: float | None = None,
-    looks: bool = False,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Differences of systems from the first, in each part, and over all parts.
 
@@ -243,7 +242,6 @@ def compared(
         systems: the baseline first.
         of_test_sets: from :func:`divisions`.
         margin: the loss that a verdict is about, in the measure's unit.
-        looks: see :class:`eval_kit.stats.figure.Figure`.
 
     Returns:
         As :data:`DIFFERENCES` and as :data:`OVER_PARTS`.
@@ -270,12 +268,10 @@ def compared(
             gain = of_measure.sign * (pl.col("value") - pl.col("baseline"))
             members = members.with_columns(gain=gain)
             keys = {"test_set": test_set, "measure": measure, "system": system, "by": division.name}
-            of_parts, of_all = _in_parts(
-                members, of_measure.sign, greatest, looks, why_no_kinds[str(test_set), division.name]
-            )
+            of_parts, of_all = _in_parts(members, of_measure.sign, greatest, why_no_kinds[str(test_set), division.name])
             if margin is not None and division.name != WHOLE:
                 beside = _beside(members, both.with_columns(gain=gain))
-                more, _ = _in_parts(beside, of_measure.sign, greatest, looks, division.name)
+                more, _ = _in_parts(beside, of_measure.sign, greatest, division.name)
                 of_parts += [row | {"is_beside": True, "p_rest": None} for row in more]
             families.setdefault((str(measure), division.name), []).extend(keys | row for row in of_parts)
             over += [keys | row for row in of_all]
@@ -308,7 +304,7 @@ def _together(names: pl.Series) -> str:
 
 
 def _in_parts(
-    members: pl.DataFrame, sign: int, greatest: float, looks: bool, why: str
+    members: pl.DataFrame, sign: int, greatest: float, why: str
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The rows of one system, test set, measure and division, each with its ``figure``; and those over all parts.
 
@@ -324,7 +320,7 @@ def _in_parts(
     index = members["part"].replace_strict(names, range(len(names)), return_dtype=pl.Int64).to_numpy()
     once = members.unique("query_id", keep="first", maintain_order=True)["gain"].to_numpy()
     gains = members["gain"].to_numpy()
-    of_parts, to_rest = differences(gains, index, len(names), once, greatest, looks)
+    of_parts, to_rest = differences(gains, index, len(names), once, greatest)
     grouped = members.group_by("part", maintain_order=True)
     # counted apart: beside a count, polars takes the mean in another order, whose last digit differs
     levels = grouped.agg(pl.col("baseline", "value").mean()).with_columns(queries=grouped.len()["len"].cast(pl.Int64))
@@ -349,7 +345,7 @@ def _in_parts(
             share = kinds.spread**2 / ((kinds.spread**2 + noise / row["queries"]) or 1.0)
             row["pooled"] = sign * kinds.value + share * (row["difference"] - sign * kinds.value)
         rows.append(row)
-    together = difference(once, greatest, looks)
+    together = difference(once, greatest)
     queries = {"queries": len(once)}
     over = [{"claim": THESE, "parts": len(names), "why": why, **queries} | _ends("difference", together, sign)]
     if kinds is not None:

@@ -5,7 +5,7 @@ per-query values are compared; means alone are not enough.
 """
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -16,6 +16,8 @@ import numpy as np
 import polars as pl
 
 from eval_kit import plots
+from eval_kit.authors.judgements import Judgements, Texts
+from eval_kit.authors.opening import ReleaseSource, release_of
 from eval_kit.divisions import FEW as FEW_QUERIES
 from eval_kit.divisions import HOLLOW, WHOLE, Parts, whole
 from eval_kit.errors import UserError, choices, parameter
@@ -25,10 +27,12 @@ from eval_kit.protocols import by_part
 from eval_kit.protocols import panel as known_systems
 from eval_kit.protocols.panel import Standing
 from eval_kit.protocols.scores import Scores, best_shown, cut_short, judged_shares, on_judgements, value_shown
-from eval_kit.protocols.scoring import mean
+from eval_kit.protocols.scoring import mean, named, scores_of, with_measures
 from eval_kit.release import Release, TestSet
 from eval_kit.results import Picture, Result, origin
 from eval_kit.runs import contamination
+from eval_kit.runs.given import GivenRuns, take
+from eval_kit.runs.training import TrainedOn, queries_of
 from eval_kit.sentences import counted
 from eval_kit.stats.differences import ALPHA, CANNOT_TELL, FEW_DIFFER, NOT_WORSE, UNCHANGED, WORSE, difference, overall
 from eval_kit.stats.losses import MARGIN, correct, p_equivalent
@@ -74,7 +78,6 @@ class Comparison(Result):
         parts, over_parts: as :data:`eval_kit.protocols.by_part.DIFFERENCES` and ``OVER_PARTS``; without divisions and
             without a margin, empty.
         margin: the loss that a gate is about, by each test set's first measure; None without a gate.
-        looks: the gate holds however often one looks.
         standings: the places that the baseline can have in the panel, if that was asked for.
         divisions: where each comes from, by name.
         remarks: that, and queries in no part.
@@ -91,7 +94,6 @@ class Comparison(Result):
     parts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=by_part.DIFFERENCES))
     over_parts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=by_part.OVER_PARTS))
     margin: float | None = None
-    looks: bool = False
     standings: Sequence[Standing] = ()
     divisions: Mapping[str, str] = field(default_factory=dict)
     remarks: Sequence[str] = ()
@@ -333,11 +335,10 @@ class Comparison(Result):
 
     def _rules_of_the_gate(self) -> str:
         """What its words mean."""
-        tests = "t-tests that hold however often one looks while queries are added" if self.looks else "t-tests"
         return (
             f"{NOT_WORSE}: significantly less than {self.margin:g} is lost to {self.systems[0]} (one-sided). "
             f"{WORSE}: a "
-            f"loss is significant (two-sided). Both are {tests} over queries, p < 0.05 after Holm's correction. Where "
+            f"loss is significant (two-sided). Both are t-tests over queries, p < 0.05 after Holm's correction. Where "
             f"fewer than {FEW_DIFFER} queries differ, more that lose all are counted; where all differ by the "
             "same, it is "
             "the sign test"
@@ -349,7 +350,7 @@ class Comparison(Result):
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        gate = {"margin": self.margin, "verdict": self.verdict, "looks": self.looks}
+        gate = {"margin": self.margin, "verdict": self.verdict}
         return {
             "comparison": self.rows.to_dicts(),
             "systems": self.systems,
@@ -362,6 +363,63 @@ class Comparison(Result):
             "notes": [*self.notes(), *self.method()],
             "provenance": self.provenance,
         }
+
+
+def compare(
+    runs: GivenRuns = (),
+    release: ReleaseSource = None,
+    baseline: str | None = None,
+    *,
+    measures: Collection[str] = (),
+    test_sets: Collection[str] = (),
+    by: Sequence[str | Parts] = (),
+    trained_on: TrainedOn = None,
+    no_worse_than: float | None = None,
+    panel: bool = False,
+    qrels: Judgements | None = None,
+    queries: Texts | None = None,
+    allow_missing: bool = False,
+) -> Comparison:
+    """Systems side by side on the same test sets, with paired tests against a baseline.
+
+    Runs whose names differ only in the test set or track at the end, as ``ance.dl19`` and ``ance.dl20`` or
+    ``ance.2019`` and ``ance.2020``, are one system, unless they cover the same test set.
+
+    Args:
+        runs: of two or more systems; like ``release``, ``measures``, ``test_sets``, ``by``, ``trained_on``, ``qrels``,
+            ``queries`` and ``allow_missing`` as for :func:`eval_kit.protocols.scoring.score`.
+        release: what they are scored on.
+        baseline: the name of the system that the others are tested against; by default the first.
+        measures: in place of the test sets' own.
+        test_sets: names of those to compare on; by default all that the runs cover.
+        by: divisions of the queries, to compare in each part as well.
+        trained_on: training queries, for the divisions ``distance`` and ``leaked``.
+        no_worse_than: of a gate: the result's ``verdict`` says whether each system loses less than this, by each test
+            set's first measure.
+        panel: also compare the baseline with twelve known systems on TREC DL 2019 and 2020
+            (:mod:`eval_kit.protocols.panel`), and say which places it can have among them.
+        qrels: judgements to score on, in place of a release.
+        queries: the texts of their queries.
+        allow_missing: score test sets that a run covers only in part.
+
+    Raises:
+        UserError: fewer than two systems; a run, measure or test set that cannot be used; nothing that two systems
+            share; an argument that says nothing where these are compared.
+    """
+    opened_release = release_of(release, qrels, queries)
+    [taken] = take(runs=runs)
+    own = with_measures(named(opened_release.test_sets, test_sets), measures)
+    scores = scores_of(taken, opened_release, allow_missing=allow_missing, test_sets=own)
+    return compared(
+        scores,
+        opened_release,
+        baseline,
+        test_sets=own,
+        by=by,
+        training=queries_of(trained_on, by),
+        margin=no_worse_than,
+        with_panel=panel,
+    )
 
 
 def compared(
@@ -400,7 +458,6 @@ def of_values(
     by: Sequence[str | Parts] = (),
     training: pl.DataFrame | None = None,
     margin: float | None = None,
-    looks: bool = False,
 ) -> Comparison:
     """The comparison of systems whose value of each query is known.
 
@@ -413,7 +470,6 @@ def of_values(
         by: divisions of the queries, to compare in each part as well.
         training: ``query_id`` and ``text`` of training queries, for the divisions ``distance`` and ``leaked``.
         margin: the loss that a gate is about.
-        looks: the gate holds however often one looks.
 
     Raises:
         UserError: fewer than two systems, or nothing that two of them share; a division that cannot be made.
@@ -437,7 +493,7 @@ def of_values(
         correct(family, "p_equivalent")
         by_part.hold_together(family)
     table = pl.DataFrame(rows, ROWS)
-    comparison = Comparison(table, values, names, left_out, provenance, margin=margin, looks=looks)
+    comparison = Comparison(table, values, names, left_out, provenance, margin=margin)
     if not by and margin is None:
         return comparison
     shared = table["test_set"].unique(maintain_order=True).to_list()
@@ -455,7 +511,7 @@ def of_values(
                 "any run",
                 do=f"Choose a {parameter('no_worse_than')} below {most:g}, such as 0.05",
             )
-    parts, over = by_part.compared(values, names, divisions, margin, looks)
+    parts, over = by_part.compared(values, names, divisions, margin)
     comparison = replace(comparison, parts=parts, over_parts=over)
     if not by:
         return comparison

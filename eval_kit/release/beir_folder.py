@@ -6,7 +6,6 @@ stays where it is judged.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import polars as pl
@@ -60,18 +59,6 @@ def of_judgements(qrels: Path | pl.DataFrame, queries: Path | pl.DataFrame | Non
         texts = pl.DataFrame({"query_id": ids, "text": [None] * len(ids)}, QUERIES_SCHEMA)
     name = qrels.name if isinstance(qrels, Path) else "given in Python"
     return _release(_JUDGEMENTS, name, texts, {"test": judgements})
-
-
-def of_queries(test_sets: Mapping[str, Iterable[str]], texts: pl.DataFrame) -> tuple[Manifest, Tables]:
-    """What stands in for a manifest and its tables, of queries that others scored: nothing is judged.
-
-    Args:
-        test_sets: ids of queries by test set.
-        texts: ``query_id`` and ``text`` of all of them.
-    """
-    none = pl.lit("").alias("corpus-id"), pl.lit(0, pl.Int64).alias("score")
-    judged = {name: pl.DataFrame({"query-id": list(ids)}).with_columns(*none) for name, ids in test_sets.items()}
-    return _release(_SCORED, "values", texts, judged)
 
 
 def _release(

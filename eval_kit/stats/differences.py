@@ -73,16 +73,12 @@ class Difference(Figure):
         """
         if not self.error or not self.differ:
             return None
-        n, found = self.degrees + 1, self.degrees + 1
-        for _ in range(_ROUNDS if self.looks else 1):  # the reach of looks depends on how many queries there are
-            reach = quantile_of_t(1 - 2 * ALPHA / tests, _MANY)
-            if self.looks:
-                reach = p_values.reach_at_any_look(1 - ALPHA / tests, found)
-            fewest = n * ((reach + quantile_of_t(2 * POWER - 1, _MANY)) * self.error / margin) ** 2
-            # with so many some 20 differ, or one more that loses all is outweighed
-            enough = min(1.25 * FEW_DIFFER * n / self.differ, fewest + (1 + reach) * _more(tests) * self.most / margin)
-            found = max(fewest, enough)
-        return math.ceil(found)
+        n = self.degrees + 1
+        reach = quantile_of_t(1 - 2 * ALPHA / tests, _MANY)
+        fewest = n * ((reach + quantile_of_t(2 * POWER - 1, _MANY)) * self.error / margin) ** 2
+        # with so many some 20 differ, or one more that loses all is outweighed
+        enough = min(1.25 * FEW_DIFFER * n / self.differ, fewest + (1 + reach) * _more(tests) * self.most / margin)
+        return math.ceil(max(fewest, enough))
 
     def _with_more(self, value: float, tests: int) -> Figure:
         """The figure, had one more query this value, or as many as its chance of being unseen in all tests needs."""
@@ -91,7 +87,7 @@ class Difference(Figure):
         squares = self.degrees * n * float(self.error or 0.0) ** 2 + (mean - value) ** 2 * n * more / (n + more)
         degrees = n + more - 1
         error = math.sqrt(squares / degrees / (n + more))
-        return Figure((n * mean + more * value) / (n + more), error, degrees, looks=self.looks)
+        return Figure((n * mean + more * value) / (n + more), error, degrees)
 
 
 def _more(tests: int) -> float:
@@ -99,14 +95,14 @@ def _more(tests: int) -> float:
     return 1 + math.log(tests) / 3
 
 
-def difference(gains: Floats, most: float = 1.0, looks: bool = False) -> Difference:
+def difference(gains: Floats, most: float = 1.0) -> Difference:
     """The mean gain of queries (n,); the arguments are those of :func:`differences`."""
-    [found], _ = differences(gains, np.zeros(len(gains), np.int64), 1, gains, most, looks)
+    [found], _ = differences(gains, np.zeros(len(gains), np.int64), 1, gains, most)
     return found
 
 
 def differences(
-    values: Floats, parts: Integers, count: int, every: Floats, most: float = 1.0, looks: bool = False
+    values: Floats, parts: Integers, count: int, every: Floats, most: float = 1.0
 ) -> tuple[list[Difference], list[float | None]]:
     """The mean gain in each part, and how far chance is from explaining that it is not that of the rest.
 
@@ -116,7 +112,6 @@ def differences(
         count: of parts.
         every: (n,) that of every query in a part, each once.
         most: what a query can lose at most, in the measure's unit.
-        looks: see :class:`eval_kit.stats.figure.Figure`.
 
     Returns:
         One difference a part, and the two-sided p of no difference to the queries that are not in the part: the
@@ -132,7 +127,7 @@ def differences(
         own = _moments(n, sums[part], squares[part])
         error = None if n < 2 else math.sqrt(own[1] / n)
         counts = int(helped[part]), int(hurt[part])
-        of_parts.append(Difference(own[0], error, n - 1, looks=looks, helped=counts[0], hurt=counts[1], most=most))
+        of_parts.append(Difference(own[0], error, n - 1, helped=counts[0], hurt=counts[1], most=most))
         rest = number - n
         to_rest.append(_apart(own, n, _moments(rest, total - sums[part], square - squares[part]), rest))
     return of_parts, to_rest

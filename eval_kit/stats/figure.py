@@ -21,7 +21,6 @@ class Figure:
         ends: of its 95 % interval, where that is not by ``error``: percentiles of resamples, or Fieller's.
         chance: its p, likewise.
         undefined: resamples in which it had no value; the interval is that of the others.
-        looks: tests and intervals hold however often one looks while queries are added, not at one size alone.
     """
 
     value: float | None = None
@@ -30,7 +29,6 @@ class Figure:
     ends: tuple[float, float] | None = None
     chance: float | None = None
     undefined: int = 0
-    looks: bool = False
 
     @property
     def interval(self) -> tuple[float, float] | tuple[None, None]:
@@ -43,8 +41,6 @@ class Figure:
             return None, None
         level = 1 - (1 - LEVEL) / tests
         reach = quantile_of_t(level, self.degrees)
-        if self.looks:
-            reach = p_values.reach_at_any_look(level, self.degrees + 1)
         return self.value - reach * self.error, self.value + reach * self.error
 
     @property
@@ -53,8 +49,8 @@ class Figure:
         if self.chance is not None or self.value is None or self.error is None:
             return self.chance
         if self.error:
-            return self._chance(self.value / self.error)
-        return p_values.of_one_sign(self.degrees + 1, self.looks) if self.value else None
+            return p_values.of_t(self.value / self.error, self.degrees)
+        return p_values.of_one_sign(self.degrees + 1) if self.value else None
 
     def p_loses(self, margin: float) -> float | None:
         """One-sided, of a value of −``margin`` or less: small where less is lost; None where nothing can be said."""
@@ -63,16 +59,12 @@ class Figure:
         beyond = self.value + margin
         if abs(beyond) < 1e-12:  # a loss of the margin itself, but for the last digit
             beyond = 0.0
-        two_sided = p_values.of_one_sign(self.degrees + 1, self.looks)
+        two_sided = p_values.of_one_sign(self.degrees + 1)
         if self.error:
-            two_sided = self._chance(beyond / self.error)
+            two_sided = p_values.of_t(beyond / self.error, self.degrees)
         if beyond <= 0:
-            return 1 - two_sided / 2 if self.error and not self.looks else 1.0
-        return two_sided if self.looks else two_sided / 2
-
-    def _chance(self, t: float) -> float:
-        """That t is as far from 0 if there is no difference, two-sided."""
-        return p_values.at_any_look(t, self.degrees + 1) if self.looks else p_values.of_t(t, self.degrees)
+            return 1 - two_sided / 2 if self.error else 1.0
+        return two_sided / 2
 
     def detectable(self, tests: int) -> float | None:
         """The least loss that is found in 80 % of cases, at the first step of Holm's correction of so many tests."""

@@ -40,25 +40,9 @@ def above_f(f: float, above: float, below: float) -> float:
     return 1 - front * _beta_fraction(b, a, 1 - x) / b
 
 
-def of_one_sign(n: float, looks: bool = False) -> float:
-    """The sign test's two-sided p-value of n differences of one sign; at any look, by a uniform mixture of chances."""
-    return min(1.0, math.exp2(-n) * (n + 1 if looks else 2))
-
-
-def at_any_look(t: float, n: float) -> float:
-    """The two-sided p-value that keeps its rate however often one looks while n grows.
-
-    By Robbins' normal mixture (1970, Annals of Mathematical Statistics 41) with the estimated variance, which holds
-    asymptotically (Waudby-Smith et al. 2024, Annals of Statistics 52).
-    """
-    weight = n * _MIXED
-    return min(1.0, math.sqrt(1 + weight) * math.exp(-t * t / 2 * weight / (1 + weight)))
-
-
-def reach_at_any_look(level: float, n: float) -> float:
-    """The t at which :func:`at_any_look` is 1 − ``level``."""
-    weight = n * _MIXED
-    return math.sqrt(2 * (1 + weight) / weight * math.log(math.sqrt(1 + weight) / (1 - level)))
+def of_one_sign(n: float) -> float:
+    """The sign test's two-sided p-value of n differences of one sign."""
+    return min(1.0, math.exp2(-n) * 2)
 
 
 def of_rho(x: NDArray[np.float64], y: NDArray[np.float64], rho: float) -> float:

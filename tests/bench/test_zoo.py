@@ -8,7 +8,7 @@ from bench import zoo
 
 DRAWS = 60
 CAGES = {
-    "1 of 50 loses all, n = 43": ("not worse, gate", "not worse, gate, five looks", "interval", "≈"),
+    "1 of 50 loses all, n = 43": ("not worse, gate", "interval", "≈"),
     "1 of 20 loses all, n = 200": ("not worse, gate", "worse, gate", "interval", "≈"),
     "each loses .1, n = 43": ("not worse, gate", "better, worse"),
     "nothing changed, n = 43": ("not worse, gate", "better, worse", "≈"),

@@ -16,8 +16,6 @@ from eval_kit import cli
 from eval_kit.errors import UserError
 from eval_kit.papers.beside import of_paper
 from eval_kit.program import names_of
-from eval_kit.protocols.comparing import of_runs
-from eval_kit.protocols.values import compare_values
 from eval_kit.release import Release
 from tests.beir_folders import beir_folder
 from tests.eval_kit.plain_runs import plain_run
@@ -78,7 +76,7 @@ def test_no_call_of_the_library_rests_on_the_order_of_many_arguments() -> None:
 
 WRONG = {
     **dict.fromkeys(("--release", "--upstream", "--qrels", "--queries", "--trained-on", "--dataset"), "nowhere"),
-    **dict.fromkeys(("--bm25", "--untrained", "--vectors", "--values"), "nowhere"),
+    **dict.fromkeys(("--bm25", "--untrained", "--vectors"), "nowhere"),
     **dict.fromkeys(("--revision", "--measure", "--test-set", "--by", "--baseline", "--paper"), "nosuch"),
     **dict.fromkeys(("--system", "--shift", "--held-out"), "nosuch"),
     "--per-query": "nowhere/values.tsv",
@@ -91,7 +89,7 @@ BRANCHES = {
         ("toy.trec --dataset toy", eval_kit.beir),
         ("all.trec --release mini --by chameleons", eval_kit.chameleons),
     ),
-    "compare": (("toy.trec other.trec --release toy", of_runs), ("--values values.tsv", compare_values)),
+    "compare": (("toy.trec other.trec --release toy", eval_kit.compare)),
     "protocol": (
         ("s.length.short.trec s.length.long.trec --release mini", eval_kit.report),
         ("grid --release mini --paper ecir2023-table2", of_paper),
@@ -136,7 +134,7 @@ def test_every_option_is_used_or_refused_in_every_branch(name: str, place: Path,
         names = names_of(commands()[name])
         takes = {names[each] for each in parameters(function) if each in names}
         for option in (each.opts[0] for each in commands()[name].params if each.param_type_name == "option"):
-            if option in WRONG and not (option in ("--values",) and option in line):
+            if option in WRONG:
                 assert status(line, option, WRONG[option]) == 2, (line, option)
             elif option in RIGHT:
                 assert (option in takes) == (status(line, option, *RIGHT[option]) != 2), (line, option)

@@ -39,21 +39,6 @@ def test_fishers_f(degrees):
         assert p_values.above_f(f, *degrees) == pytest.approx(scipy.stats.f.sf(f, *degrees), rel=1e-9)
 
 
-def test_looks_cost_nothing_in_advance_and_keep_the_rate_at_all_of_them():
-    """A walk without drift is looked at after each of 1,000 steps."""
-    random, alarms = np.random.default_rng(6), 0
-    for _ in range(400):
-        walk = random.normal(size=1_000).cumsum() / np.sqrt(np.arange(1, 1_001))
-        alarms += min(p_values.at_any_look(t, n) for n, t in enumerate(walk, 1)) < 0.05
-    assert alarms <= 0.05 * 400
-    for n in (10, 200, 5_000):
-        assert p_values.at_any_look(p_values.reach_at_any_look(0.95, n), n) == pytest.approx(0.05)
-    assert 1.96 < p_values.reach_at_any_look(0.95, 1_000) < 3.1  # it is narrowest where a gate is of use
-    signs = np.sign(random.normal(size=(400, 60)))
-    shown = [n for n in range(1, 61) if p_values.of_one_sign(n, True) < 0.05]
-    assert np.any([(signs[:, :n] == signs[:, :1]).all(axis=1) for n in shown], axis=0).mean() <= 0.05
-
-
 def test_spearmans_is_the_share_of_all_orders_of_few_pairs():
     """With five, 10 of the 120 orders have a coefficient of at least 0.9; ties have fewer distinct orders."""
     ranks = np.arange(1.0, 6)
