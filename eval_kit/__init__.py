@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from eval_kit.models.run import run
     from eval_kit.pages.page import write_page
     from eval_kit.pages.report import report
-    from eval_kit.protocols.align import align
     from eval_kit.protocols.beir import beir
     from eval_kit.protocols.chameleons import chameleons
     from eval_kit.protocols.clean import clean
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "UserError": "errors",
-    "align": "protocols.align",
     "beir": "protocols.beir",
     "chameleons": "protocols.chameleons",
     "clean": "protocols.clean",
@@ -54,7 +52,6 @@ _MODULES = {
 
 __all__ = [
     "UserError",
-    "align",
     "beir",
     "chameleons",
     "clean",

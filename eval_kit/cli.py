@@ -461,25 +461,6 @@ def similarity(
     return _call(similarities, values)
 
 
-@_computing
-def align(
-    scores: Annotated[
-        Path, argument("CSV of models' scores, with columns system, training, score, and one for each dataset.", "FILE")
-    ],
-    seed: options.Seed = None,
-) -> "Result":
-    """Correlate inter- and extrapolation with BEIR scores.
-
-    By Spearman's ρ and Kendall's τ, as in CIKM 2022, Table 5.
-
-    Example: eval_kit align scores.csv
-    """
-    values = dict(locals())
-    from eval_kit.protocols.align import align as correlate
-
-    return _call(correlate, values)
-
-
 def main() -> None:
     """Run the command line; a user's mistake gives one sentence and exit status 2.
 

@@ -8,7 +8,6 @@ import polars as pl
 
 from eval_kit import plots
 from eval_kit.measures.definitions import parse
-from eval_kit.protocols.align import with_p
 from eval_kit.results import Picture
 from eval_kit.stats import crossed
 from eval_kit.stats.losses import MARGIN, holm_corrected, spearman
@@ -24,6 +23,7 @@ from eval_kit.tables.table import (
     of,
     side_by_side,
     significance,
+    with_p,
 )
 
 NAME = "crossed"

@@ -10,7 +10,6 @@ import polars as pl
 from eval_kit import __version__, plots
 from eval_kit.authors.opening import ReleaseSource, open_release
 from eval_kit.errors import UserError, choices
-from eval_kit.protocols.align import with_p
 from eval_kit.protocols.grid_results import Protocols, protocol
 from eval_kit.protocols.in_out import main_measure
 from eval_kit.release import Release
@@ -23,7 +22,7 @@ from eval_kit.stats.figure import LEVEL, Figure
 from eval_kit.stats.losses import FEWEST_PAIRS, RESAMPLES, spearman
 from eval_kit.stats.similarity import by_cluster, cluster_splits, mean_dot, test_and_training
 from eval_kit.stats.vectors import Vectors, read
-from eval_kit.tables.table import Column, Table, laid_out
+from eval_kit.tables.table import Column, Table, laid_out, with_p
 
 
 @dataclass(frozen=True)

@@ -278,3 +278,12 @@ def with_interval(row: Mapping[str, Any], name: str, form: str) -> str:
         return "-"
     interval = "-" if None in ends else ", ".join(map(form.format, ends))
     return f"{form.format(value)} [{interval}]"
+
+
+def with_p(rho: Any, digits: int = 3) -> str:
+    """A correlation with its p and, where it has one, its interval."""
+    if rho.value is None or rho.p is None:
+        return "-"
+    low, high = rho.interval
+    ends = "" if low is None or high is None else f" ({low:+.{digits}f} to {high:+.{digits}f})"
+    return f"{rho.value:+.{digits}f}{ends}, {p_said(rho.p)}"

@@ -37,14 +37,9 @@ def test_compare(mini_release, command, tmp_path):
     assert pl.read_csv(done.stdout.encode(), infer_schema=False)["system"].unique().sort().to_list() == ["c", "d"]
 
 
-def test_beir_and_align(command, tmp_path):
+def test_beir(command, tmp_path):
     dataset = beir_folder(tmp_path / "toy", [], {"q1": "a"}, [("q1", "d1")])
     run = tmp_path / "toy.trec"
     run.write_text("q1 Q0 d2 1 2.0 t\nq1 Q0 d1 2 1.0 t\n")
     done = command("eval_kit", "score", run, "--dataset", dataset, status=0)
     assert "0.631" in done.stdout  # 1 / log2(3)
-    table = tmp_path / "models.csv"
-    rows = [f"m{i},{how},{i / 10},{i / 7}" for how in ("interpolation", "extrapolation") for i in range(1, 6)]
-    table.write_text("system,training,score,nq\n" + "\n".join(rows) + "\n")
-    done = command("eval_kit", "align", table, "--json", "-", status=0)
-    assert "alignment" in done.stdout.lower()

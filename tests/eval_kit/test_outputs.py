@@ -25,7 +25,6 @@ CASES = [
     "score r.trec --json x.json --per-query x.json",
     "protocol r.trec --page rel/README.md",
     "similarity --json rel/manifest.json",
-    "align scores.csv --json scores.csv",
     "builder fidelity rel --against rel --json rel/manifest.json",
     "builder export rel --out rel",
 ]

@@ -30,7 +30,6 @@ FUNCTIONS: dict[str, list[Callable[..., Any]]] = {
     "variations": [eval_kit.variations],
     "compare": [eval_kit.compare],
     "discover": [eval_kit.discover],
-    "align": [eval_kit.align],
 }
 OF_THE_SHELL = {
     "format",

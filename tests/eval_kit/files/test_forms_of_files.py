@@ -25,7 +25,6 @@ from eval_kit.errors import UserError
 from eval_kit.files import formats
 from eval_kit.files.formats import read_queries
 from eval_kit.files.parts import read_parts
-from eval_kit.protocols import align
 from eval_kit.runs import training
 from eval_kit.runs.reader import read_pieces
 
@@ -158,18 +157,6 @@ def test_runs(folder: Path, data: st.DataObject) -> None:
     if b"PAR1" not in content[:4]:
         found = pl.concat(read_pieces(data.draw(handed_over(folder, (ending, content)))))
         assert found.select("query_id", "passage_id", "score").rows() == [(q, p, -rank) for q, p, rank in ranked]
-
-
-@settings(max_examples=30, deadline=None)
-@given(data=st.data())
-def test_values_of_models(folder: Path, data: st.DataObject) -> None:
-    names = ["system", "training", "score", "TREC-COVID", "nq"]
-    rows = [(f"s{n}", align.TRAININGS[n % 2], n / 8, n / 4, 0.5) for n in range(4)]
-    ending, content = data.draw(written(names, rows).filter(lambda file: b"TREC-COVID" in file[1] or file[0] == ""))
-    path = data.draw(handed_over(folder, (ending, content)))
-    if b"TREC-COVID" in content:
-        found = [(s, t, v, name, value) for s, t, v, *two in rows for name, value in zip(names[3:], two, strict=True)]
-        assert sorted(align.read(path).rows()) == sorted(found)
 
 
 def test_standard_input(folder: Path) -> None:
