@@ -1,4 +1,4 @@
-"""``python -m builder``: build, verify, describe, export and publish releases. Every command only calls the library."""
+"""``python -m builder``: build, verify, export and publish releases. Every command only calls the library."""
 
 import sys
 from dataclasses import asdict
@@ -10,13 +10,12 @@ import typer
 
 from builder import build_cli, lite_cli
 from builder.options import RELEASE, Cache, Folder, Seed, print_result
-from eval_kit import output
 from eval_kit.errors import UserError, disk_errors, reporting
-from eval_kit.options import JsonFile, PageFile, PrintedFormat, argument, option
+from eval_kit.options import JsonFile, argument, option
 from eval_kit.program import commands
 from eval_kit.search.processes import cores
 
-app = commands("Build, verify, describe, export and publish releases.")
+app = commands("Build, verify, export and publish releases.")
 app.add_typer(build_cli.app, name="build")
 
 
@@ -269,29 +268,6 @@ def variations(
         release, names = varying.add_typos(folder, test_set, replicas, seed)
     typer.echo("\n".join(names))
     typer.echo(f"{folder}: the release's digest is now {release.digest[:16]}")
-
-
-@app.command()
-def describe(
-    source: Annotated[Path, argument("A release folder, or a query log.", "SOURCE")] = RELEASE,
-    against: Annotated[
-        Path | None,
-        option(
-            "Compare with this log or release: how far the queries are from its own, and whether two whole logs differ."
-        ),
-    ] = None,
-    seed: Seed = 13,
-    format: PrintedFormat = output.Format.table,
-    json_file: JsonFile = None,
-    page: PageFile = None,
-) -> None:
-    """Describe the parts of a release, or of a query log.
-
-    Sizes, typical words, ten queries of each, near-duplicates.
-    """
-    from builder.describe import describe as described
-
-    output.emit(described(source, against, seed), format=format, json=json_file, page=page)
 
 
 @app.command()

@@ -26,7 +26,7 @@ def remark(build: Build, assignment: pl.DataFrame) -> str:
         assignment: ``query_id`` and ``cluster``, each query once.
     """
     passages, given = build.collection.passages, build.collection.parts
-    nothing = "without passages nothing says whether the parts are topics; builder describe shows their queries"
+    nothing = "without passages nothing says whether the parts are topics"
     if passages is None or not build.collection.qrels:
         says = nothing if given is None else _beside_given(assignment.join(given, on="query_id"), build.seed)
         return f"topic: {says}"

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
 from hypothesis import example, given
@@ -15,7 +14,6 @@ from builder import rebuilt
 from builder import release as releases
 from builder.assembly import apart
 from builder.collection import Collection
-from builder.describe import describe
 from builder.encoders import Lsa
 from builder.parameters import for_mini
 from builder.shifts import length, wh
@@ -24,8 +22,7 @@ from builder.sources import log, mini
 from builder.verify import verify
 from eval_kit import languages
 from eval_kit.errors import UserError
-from eval_kit.pages.page import result_page
-from eval_kit.release import Release, open_release
+from eval_kit.release import open_release
 from eval_kit.shifts import SHIFTS
 from eval_kit.stats.similarity import weighted_jaccard
 from eval_kit.words import all_spaced, with_spaces, words
@@ -173,65 +170,3 @@ def test_a_log_is_read_whatever_its_columns(tmp_path: Path) -> None:
     found = log.collection(file)
     assert found.queries["train"]["text"].to_list() == ["Öl, billig", "wetter"]
     assert "3 rows of the log, asked 6 times, hold 2 distinct queries" in found.remarks[0]
-
-
-@pytest.mark.slow
-def test_a_log_is_split_and_described(collection: Collection, tmp_path: Path) -> None:
-    file = tmp_path / "log.tsv"
-    file.write_text(collection.train.write_csv(separator="\t", include_header=False, quote_style="never"))
-    releases.write(rebuilt.draft(log.collection(file), ["topic", "length"], LSA), tmp_path / "release")
-    release = open_release(tmp_path / "release")
-    assert not release.test_sets and {"topic", "length"} <= release.configs.keys()
-    described = describe(release.folder, file, 13)
-    assert described.parts.group_by("shift").len().sort("shift").rows() == [("length", 2), ("topic", 5)]
-    tables = [release.table(shift, split) for shift in ("topic", "length") for split in ("train", "test")]
-    assert described.parts["queries"].sum() == sum(table.height for table in tables)
-    assert (described.parts["examples"].str.count_matches("\n") == 9).all() and (described.parts["jaccard"] > 0).all()
-    text = result_page(described)
-    assert "query topics (topic)" in text
-    assert described.parts["examples"][0].split("\n")[3] in text
-    assert described.to_csv().count("topic,c") == 5
-
-
-def test_the_two_sample_test_sees_a_difference_and_seldom_a_false_one(collection: Collection, tmp_path: Path) -> None:
-    """Two whole logs are compared; what a shift has kept of one is no random sample of it."""
-    texts = collection.train["text"].unique(maintain_order=True)
-
-    def verdict(**logs: pl.Series) -> str:
-        files = [tmp_path / f"{name}.tsv" for name in logs]
-        for file, log_texts in zip(files, logs.values(), strict=True):
-            file.write_text("".join(f"{text}\n" for text in log_texts))
-        return "; ".join(describe(files[0], files[1], 1).sentences)
-
-    assert "they differ" in verdict(own=texts, other=texts.str.replace_all("a", "o"))
-    rng = np.random.default_rng(5)
-    halves = [np.array_split(rng.permutation(len(texts)), 2) for _ in range(20)]
-    said = [verdict(a=texts.gather(left), b=texts.gather(right)) for left, right in halves]
-    alarms = ["they differ" in each or "the newest" in each for each in said]
-    assert sum(alarms) <= 4  # binomial with 20 draws of 5 %: 5 or more once in 400
-
-
-def test_queries_that_nobody_asked_before_are_found_and_named(tmp_path: Path) -> None:
-    """What is new in a quarter of a log, beside the mixture of the rest."""
-    rng = np.random.default_rng(3)
-    subjects = ["card", "loan", "limit", "fee", "account", "bill", "rate", "transfer"]
-    asked = [
-        f"{verb} my {what} {when}"
-        for verb in ("show", "raise", "stop", "explain")
-        for what in subjects
-        for when in ("", "now", "today")
-    ]
-    old, new = (list(rng.choice(asked, 600)) for _ in range(2))
-    new[:150] = [f"what is quantum flux {number}" for number in range(150)]
-    for name, texts in (("old", old), ("new", new)):
-        (tmp_path / f"{name}.tsv").write_text("".join(f"{text} {number % 97}\n" for number, text in enumerate(texts)))
-    *_, newest = describe(tmp_path / "new.tsv", tmp_path / "old.tsv", 1).sentences
-    assert newest.count("quantum flux") == 5
-
-
-def test_a_log_is_compared_with_ms_marcos_queries_as_far_as_a_partial_release_has_their_texts(
-    published_release: Release, shared: Path
-) -> None:
-    own, other, compared, *_ = describe(shared / "beir" / "nfcorpus", published_release.folder, 13).sentences
-    assert own.startswith("3,237 queries") and "similarity is 0." in other
-    assert "not tested" in compared

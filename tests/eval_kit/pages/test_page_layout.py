@@ -8,6 +8,7 @@ import browser
 import numpy as np
 import polars as pl
 import pytest
+from eval_kit.protocols.comparing import compare
 
 from eval_kit import plots
 from eval_kit.models.card import Card
@@ -15,7 +16,6 @@ from eval_kit.models.typos import with_typos
 from eval_kit.pages.page import result_page
 from eval_kit.pages.report import report
 from eval_kit.protocols.clean import clean
-from eval_kit.protocols.comparing import compare
 from eval_kit.protocols.generalise import generalise
 from eval_kit.protocols.scoring import score
 from eval_kit.protocols.similarity import similarity
@@ -24,8 +24,6 @@ from eval_kit.release import open_release
 from eval_kit.runs.training import TrainingQueries
 from tests.beir_folders import beir_folder
 from tests.eval_kit.protocols.test_compare import write_runs
-
-describe = pytest.importorskip("builder.describe", exc_type=ImportError).describe
 
 WIDTHS = (400, 700, 1000, 1400, 1920)
 MOST_BYTES = 300_000
@@ -151,7 +149,7 @@ def pages(cards, compared, many, runs, mini_release, tmp_path_factory) -> dict[s
     grid = write_runs(mini_release, folder, held_out, 6, *(f"wh.{cluster}" for cluster in clusters))
     worded = write_runs(mini_release, folder, ["mine.dl19", "mine.dl19.typo.delete.1"], 7, "dl19")
     results |= {"report": report([*grid, *worded], mini_release)}
-    results |= {"describe": describe(mini_release.folder, None, 0), "score": score(runs, mini_release)}
+    results |= {"score": score(runs, mini_release)}
     for name, result in results.items():
         (folder / f"{name}.html").write_text(result_page(result))
     return {name: folder / f"{name}.html" for name in results}
