@@ -37,7 +37,7 @@ BEIR ?= beir
 SHARED ?= $(or $(MS_MARCO_SHIFT_SHARED),../shared)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-oldest test-newest fuzz test-all lint format docs pages release baselines beir reproduce publish bench gpu-check lock dist pack clean
+.PHONY: help demo test test-slow test-oldest test-newest fuzz test-all lint format docs pages release baselines beir reproduce publish bench lock dist pack clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -159,9 +159,6 @@ publish: $(READY)  ## publish RELEASE on the Hub: REPO=ORG/ms-marco-shift TAG=v1
 
 bench: $(READY)  ## time scoring beside its peers
 	@$(BIN)/python -m bench.scoring
-
-gpu-check: $(READY)  ## what each part of the paper's grid takes on one GPU, on random data (ten minutes)
-	@$(BIN)/python -m bench.gpu_check
 
 lock: $(UV)  ## compile requirements.lock again
 	@$(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-header $(EXTRAS) pyproject.toml -o requirements.lock

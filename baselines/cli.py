@@ -69,7 +69,7 @@ def run_grid(
         restrict(threads, first - 1)
 
     from baselines import config
-    from baselines.grid import candidates, checks, grid, hours
+    from baselines.grid import candidates, checks, grid
     from baselines.grid.status import changes
     from baselines.options import Trained
     from baselines.runners import ray
@@ -102,10 +102,6 @@ def run_grid(
     for line in [*grid.starts(cells), *changes(cells)]:
         typer.echo(line, err=True)
     if check:
-        if expected := hours.of_grid(cells):
-            typer.echo(f"{hours.in_words(expected)} on one H100. Its speed is assumed, not measured")
-        for line in filter(None, [hours.saved(expected), *hours.memory(cells)]):
-            typer.echo(line)
         return
     candidates.find(cells)
     failures = 0

@@ -22,9 +22,9 @@ from baselines import config, systems
 from baselines.cell import Cell
 from baselines.options import Trained
 from baselines.training import batches, grouping
-from bench.gpu_check import backbone, made_up
 from eval_kit.release import open_release
 from eval_kit.runs import names
+from tests.shadow_cuda.made_up import backbone, made_up
 from tests.tiny_checkpoints import tiny
 
 CONFIGS = ("paper", "paper-cikm2022", "cikm2022-tables8-9")

@@ -13,10 +13,8 @@ from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baselines import config, systems
-from baselines.grid import hours
+from baselines import systems
 from baselines.training import batches
-from baselines.training.grouping import GROUP
 from eval_kit.release import Release
 from tests.baselines.tiny_cells import tiny_cell
 
@@ -90,36 +88,6 @@ def test_a_training_pads_less(trainable_release: Release, tmp_path: Path, monkey
         systems.system("colbert").train(cell)
         padded[window] = sum(seen)
     assert padded[batches.WINDOW] < 0.97 * padded[1]
-
-
-def test_what_is_saved_is_what_was_counted(shared: Path) -> None:
-    """Tokens of ``paper``'s batches on passages and queries of MS MARCO, padded as the step pads them."""
-    tokenizer = _tokenizer()
-    lines = (shared / "real-slice" / "collection.tsv").read_text(encoding="utf-8").splitlines()[:12_000]
-    text = dict(line.split("\t", 1) for line in lines)
-    tokens = dict(zip(text, map(len, tokenizer(list(text.values()))["input_ids"]), strict=True))
-    random, ids = np.random.default_rng(0), np.array(list(text))
-    count = 32 * 160
-    columns: dict[str, list[str]] = {name: random.choice(ids, count).tolist() for name in ("positive", "negative_0")}
-    examples = Dataset.from_dict({"query": [f"?{row}" for row in range(count)], **columns})
-    of_queries = 9  # tokens of a query of MS MARCO, with its two special ones
-
-    def padded(system: str, texts: Texts | None) -> int:
-        options: Any = config.read("paper").systems[system]
-        total = 0
-        for batch in drawn(examples, texts, options.batch_size):
-            sides = [[tokens[columns[name][row]] for row in batch] for name in columns]
-            if system == "colbert":
-                width = min(max(chain(*sides)), options.passage_length)
-                total += 2 * len(batch) * width + len(batch) * options.query_length
-            else:
-                pairs = np.sort([of_queries + length for length in [*sides[0], *sides[0], *sides[1]]])
-                total += sum(int(part[-1]) * len(part) for part in np.split(pairs, range(GROUP, len(pairs), GROUP)))
-        return total
-
-    for system, saved in hours.SAVED.items():
-        alike = padded(system, lambda ids: [text[each] for each in ids])
-        assert 1 - alike / padded(system, None) == pytest.approx(saved, abs=0.04), system
 
 
 def _tokenizer() -> Any:
