@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from eval_kit.protocols.comparing import compare
+from eval_kit.protocols.compare import compare
 from eval_kit.release import open_release
 
 ROOT = Path(__file__).parent.parent

@@ -13,7 +13,7 @@ from eval_kit.divisions import divide
 from eval_kit.errors import UserError
 from eval_kit.files.parts import field_of_queries, scalar_fields
 from eval_kit.protocols.by_part import KINDS, scores_by_part
-from eval_kit.protocols.comparing import compare
+from eval_kit.protocols.compare import compare
 from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, open_release
 from eval_kit.stats.differences import CANNOT_TELL, NOT_WORSE, WORSE

@@ -8,7 +8,6 @@ import browser
 import numpy as np
 import polars as pl
 import pytest
-from eval_kit.protocols.comparing import compare
 
 from eval_kit import plots
 from eval_kit.models.card import Card
@@ -16,6 +15,7 @@ from eval_kit.models.typos import with_typos
 from eval_kit.pages.page import result_page
 from eval_kit.pages.report import report
 from eval_kit.protocols.clean import clean
+from eval_kit.protocols.compare import compare
 from eval_kit.protocols.generalise import generalise
 from eval_kit.protocols.scoring import score
 from eval_kit.protocols.similarity import similarity

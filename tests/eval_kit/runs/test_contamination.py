@@ -9,7 +9,7 @@ from eval_kit.documents import Training
 from eval_kit.errors import UserError
 from eval_kit.pages.page import result_page
 from eval_kit.pages.report import Report
-from eval_kit.protocols.comparing import compare
+from eval_kit.protocols.compare import compare
 from eval_kit.protocols.grid_results import protocol
 from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, TestSet, open_release
