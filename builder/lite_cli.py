@@ -13,46 +13,19 @@ PASSAGES, DEPTH, SEED = 1_000_000, 100, 13
 
 
 def fidelity(
-    release: Annotated[
-        str, argument("A rebuilt release; with --pool, the release that the runs are judged on.", "RELEASE")
-    ],
-    against: Annotated[str | None, option("Compare with this published release: folder or Hub id.")] = None,
-    pool: Annotated[
-        list[Path] | None, option("Run over all passages whose best passages make the pool. Repeatable.", "RUN")
-    ] = None,
-    run: Annotated[
-        list[Path] | None,
-        option("Run over all passages of a system that did not contribute to the pool. Repeatable.", "RUN"),
-    ] = None,
-    depth: Annotated[int, option("Passages per query taken from each run.", min=1)] = 100,
+    release: Annotated[str, argument("A rebuilt release.", "RELEASE")],
+    against: Annotated[str, option("Compare with this published release: folder or Hub id.")],
     format: PrintedFormat = output.Format.table,
     json_file: JsonFile = None,
     page: PageFile = None,
 ) -> None:
-    """Compare a release with the published one, or a pool with all.
-
-    A pool has some passages; its systems are compared with the same systems on all passages.
-    """
+    """Compare a rebuilt release with the published one."""
     from builder.fidelity import compare
-    from builder.pool import measure_fidelity, read_systems
     from eval_kit.release import open_release
 
-    opened_release = open_release(release)
-    if against is not None and not pool:
-        with status("comparing the releases"):
-            report = compare(opened_release, open_release(against))
-        output.emit(report, format=format, json=json_file, page=page)
-        return
-    if against is not None or not pool:
-        raise UserError(
-            "Nothing says which passages to keep",
-            do="Add --against for a rebuilt release, or --pool for a pool of runs",
-        )
-    contributors, others = read_systems(pool, opened_release), read_systems(run or [], opened_release)
-    if both := sorted(contributors.keys() & others.keys()):
-        raise UserError(f"{both[0]} is in --pool and in --run", do="Give each system in one of them")
-    of_pool = measure_fidelity(others, contributors, opened_release, depth)
-    output.emit(of_pool, format=format, json=json_file, page=page)
+    with status("comparing the releases"):
+        report = compare(open_release(release), open_release(against))
+    output.emit(report, format=format, json=json_file, page=page)
 
 
 def lite(
@@ -60,15 +33,12 @@ def lite(
     out: Out = Path("ms-marco-shift-lite"),
     passages: Annotated[int, option("Number of passages that the lite release holds.", min=1)] = PASSAGES,
     depth: Annotated[int, option("Passages per test query taken from each ranker.", min=1)] = DEPTH,
-    pool: Annotated[
-        list[Path] | None, option("Also keep the best passages of this run over all passages. Repeatable.", "RUN")
-    ] = None,
     dense: Annotated[
         str | None,
         option(
             "Encode all passages with this model and keep its best too; none for BM25 alone.",
             "MODEL",
-            show_default="sentence-transformers/all-MiniLM-L6-v2, where no --pool is given",
+            show_default="sentence-transformers/all-MiniLM-L6-v2",
         ),
     ] = None,
     seed: Annotated[int, option("Random seed for drawing the other passages.", min=0)] = SEED,
@@ -93,9 +63,9 @@ def lite(
     from builder.release import summary
     from eval_kit.release import open_release
 
-    source, shifts, rankers = open_release(str(folder)), shift or (), pool or ()
+    source, shifts = open_release(str(folder)), shift or ()
     if collection is not None:
-        draws: dict[str, Any] = {"--passages": passages != PASSAGES, "--depth": depth != DEPTH, "--pool": pool}
+        draws: dict[str, Any] = {"--passages": passages != PASSAGES, "--depth": depth != DEPTH}
         draws |= {"--dense": dense, "--seed": seed != SEED, "--queries": queries, "--cache": cache}
         if misfit := next((name for name, value in draws.items() if value), None):
             raise UserError(
@@ -104,7 +74,7 @@ def lite(
             )
         manifest = of_passages(source, collection, out, shifts)
     else:
-        encoder = dense or ("none" if rankers else ENCODER)
+        encoder = dense or ENCODER
         manifest = make(
             source,
             out,
@@ -114,7 +84,6 @@ def lite(
             cache,
             queries=queries,
             shifts=shifts,
-            rankers=rankers,
             dense=None if encoder == "none" else encoder,
         )
     print_result(manifest.as_json(), summary(out, manifest), json_file)

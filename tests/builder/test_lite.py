@@ -112,21 +112,6 @@ def test_some_queries_of_each_test_set_are_kept_with_their_passages(
     assert "5 queries of each test set" in release.manifest.remarks[-1]
 
 
-def test_the_best_of_other_rankers_are_kept_too(mini_release: Release, made: Release, cache: Path, tmp_path: Path):
-    left_out = sorted(ids(mini_release) - ids(made))
-    lines = "".join(
-        f"{query} Q0 {left_out[rank]} {rank} {9 - rank} x\n"
-        for query in mini_release.test_sets["dl19"].queries
-        for rank in range(5)
-    )
-    run = tmp_path / "other.trec"
-    run.write_text(lines)
-    release = make(mini_release, tmp_path / NAME, cache, rankers=[run])
-    assert ids(release) - ids(made) == set(left_out[:DEPTH])
-    _, caution = release.cautions  # the first says that mini is synthetic
-    assert caution.startswith("pool of bm25, other: ")
-
-
 def test_by_default_a_dense_encoder_searches_beside_bm25(
     mini_release: Release, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -138,7 +123,7 @@ def test_by_default_a_dense_encoder_searches_beside_bm25(
         app(["lite", str(mini_release.folder), *options, "--out", str(out), *more], standalone_mode=False)
         return open_release(out)
 
-    with pytest.raises(UserError, match=r"another encoder with --dense, runs with --pool, or --dense none"):
+    with pytest.raises(UserError, match=r"another encoder with --dense, or --dense none"):
         run(tmp_path / "out")
     assert not (tmp_path / "out").exists()
     model = tiny("dense")

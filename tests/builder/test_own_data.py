@@ -20,7 +20,6 @@ from builder.collection import split_name
 from builder.export import export
 from builder.lite import of_passages
 from builder.permission import permitted_part
-from builder.pool import read_systems
 from builder.shifts import given, length, resttest
 from builder.sources import beir, log, mini, released
 from builder.verify import verify
@@ -197,13 +196,6 @@ def test_an_edit_stays_inside_the_word_whatever_its_lower_case() -> None:
         for variation, table in typos.plant("dev", queries, seed=seed):
             pairs = zip(texts[:2], table.frame["text"][:2], strict=True)
             assert all(len(old.split()) == len(new.split()) for old, new in pairs), variation.method
-
-
-def test_runs_of_dotted_test_sets_are_one_system(mini_release: Release, tmp_path: Path) -> None:
-    for test_set, query in (("topic.c0", "1"), ("topic.c1", "2"), ("dl19", "3")):
-        (tmp_path / f"bm25.{test_set}.trec").write_text(f"{query} Q0 7 1 1.0 x\n")
-    systems = read_systems(sorted(tmp_path.glob("*.trec")), mini_release)
-    assert list(systems) == ["bm25"] and systems["bm25"].height == 3
 
 
 def test_a_split_called_training_is_train() -> None:
