@@ -88,7 +88,7 @@ BRANCHES = {
         ("toy.trec --dataset toy", eval_kit.beir),
         ("all.trec --release mini --by chameleons", eval_kit.chameleons),
     ),
-    "compare": (("toy.trec other.trec --release toy", eval_kit.compare)),
+    "compare": (("toy.trec other.trec --release toy", eval_kit.compare),),
     "protocol": (
         ("s.length.short.trec s.length.long.trec --release mini", eval_kit.report),
         ("grid --release mini --paper ecir2023-table2", of_paper),
@@ -105,8 +105,6 @@ def place(mini_release: Release, tmp_path_factory: pytest.TempPathFactory) -> Pa
     beir_folder(folder / "toy", [], {"q1": "a b", "q2": "a"}, [("q1", "d1"), ("q2", "d1")])
     for name, first in (("toy", "d1"), ("other", "d2")):
         (folder / f"{name}.trec").write_text("".join(f"{query} Q0 {first} 1 2.0 t\n" for query in ("q1", "q2")))
-    values = ("run\tmeasure\tquery\tvalue", "toy\tRR\tq1\t1", "other\tRR\tq1\t0.5")
-    (folder / "values.tsv").write_text("\n".join(values))
     (folder / "all.trec").write_text(plain_run(mini_release, *mini_release.test_sets))
     (folder / "grid").mkdir()
     for part in ("short", "long"):
