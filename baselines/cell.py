@@ -74,11 +74,7 @@ class Cell:
 
     @cached_property
     def weights(self) -> Mapping[str, str]:
-        """For each of the :attr:`named_models`, its commit on the Hub, or the sha256 of a folder's files.
-
-        Raises:
-            UserError: there is no such model.
-        """
+        """For each of the :attr:`named_models`, its commit on the Hub, or the sha256 of a folder's files."""
         if self.resolved is not None:
             return self.resolved
         return {role: checkpoint.digest(model) for role, model in self.named_models.items()}
@@ -164,11 +160,7 @@ class Cell:
         return (self.folder / "done.json").is_file() and self.is_searched
 
     def test_queries(self) -> pl.DataFrame:
-        """``query_id`` and ``text`` of the queries that the cell's run must hold, each once, in the release's order.
-
-        Raises:
-            UserError: the release lacks the shift's test queries.
-        """
+        """``query_id`` and ``text`` of the queries that the cell's run must hold, each once, in the release's order."""
         trained_for = TRAINED_FOR[self.name.shift]
         if not trained_for.test_tables(self.release):
             what = f"{self.release.folder} has no test queries of {self.name.shift}"

@@ -109,9 +109,6 @@ def choose(
         backbone: replaces that of the transformers; ``static`` keeps its own, as it learns from scratch.
         precision: of their training, whatever the config says.
         instead_of_bfloat16: the same where the config says bfloat16, which the GPUs lack.
-
-    Raises:
-        UserError: as :func:`read`, or the config lacks a system.
     """
     options: dict[str, Options] = read(config).systems
     if unknown := [name for name in systems or () if name not in options]:
@@ -131,11 +128,7 @@ def choose(
 
 
 def read(config: str | Path) -> Config:
-    """One of the kit's configs by name, or a JSON file, parsed by :func:`parse`.
-
-    Raises:
-        UserError: there is no such config; it is not JSON; an option is unknown, missing or wrong.
-    """
+    """One of the kit's configs by name, or a JSON file, parsed by :func:`parse`."""
     path = FOLDER / f"{config}.json" if str(config) in names() else Path(config)
     if not path.is_file():
         which = f"Choose from: {', '.join(names())}, or write the name of a JSON file"
@@ -152,9 +145,6 @@ def parse(document: Any, origin: str) -> Config:
     Args:
         document: of a config.
         origin: names it in messages.
-
-    Raises:
-        UserError: it does not follow ``schemas/config.schema.json``; names the first fault and counts the rest.
     """
     if isinstance(document, dict) and isinstance(document.get("systems"), dict):
         common = document.get("neural", {})

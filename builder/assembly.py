@@ -206,9 +206,6 @@ def apart(shift: str, assignment: pl.DataFrame, pairs: pl.DataFrame, seed: int) 
         assignment: ``query_id``, ``cluster`` and ``split``; a query may be in several clusters.
         pairs: ``query-id`` and ``corpus-id`` of relevant passages.
         seed: of the draw.
-
-    Raises:
-        UserError: more than half of the queries are linked.
     """
     import numpy as np
     from scipy.sparse import coo_array
@@ -245,11 +242,7 @@ def interval_remark(shift: str, sizes: Sequence[int]) -> str:
 
 
 def check_clusters(shift: str, parts: Mapping[str, pl.DataFrame]) -> None:
-    """Check that at least two clusters of a shift have queries in every part: split -> queries and their ``cluster``.
-
-    Raises:
-        UserError: fewer have.
-    """
+    """Check that at least two clusters of a shift have queries in every part: split -> queries and their ``cluster``."""
     clusters = set.intersection(*(set(queries["cluster"].cast(pl.String)) for queries in parts.values()))
     if len(clusters) < 2:
         names = ", ".join(sorted(clusters)) or "none"

@@ -57,9 +57,6 @@ def audit(release: Release) -> dict[str, Any]:
 
     Returns:
         The document that is written to ``reports/audit.json``.
-
-    Raises:
-        UserError: the release has no pair.
     """
     to_compare = list(pairs(release))
     if not to_compare:

@@ -69,9 +69,6 @@ def texts(folder: Path, manifest: Manifest) -> dict[str, str]:
 
     The card is made from the manifest, the tables and ``reports/``. Each report is optional, and one made from content
     other than the manifest's is left out.
-
-    Raises:
-        UserError: a report is not readable.
     """
     from jinja2 import Template
 
@@ -136,11 +133,7 @@ def source_of(file: str, manifest: Manifest) -> str:
 
 
 def write(folder: Path) -> None:
-    """Rewrite the card of the release in ``folder``, in place.
-
-    Raises:
-        UserError: the folder is no release or cannot be written, or a report is not readable.
-    """
+    """Rewrite the card of the release in ``folder``, in place."""
     manifest = read_manifest(folder)
     for name, text in texts(folder, manifest).items():
         atomic.write_inside(folder, name, text)
@@ -256,11 +249,7 @@ def _yaml(data: dict[str, Any]) -> str:
 
 
 def check_card(folder: Path, manifest: Manifest) -> None:
-    """Check that the card's YAML is of this manifest's version, content, columns and rows: no digest covers it.
-
-    Raises:
-        UserError: there is no card, its YAML is not valid by the library's classes, or it describes something else.
-    """
+    """Check that the card's YAML is of this manifest's version, content, columns and rows: no digest covers it."""
     import yaml
     from huggingface_hub import DatasetCard
 

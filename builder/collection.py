@@ -40,10 +40,6 @@ class Collection:
         remarks: oddities.
         parts: ``query_id`` and ``part``, labels of queries that make a shift of their own.
         is_log: whether it is a query log, which has no judgements.
-
-    Raises:
-        UserError: there are no judgements, a split's name is not allowed in a manifest, or a judged query appears twice
-            in a split, is both a training and an evaluation query, or has no text.
     """
 
     name: str

@@ -184,10 +184,6 @@ def encode(texts: Sequence[str] | pl.Series, encoder: Encoder, cache: Path | Non
 
     Returns:
         float32 of shape (n, d).
-
-    Raises:
-        UserError: there are no texts or an empty one, the encoder cannot be loaded or gives NaN, or the cache cannot
-            be written.
     """
     strings = _check(texts)
     if cache is None:

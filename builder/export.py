@@ -72,10 +72,6 @@ def export(
         passages: for ``beir`` and ``tevatron``, the release's passages: a file of id, tab and text, such as MS MARCO's
             collection.tsv.
         strict: leave the test queries of all shifts out of training queries.
-
-    Raises:
-        UserError: a format or name is unknown, the file of passages is faulty, or a folder holds something else or
-            cannot be written; then no folder was changed.
     """
     if format not in FORMATS:
         raise UserError(f"Unknown format {format!r}", do=f"Choose from: {', '.join(FORMATS)}")
@@ -116,11 +112,7 @@ def _refuse_to_replace(folder: Path, files: Collection[str]) -> None:
 
 
 def trainable(release: Release, names: Iterable[str]) -> dict[str, tuple[Shift, str]]:
-    """Shift and held-out part of training queries, by their name, such as ``topic.not-c0``.
-
-    Raises:
-        UserError: a name that the release does not have.
-    """
+    """Shift and held-out part of training queries, by their name, such as ``topic.not-c0``."""
     training = {}
     for shift in TRAINED_FOR.values():
         for part in shift.training_tables(release):

@@ -70,10 +70,6 @@ def make(
             of the release, including training ones.
         shifts: only test sets of these.
         dense: model that searches all passages, as ``eval_kit run`` takes it; its best are kept too.
-
-    Raises:
-        UserError: the release is lite already, or has no test queries (of a named shift) or no passages; there is no
-            Java; ``out`` cannot be written.
     """
     if release.manifest.kind == "lite":
         raise UserError(f"{release.folder} is already a lite release", do="Use a release with all passages")
@@ -131,9 +127,6 @@ def of_passages(release: Release, source: Path, out: Path, shifts: Collection[st
         release: without passages of its own, or whose passages are replaced.
         source: a BEIR folder with ``corpus.jsonl``, or a file of passage ids, tabs and texts.
         shifts: only test sets of these.
-
-    Raises:
-        UserError: passages that cannot be read; no test set of the release can be searched in them.
     """
     read = beir.read_corpus(source / "corpus.jsonl") if source.is_dir() else of_file(source)
     of_shifts = _test_sets(release, shifts)

@@ -33,11 +33,7 @@ _CHAMELEON_SHARES = {
 
 
 def draft(seed: int = 13, queries: int = 10_000, strength: float = 1.0) -> Draft:
-    """Generate the mini collection, by its :class:`~builder.sources.mini.MiniParameters`, and its planted release.
-
-    Raises:
-        UserError: a parameter is out of range.
-    """
+    """Generate the mini collection, by its :class:`~builder.sources.mini.MiniParameters`, and its planted release."""
     collection = mini.generate(mini.MiniParameters(seed, queries, strength))
     benchmarks = list(_benchmarks(collection))
     dl19 = next(table.frame for table in benchmarks if (table.config, table.split) == ("resttest", "dl19"))

@@ -63,10 +63,6 @@ def add(
         parameters: by default as in the paper.
         cache: for the index and the shards; by default :func:`eval_kit.files.cache.cache_folder`.
         threads: of Lucene; they do not affect the result.
-
-    Raises:
-        UserError: no release, no training queries, queries without text, no passages, no Java, or a folder that cannot
-            be written.
     """
     parameters = parameters or NegativeParameters()
     if not 0 < parameters.sample <= parameters.depth:
@@ -92,9 +88,6 @@ def training_queries(release: Release) -> pl.DataFrame:
     """``query_id`` and ``text`` of all training and validation queries, each once, in the digest's order.
 
     These are every ``train`` split of queries, every ReSTrain set, and the validation queries.
-
-    Raises:
-        UserError: there are none, or one has no text.
     """
     queries = union(release, _query_tables(release)).sort("text", nulls_last=True).unique("query_id", keep="first")
     if queries.is_empty():

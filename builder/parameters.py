@@ -85,11 +85,7 @@ class ShiftParameters:
         return replace(self, **drawing)
 
     def with_settings(self, settings: Sequence[str]) -> "ShiftParameters":
-        """The same with ``settings`` such as ``topic.k=20``, ``wh.rule=token`` or ``restrain.sizes=a:100,b:300``.
-
-        Raises:
-            UserError: a name is unknown, or a value has the wrong type.
-        """
+        """The same with ``settings`` such as ``topic.k=20``, ``wh.rule=token`` or ``restrain.sizes=a:100,b:300``."""
         new_parameters, names = self, _papers_values()
         for setting in settings:
             name, equals, text = setting.partition("=")

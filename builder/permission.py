@@ -23,10 +23,6 @@ def permitted_part(manifest: Manifest, permitted: Collection[str], left_out: Col
     Args:
         permitted: sources without a stated licence whose authors permit the publication.
         left_out: sources whose tables are not published, nor the test sets and variations that rest on them.
-
-    Raises:
-        UserError: a source states no licence and is in neither; a name is of no such source, or in both; nothing
-            would be left.
     """
     of_source = _tables_by_source(manifest)
     for name in (*permitted, *left_out):

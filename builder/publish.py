@@ -82,9 +82,6 @@ def publish(
         allow_partial: publish a release that lacks parts.
         permitted: sources that state no licence, and whose authors permit the publication.
         left_out: such sources whose parts are not published.
-
-    Raises:
-        UserError: why it cannot be published, what is on the Hub now, and what to do.
     """
     manifest = read_manifest(folder)
     if tag != f"v{manifest.version}":

@@ -52,10 +52,6 @@ def draft(
         cache: where vectors are kept.
         disjoint_passages: draw the test queries of topic, wh and given parts so that no training query of the shift
             shares a relevant passage with them; length, whose test queries are given, leaves such training queries out.
-
-    Raises:
-        UserError: a shift is unknown, or cannot be built although it or its parameters were chosen; there is no shift
-            at all; or whatever the encoder refuses.
     """
     if disjoint_passages and not collection.qrels:
         raise UserError(f"--disjoint-passages needs judgements, and {collection.name} has none")

@@ -36,9 +36,6 @@ def write(draft: Draft, out: Path) -> Manifest:
     The new folder is completely written to disk before it takes the old one's place. A build that is killed
     leaves the old release whole; if that was between the two renames, the next program to open the release restores
     it. Two builds at once leave one whole release.
-
-    Raises:
-        UserError: ``out`` is neither a release nor free, or cannot be written.
     """
     with _replacing(out) as staging:
         if out.is_symlink() or (out.exists() and not (out.is_dir() and not any(out.iterdir()))):
@@ -68,9 +65,6 @@ def extend(folder: Path, add: Callable[[Path], list[TableEntry]], variations: Se
     """Replace the release in ``folder`` by one with the tables that ``add`` writes to a folder, and the variations.
 
     Those of the same names are replaced. Everything else is unchanged, except that the card is rendered anew.
-
-    Raises:
-        UserError: the release is damaged, or cannot be written.
     """
     with _replacing(folder) as staging:
         manifest = verified_manifest(folder)

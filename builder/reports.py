@@ -24,11 +24,7 @@ class Reports:
 
 
 def read(folder: Path, manifest: Manifest) -> Reports:
-    """The audit of the release in ``folder``, if there is one.
-
-    Raises:
-        UserError: it is not readable, or not what this program writes.
-    """
+    """The audit of the release in ``folder``, if there is one."""
     if not (folder / AUDIT).is_file():
         return Reports("", [])
     try:

@@ -66,10 +66,6 @@ def write(
         seed: of the cell.
         strict: also leave out every other test query.
         cache: for the texts of the passages; by default :func:`eval_kit.files.cache.cache_folder`.
-
-    Raises:
-        UserError: the shift has no such part; the release has no training queries of it, no negatives or no passages;
-            or the file cannot be written.
     """
     if negatives:
         refuse_without_negatives(release)

@@ -21,9 +21,6 @@ def add_typos(folder: Path, test_sets: Sequence[str], replicas: int = 1, seed: i
 
     Returns:
         The release with them, and their names.
-
-    Raises:
-        UserError: the release has no such test set, is damaged, or cannot be written.
     """
     release = _open(folder, test_sets)
     wordings: list[tuple[Variation, Table]] = []
@@ -44,9 +41,6 @@ def add_texts(
 
     Returns:
         The release with them, and their names.
-
-    Raises:
-        UserError: the name or test set is unknown, a file is not as expected, or holds other queries.
     """
     release = _open(folder, [base])
     family, dot, method = name.partition(".")

@@ -93,9 +93,6 @@ def divide(by: str | Parts, release: Release, queries: pl.DataFrame, training: p
         release: the one that is scored.
         queries: ``query_id`` and ``text`` of the test set.
         training: ``query_id`` and ``text`` of training queries, for ``distance`` and ``leaked``.
-
-    Raises:
-        UserError: no such division, one that no query of the test set is in, or training queries that are lacking.
     """
     if isinstance(by, str):
         division = _named(by, release, queries, training)

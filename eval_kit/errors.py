@@ -45,9 +45,6 @@ def call[R](function: Callable[..., R], given: Mapping[str, Any], why: str = "")
         function: its own defaults stand for arguments that were not given.
         given: by name.
         why: it takes no more than it does, a sentence.
-
-    Raises:
-        UserError: an argument that it does not take; what it raises.
     """
     takes = inspect.signature(function).parameters
     for name in given:

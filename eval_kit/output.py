@@ -35,9 +35,6 @@ def emit(
         format: how to print it.
         json: the file for :meth:`~eval_kit.results.Result.as_json`; ``-`` prints that and nothing else.
         page: the HTML file for its tables, figures and notes.
-
-    Raises:
-        UserError: a file that cannot be written.
     """
     from eval_kit.console import screen, write_json
     from eval_kit.sentences import counted

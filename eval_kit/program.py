@@ -88,9 +88,6 @@ def check_outputs(parameters: Mapping[str, Any]) -> None:
 
     Args:
         parameters: of a command, by name; its release may be the default one.
-
-    Raises:
-        UserError: naming the file; before anything is read or written.
     """
     outputs = [path for name in _OUTPUTS for path in _paths(parameters.get(name)) if path != Path("-")]
     for name in _OUTPUTS[1:]:

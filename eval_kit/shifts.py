@@ -88,11 +88,7 @@ class Shift(ABC):
         return self.group == "cluster"
 
     def parts(self, release: Release) -> list[str]:
-        """What can be held out (of ReSTrain: trained on), in the release's order.
-
-        Raises:
-            UserError: the release does not hold the shift.
-        """
+        """What can be held out (of ReSTrain: trained on), in the release's order."""
         if parts := self._parts(release):
             return parts
         raise UserError(f"{release.folder} has no {self.name} shift")
@@ -109,11 +105,7 @@ class Shift(ABC):
         return chain.from_iterable(table.columns for table in release.manifest.tables if table.config == self.name)
 
     def check_part(self, release: Release, part: str, run: str) -> None:
-        """Check that the shift has a part.
-
-        Raises:
-            UserError: naming the run, and the parts that there are.
-        """
+        """Check that the shift has a part."""
         parts = self.parts(release)
         if part not in parts:
             raise UserError(
@@ -478,11 +470,7 @@ CLUSTERED = tuple(shift.name for shift in _ALL if shift.has_clusters)
 
 
 def check_names(names: Iterable[str], origin: str = parameter("shifts")) -> None:
-    """Check names of shifts from a user; ``origin`` says where they stand.
-
-    Raises:
-        UserError: there is no such shift.
-    """
+    """Check names of shifts from a user; ``origin`` says where they stand."""
     for name in names:
         if name not in SHIFTS:
             raise UserError(f"{origin} {name} is not a shift", do=f"Choose from: {', '.join(SHIFTS)}")

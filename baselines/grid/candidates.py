@@ -18,9 +18,6 @@ def find(grid: Sequence[Cell]) -> None:
     """Search every query that an unfinished cell gives to BM25, to re-rank or for a BM25 run, once for all cells.
 
     It happens in a separate process, so that the JVM's memory is freed before the cells begin.
-
-    Raises:
-        UserError: no passages, no Java, no validation queries to tune BM25 on, or the disk is full.
     """
     unfinished_cells = [cell.portable() for cell in grid if _by_bm25(cell) and not cell.is_finished]
     if unfinished_cells:

@@ -9,12 +9,7 @@ from eval_kit.files import checkpoint
 
 
 def refuse(cells: Sequence[Cell]) -> None:
-    """Refuse a grid that cannot finish.
-
-    Raises:
-        UserError: a backbone or teacher that neither the Hub nor the cache has; a backbone that is no transformer; a
-            teacher of another architecture.
-    """
+    """Refuse a grid that cannot finish."""
     trained = [cell.options for cell in cells if not cell.is_finished and isinstance(cell.options, Trained)]
     for backbone in {options.backbone for options in trained}:
         if isinstance(backbone, str):

@@ -33,11 +33,7 @@ _LIBRARIES = (
 
 
 def describe(cell: Cell) -> None:
-    """Make the cell's folder, with a ``cell.json`` that describes the cell.
-
-    Raises:
-        UserError: the folder cannot be made, or there is no such backbone or teacher.
-    """
+    """Make the cell's folder, with a ``cell.json`` that describes the cell."""
     path = cell.folder / "cell.json"
     if path.is_file():
         return

@@ -42,9 +42,6 @@ def cells(
             of its test sets.
             ``all``, alone or among them, may match none.
         benchmarks: whether every cell also searches dev and TREC DL.
-
-    Raises:
-        UserError: the release does not hold a shift or a variation.
     """
     shift_names = [shift for shift in SHIFTS if shift in release.configs] if shifts is None else shifts
     names_of_variations = (
@@ -78,11 +75,7 @@ def starts(grid: Sequence[Cell]) -> list[str]:
 
 
 def prepare(grid: Sequence[Cell]) -> None:
-    """Make the cells' folders, and take the files of cells with other options out of the grid's.
-
-    Raises:
-        UserError: the grid's folder cannot be made.
-    """
+    """Make the cells' folders, and take the files of cells with other options out of the grid's."""
     for cell in grid:
         describe(cell)
         retract(cell)
@@ -92,9 +85,6 @@ def run(grid: Sequence[Cell]) -> Iterator[tuple[Cell, str | None]]:
     """Do what is left of a grid in this process, and yield each cell as it ends, with why it failed, if it did.
 
     Cells that another process has are left for the end; if it has not done them by then, they are done here.
-
-    Raises:
-        UserError: the grid's folder cannot be made.
     """
     prepare(grid)
     elsewhere = []

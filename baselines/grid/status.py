@@ -25,11 +25,7 @@ type Status = dict[str, Any]
 
 
 def of_grid(root: Path) -> list[Status]:
-    """All cells below ``root``, by shift, held-out part, system and seed.
-
-    Raises:
-        UserError: there is no grid.
-    """
+    """All cells below ``root``, by shift, held-out part, system and seed."""
     cells = [_of_cell(path) for path in root.glob("*/cell.json")]
     if not cells:
         make = "Make one: python -m baselines grid run --config mini --out DIR"

@@ -32,11 +32,7 @@ No experiment chose it; another number may change the last digits of scores, as 
 
 
 def train(cell: Cell) -> dict[str, Any]:
-    """Train the cell's model, unless it exists; facts about the training.
-
-    Raises:
-        UserError: the cell that it starts from failed.
-    """
+    """Train the cell's model, unless it exists; facts about the training."""
     if cell.start is not None and (failure := attempt(cell.beginning)):
         raise UserError(f"The cell of {cell.beginning.name.file} failed, and this one starts from it", failure)
     with _timed(cell, "training"):

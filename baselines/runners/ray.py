@@ -37,9 +37,6 @@ def run(cells: Sequence[Cell], threads: int, many_passages: int = MANY_PASSAGES)
         cells: to do, in this order.
         threads: of each process.
         many_passages: from how many on they are encoded by Ray Data.
-
-    Raises:
-        UserError: Ray is not installed, the cluster cannot be reached, or the grid's folder cannot be made.
     """
     ray = connect()
     prepare(cells)
@@ -83,11 +80,7 @@ def run(cells: Sequence[Cell], threads: int, many_passages: int = MANY_PASSAGES)
 
 
 def encode(retriever: Retriever, passages: Passages, folder: Path) -> None:
-    """Encode passages on every GPU of the cluster, or on every CPU if it has none, for the retriever's ``index``.
-
-    Raises:
-        UserError: the retriever does not encode passages, as BM25 does not; or as :func:`connect`.
-    """
+    """Encode passages on every GPU of the cluster, or on every CPU if it has none, for the retriever's ``index``."""
     if not hasattr(retriever, "encode_passages"):
         raise UserError("This model does not encode passages, so Ray has no work to share", do="Use eval_kit run")
     gpus = 1 if connect().cluster_resources().get("GPU") else 0
@@ -104,9 +97,6 @@ def connect() -> Any:
 
     A process may start Java (:mod:`eval_kit.search.lucene`) after this, but not before: the last SIGSEGV handler set
     counts, and Ray begins by setting Python's.
-
-    Raises:
-        UserError: Ray is not installed, or the cluster cannot be reached.
     """
     os.environ.update(_HANDLERS)  # read when Ray is imported
     try:

@@ -41,9 +41,6 @@ def encode_with_ray(retriever: Any, passages: Passages, folder: Path, gpus: floa
         folder: of the arrays.
         gpus: of each actor; may be 0.
         threads: of each actor.
-
-    Raises:
-        UserError: an actor ended, for instance because its model cannot be loaded.
     """
     import ray
 

@@ -31,9 +31,6 @@ def train(cell: Cell, _: Any = ()) -> dict[str, float]:
     """With the option ``tune``, put the k1 and b of :func:`tuned_parameters` in the cell's model; else do nothing.
 
     A cell of monoBERT may have that option too.
-
-    Raises:
-        UserError: no Java, no passages, or (to tune) no validation queries.
     """
     assert isinstance(cell.options, Bm25Options | Monobert)
     if not cell.options.tune:
@@ -51,11 +48,7 @@ def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:
 
 
 def tuned_parameters(cell: Cell) -> dict[str, float]:
-    """The k1 and b that :func:`tune` chooses, once for all cells of a grid; kept beside the index.
-
-    Raises:
-        UserError: no Java, no passages, or no validation queries.
-    """
+    """The k1 and b that :func:`tune` chooses, once for all cells of a grid; kept beside the index."""
     folder = shared_index(cell) / BM25
     path = folder / f"tuned-{cell.release.digest[:16]}.json"
     with atomic.lock(path):
@@ -80,9 +73,6 @@ def tune(release: Release, folder: Path) -> tuple[float, float]:
     Args:
         release: with validation queries and their judgements.
         folder: an index of its passages.
-
-    Raises:
-        UserError: the release has no validation queries.
     """
     queries = release.table("validation", "validation").unique("query_id", maintain_order=True)
     qrels = release.qrels("validation").filter(pl.col("relevance") >= 1)

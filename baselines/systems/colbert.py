@@ -81,9 +81,6 @@ def register(markers: Iterable[str], encoder: Any) -> None:
     Args:
         markers: words that texts begin with.
         encoder: module of sentence-transformers whose tokenizer learns them.
-
-    Raises:
-        UserError: a marker cannot be one token.
     """
     from tokenizers import AddedToken
 

@@ -39,9 +39,6 @@ def backbone(cell: Cell, texts: Iterable[str]) -> tuple[str, dict[str, Any]]:
 
     Returns:
         Name or folder, and the arguments that make the libraries load one commit of it.
-
-    Raises:
-        UserError: there is no such transformer.
     """
     options = cell.options_as(Trained)
     name = options.backbone

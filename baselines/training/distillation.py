@@ -24,9 +24,6 @@ def teacher(options: Trained, commit: str | None = None) -> Teacher | None:
     Args:
         options: of a trained system.
         commit: of the teacher on the Hub.
-
-    Raises:
-        UserError: there is no such model, or it is of another architecture.
     """
     if options.teacher is None:
         return None

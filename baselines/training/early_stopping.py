@@ -25,9 +25,6 @@ def evaluator(cell: Cell, texts: PassageTexts) -> Any:
     Args:
         cell: with the option ``evaluate_every``.
         texts: of the passages.
-
-    Raises:
-        UserError: the release has no validation queries, or no judgements of them.
     """
     options = cell.options_as(Trained)
     if options.evaluate_every is None:

@@ -42,9 +42,6 @@ def training(cell: Cell) -> JudgedQueries:
     """The cell's training queries.
 
     They are the judged ones of :meth:`eval_kit.shifts.Shift.training`.
-
-    Raises:
-        UserError: the release has no such queries, no judgements of them, or no negatives although the cell uses some.
     """
     if cell.options_as(Trained).negatives:
         refuse_without_negatives(cell.release)
@@ -59,11 +56,7 @@ def training(cell: Cell) -> JudgedQueries:
 
 
 def passage_texts(cell: Cell) -> PassageTexts:
-    """The texts of the release's passages, stored once for all cells of a grid.
-
-    Raises:
-        UserError: there are no passages, or the disk is full.
-    """
+    """The texts of the release's passages, stored once for all cells of a grid."""
     folder = cell.root / "passages" / collection_key(cell.release)
     return PassageTexts(folder) if is_written(folder) else write(passages(cell.release), folder)
 
@@ -159,10 +152,6 @@ class Lookup:
 
 
 def queries_for(cell: Cell) -> TrainingSet:
-    """The queries that the cell may train on, by the rule of its shift, and how many were left out.
-
-    Raises:
-        UserError: the shift has no such part, or the release no training queries of it.
-    """
+    """The queries that the cell may train on, by the rule of its shift, and how many were left out."""
     name = cell.name
     return permitted_queries(cell.release, name.shift, name.held_out, cell.options_as(Trained).strict, name.file)

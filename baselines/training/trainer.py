@@ -78,10 +78,6 @@ def train_by(build: Build, opener: Opener, cell: Cell, callbacks: "Sequence[Trai
         (step → mean), ``batch_size``, ``mini_batch_size`` (None where a batch fits), ``device``, ``seconds`` and
         ``samples_per_second`` of the last attempt, ``train_queries``, the number of ``examples`` and the sha256 over
         their ids, and with early stopping ``best_step`` and ``best`` (the metric's value).
-
-    Raises:
-        UserError: the release lacks queries, judgements, negatives or passages; the teacher cannot be obtained; the
-            memory does not hold a mini-batch of one text; or the last checkpoint is damaged.
     """
     import torch
 

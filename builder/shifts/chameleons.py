@@ -56,9 +56,6 @@ def _average_precision(runs: Mapping[str, Path], qrels: pl.DataFrame, queries: p
 
     Returns:
         ``query_id`` and a float64 column for each ranker, in the order of ``queries``.
-
-    Raises:
-        UserError: a run cannot be read or lacks queries.
     """
     pairs = qrels.filter(pl.col("query_id").is_in(queries.implode()))
     values = {"query_id": queries}
@@ -79,9 +76,6 @@ def assign(values: pl.DataFrame, parameters: ChameleonParameters = ChameleonPara
     Returns:
         ``query_id`` and ``level_<x>`` (Enum none, veiled, pygmy, lesser: the strictest set that holds the query), in
         the order of ``values``.
-
-    Raises:
-        UserError: there are fewer than three rankers, or as :func:`obstinate`.
     """
     names = [name for name in values.columns if name != "query_id"]
     if len(names) < len(CHAMELEON_SETS):
@@ -108,9 +102,6 @@ def obstinate(values: pl.DataFrame, level: int) -> pl.DataFrame:
 
     Returns:
         ``query_id`` and a boolean column for each ranker, in the order of ``values``.
-
-    Raises:
-        UserError: a level out of 1 to 100, or so low that it holds no query.
     """
     names = [name for name in values.columns if name != "query_id"]
     if not 1 <= level <= 100:

@@ -56,9 +56,6 @@ def assign(parts: pl.DataFrame, parameters: CrossedParameters) -> pl.DataFrame:
     Returns:
         ``query_id``, ``cluster`` (Enum, the largest first) and a column for each model, m1, m2, ... (Enum of
         :data:`eval_kit.shifts.ROLES`), by cluster.
-
-    Raises:
-        UserError: the number of models is not 4, 8 or 16, or there are too few clusters for it.
     """
     from scipy.linalg import hadamard
 

@@ -41,9 +41,6 @@ def assign(queries: pl.DataFrame, parts: pl.DataFrame, parameters: GivenParamete
 
     Returns:
         ``query_id``, ``part``, ``cluster`` (Enum, the part as a name in a-z, 0-9 and _) and ``split``.
-
-    Raises:
-        UserError: the share makes no sense.
     """
     check_share(parameters.test_share)
     members = queries.select("query_id").join(parts, on="query_id", maintain_order="left")
@@ -63,9 +60,6 @@ def read_given(parts: str, collection: Path) -> pl.DataFrame:
         parts: a file, or ``FILE:COLUMN``, that :func:`eval_kit.files.parts.read_parts` reads, else a field of the
             collection's queries.
         collection: the BEIR folder.
-
-    Raises:
-        UserError: neither is there, or a query has two parts.
     """
     queries = collection / QUERIES_FILE
     if of_file := file_and_column(parts):
@@ -123,11 +117,7 @@ def merge(parts: pl.DataFrame, vectors: Vectors, groups: int, seed: int) -> pl.D
 
 
 def without_part(shift: str, parts: pl.DataFrame, queries: pl.DataFrame) -> list[str]:
-    """A remark on the queries that have no part, if there are any.
-
-    Raises:
-        UserError: none has a part.
-    """
+    """A remark on the queries that have no part, if there are any."""
     if not parts.height:
         raise UserError("No training query has a part", do="Check that the ids are the collection's")
     if left_out := queries.height - parts.height:

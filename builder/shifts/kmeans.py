@@ -45,9 +45,6 @@ def kmeans(vectors: Matrix, k: int, seed: int, iterations: int = 25) -> Clusters
         k: how many clusters.
         seed: of the first centroids (k-means++).
         iterations: at most; fewer if no vector changes its cluster.
-
-    Raises:
-        UserError: k is less than 1 or greater than the number of vectors, or there would be no iteration.
     """
     from sklearn.cluster import KMeans, kmeans_plusplus
     from sklearn.exceptions import ConvergenceWarning

@@ -71,9 +71,6 @@ def assign(
 
     Returns:
         ``train`` and ``test``, each with ``query_id``, ``text``, ``cluster`` (Enum short, long).
-
-    Raises:
-        UserError: the parameters make no sense.
     """
     check_share(parameters.test_share)
     if parameters.size < 1:

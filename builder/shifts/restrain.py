@@ -104,9 +104,6 @@ def solve(depth: Ints, name: str, size: int) -> Solution:
         depth: (n,) from :func:`depths`.
         name: of the size.
         size: number of queries wanted in each regime.
-
-    Raises:
-        UserError: no I comes within 10 % of the size, or it leaves too few queries for extrapolation.
     """
     counts = np.bincount(depth).cumsum()  # by I: queries in the union
     top_i = 1 + int(np.abs(counts[1:] - size).argmin())

@@ -50,9 +50,6 @@ def assign(
 
     Returns:
         For each split ``query_id`` and ``bucket`` (Enum b1 to bk, b1 the bucket with most queries), in its order.
-
-    Raises:
-        UserError: there are no splits, their widths differ, or there are more buckets than queries.
     """
     widths = {queries.values.shape[1] for queries in splits.values()}
     if len(widths) != 1:

@@ -80,11 +80,7 @@ class TopicParameters:
 
 
 def cluster(queries: Vectors, parameters: TopicParameters) -> Clusters:
-    """The clusters of the whole training set.
-
-    Raises:
-        UserError: parameters make no sense, or k exceeds the number of queries.
-    """
+    """The clusters of the whole training set."""
     if not 2 <= parameters.topics <= parameters.k:
         raise UserError(f"The number of topics must be 2 to k = {parameters.k}, not {parameters.topics}")
     check_share(parameters.test_share)
@@ -97,9 +93,6 @@ def divide(queries: Vectors, clusters: Clusters, parameters: TopicParameters) ->
     Returns:
         ``query_id``, ``cluster`` (Enum c0, c1, ...) and ``split`` (Enum train, test), in the order of ``queries``;
         queries of no topic are left out.
-
-    Raises:
-        UserError: a size cannot be reached.
     """
     topic = topics(clusters, parameters.topics, parameters.size)[clusters.labels]
     test = _test(queries.query_ids, topic, parameters)
@@ -110,11 +103,7 @@ def divide(queries: Vectors, clusters: Clusters, parameters: TopicParameters) ->
 
 
 def topics(clusters: Clusters, count: int, size: int) -> Ints:
-    """The topic of each cluster: (k,) from 0 to ``count`` - 1, and -1 for none.
-
-    Raises:
-        UserError: a topic stays more than 25 % from ``size``, or there are fewer non-empty clusters than topics.
-    """
+    """The topic of each cluster: (k,) from 0 to ``count`` - 1, and -1 for none."""
     from scipy.spatial.distance import cdist
 
     occupied_clusters = np.flatnonzero(clusters.sizes)

@@ -62,11 +62,7 @@ class WhParameters:
 
 
 def terms_of(parameters: WhParameters) -> question_words.Terms:
-    """Cluster -> terms.
-
-    Raises:
-        UserError: the user's terms are not of the form ``cluster:term|term,cluster:term``, or name one cluster.
-    """
+    """Cluster -> terms."""
     try:
         terms = question_words.parse(parameters.terms) if parameters.terms else None
     except ValueError:
@@ -98,9 +94,6 @@ def assign(queries: pl.DataFrame, parameters: WhParameters = WhParameters()) -> 
 
     Returns:
         ``query_id``, ``cluster`` (Enum wha, how, who) and ``split`` (Enum train, test), a row for each membership.
-
-    Raises:
-        UserError: the parameters make no sense.
     """
     check_share(parameters.test_share)
     if parameters.size < 2:

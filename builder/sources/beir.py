@@ -19,12 +19,7 @@ from eval_kit.files.formats import read_judgements, read_queries
 
 
 def collection(folder: Path) -> Collection:
-    """Read a folder; every split is named after its file in ``qrels`` (see :func:`split_name`).
-
-    Raises:
-        UserError: a file is missing or not in BEIR's format, with file and line: no JSON object, no ``_id``, an id
-            that appears twice, a query without text, judgements of a missing query.
-    """
+    """Read a folder; every split is named after its file in ``qrels`` (see :func:`split_name`)."""
     if not folder.is_dir():
         raise UserError(f"The folder {folder} does not exist")
     name = folder.resolve().name

@@ -26,9 +26,6 @@ def collection(path: Path) -> Collection:
     ``qid``, ``id`` or ``_id`` if it names each distinct text, and ``count``, ``frequency`` or ``n`` says how often it
     was asked; other columns, such as dates, are not used. Without one, the query is the last of at most two columns,
     and the first the id.
-
-    Raises:
-        UserError: the file cannot be read, is empty, or has rows of different width or no column of queries.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:

@@ -34,9 +34,6 @@ def draft(upstream: Path | None = None, allow_partial: bool = False, unlicensed:
         upstream: folder with the files at ``owner/name/path``; without it they are downloaded.
         allow_partial: leave out what cannot be obtained and name it in ``missing``, instead of stopping.
         unlicensed: include the variations and test sets whose authors state no licence.
-
-    Raises:
-        UserError: something cannot be obtained (without ``allow_partial``), or a file is not the declared one.
     """
     return _Gathering(upstream, unlicensed).draft(allow_partial)
 
@@ -207,11 +204,7 @@ class _Gathering(TestLists):
 
 
 def _own_bucket(members: pl.DataFrame) -> pl.DataFrame:
-    """A training query's own bucket, from the files that list it: its own, or all four others.
-
-    Raises:
-        UserError: the files are neither the buckets themselves nor their complements.
-    """
+    """A training query's own bucket, from the files that list it: its own, or all four others."""
     counts = members.group_by("query_id").len()["len"].unique().to_list()
     if counts == [1]:
         return members

@@ -22,9 +22,6 @@ def collection(folder: Path) -> Collection:
 
     Warns:
         PartialRelease: it has no training queries of the topics.
-
-    Raises:
-        UserError: there is no release, or it lacks topic queries and their judgements.
     """
     release = open_release(folder)
     configs = release.configs

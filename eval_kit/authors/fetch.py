@@ -47,9 +47,6 @@ def obtain(files: Iterable[SourceFile], upstream: Path | None = None) -> tuple[d
 
     Returns:
         Paths by file id, and for the files that cannot be obtained the reason by file id.
-
-    Raises:
-        UserError: a file in ``upstream`` is not the declared one, or the cache cannot be written.
     """
     have: dict[str, Path] = {}
     lacking: dict[str, str] = {}

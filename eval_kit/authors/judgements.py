@@ -19,11 +19,7 @@ type Texts = str | os.PathLike[str] | Mapping[str, str] | Table
 
 
 def judgements_of(given: Judgements, of: str = "qrels") -> Path | pl.DataFrame:
-    """The file, or the rows, given as the argument ``of``.
-
-    Raises:
-        UserError: what is neither, or two grades of one pair.
-    """
+    """The file, or the rows, given as the argument ``of``."""
     rows = given
     if isinstance(given, Mapping) and all(isinstance(grades, Mapping) for grades in given.values()):
         rows = [(query, passage, grade) for query, grades in given.items() for passage, grade in grades.items()]
@@ -39,11 +35,7 @@ def judgements_of(given: Judgements, of: str = "qrels") -> Path | pl.DataFrame:
 
 
 def texts_of(given: Texts | None) -> Path | pl.DataFrame | None:
-    """The file, or the rows; None where there are none.
-
-    Raises:
-        UserError: what is neither.
-    """
+    """The file, or the rows; None where there are none."""
     rows = given
     if isinstance(given, Mapping) and all(isinstance(text, str) for text in given.values()):
         rows = list(given.items())

@@ -20,11 +20,7 @@ else the published test sets."""
 
 
 def release_of(release: ReleaseSource = None, qrels: Judgements | None = None, queries: Texts | None = None) -> Release:
-    """The release, or the judgements in its place.
-
-    Raises:
-        UserError: both are given, or texts of queries without judgements; what cannot be opened.
-    """
+    """The release, or the judgements in its place."""
     if qrels is None:
         if queries is not None:
             raise UserError(
@@ -79,9 +75,6 @@ def open_judgements(qrels: Judgements, queries: Texts | None = None, of: str = "
     """One's own judgements as a release of one test set, in memory.
 
     Files are those of :func:`eval_kit.release.beir_folder.of_judgements`.
-
-    Raises:
-        UserError: what is wrong with them, with the lines of a file.
     """
     judged = judgements_of(qrels, of)
     tables = beir_folder.of_judgements(judged, texts_of(queries))

@@ -37,9 +37,6 @@ def published_test_sets(upstream: Path | None = None, again: bool = False) -> Pa
 
     Those whose authors state no licence (the Chameleons, some variations) are not among them. ``upstream`` is a folder
     with the authors' files, to take them from in place of the web; by default :data:`UPSTREAM` names it, if any.
-
-    Raises:
-        UserError: a file cannot be obtained, is not the declared one, or the cache cannot be written.
     """
     wanted = {id: file for id, file in declared_files().items() if _is_of_test_sets(id)}
     known_by = hashlib.sha256("\n".join(file.git_blob for file in wanted.values()).encode()).hexdigest()

@@ -25,20 +25,13 @@ def write_text(path: Path, text: str) -> None:
     """Write ``text`` as UTF-8 to ``path``, so that a reader sees the old content or the new, never a part.
 
     A lone surrogate, as in a file name that is not UTF-8, is written as JSON escapes it.
-
-    Raises:
-        UserError: the folder does not exist, cannot be written, or the disk is full.
     """
     with disk_errors(path), whole(path) as part:
         part.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
 
 
 def write_inside(folder: Path, name: str, text: str) -> None:
-    """Write ``text`` to a file of a folder that somebody else may have made: never through a link that is in it.
-
-    Raises:
-        UserError: ``name`` leads out of the folder; as :func:`write_text`.
-    """
+    """Write ``text`` to a file of a folder that somebody else may have made: never through a link that is in it."""
     path = folder / name
     if not path.parent.resolve().is_relative_to(folder.resolve()):
         raise UserError(f"{path.parent} leads out of {folder}", do="Remove the link")
@@ -47,11 +40,7 @@ def write_inside(folder: Path, name: str, text: str) -> None:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write lines as UTF-8 to ``path``, each with a newline, one by one; whole or not at all.
-
-    Raises:
-        UserError: the folder does not exist, cannot be written, or the disk is full.
-    """
+    """Write lines as UTF-8 to ``path``, each with a newline, one by one; whole or not at all."""
     with disk_errors(path), whole(path) as part, part.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(line + "\n" for line in lines)
 
@@ -88,9 +77,6 @@ def whole(path: Path, through: bool = True) -> Iterator[Path]:
     begin wins. Where ``path`` is a link, the file that it leads to is replaced; if not ``through`` links, the link.
     What this process has open, such as ``/dev/stdout`` or ``/dev/fd/63``, which may be a pipe, is written to when the
     block ends.
-
-    Raises:
-        UserError: ``path`` is a folder, another pipe or a device, or in no folder.
     """
     if str(path).startswith(DESCRIPTORS):
         with _through(path) as part:
@@ -144,11 +130,7 @@ def _clear(path: Path, part: Path, old: Path) -> None:
 
 
 def lock(path: Path) -> "BaseFileLock":
-    """The lock to hold while replacing ``path``: a file beside it, which is never removed.
-
-    Raises:
-        UserError: ``path`` has no name: after the replacement, its user would be in a folder that is gone.
-    """
+    """The lock to hold while replacing ``path``: a file beside it, which is never removed."""
     if path.name in ("", ".."):
         raise UserError(
             f"The kit replaces {path} as a whole, and this is that folder", do="Run the command from its parent folder"

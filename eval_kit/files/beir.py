@@ -24,11 +24,6 @@ def read_fields(path: Path, fields: Sequence[str]) -> Iterator[tuple[str, list[s
     """``(passage id, values of the fields)`` of a ``corpus.jsonl``, line by line; a field that is missing is empty.
 
     Passages without any text are kept, as some of BEIR's own datasets have them. Only the ids stay in memory.
-
-    Raises:
-        UserError: a file that cannot be read or is empty; after the last line, the faults of its lines: no JSON
-            object, no ``_id``, one that is no id (:mod:`eval_kit.files.ids`), or one that appears twice. Nothing is
-            yielded from the first fault on.
     """
     faults = Faults(path)
     ids: set[str] = set()

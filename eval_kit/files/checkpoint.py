@@ -72,9 +72,6 @@ def check(model: str, architecture: str, revision: str | None = None, bare: bool
         architecture: ``dense``, ``sparse``, ``multivector`` or ``cross``.
         revision: on the Hub.
         bare: whether a plain transformer will do, because the caller knows its pooling.
-
-    Raises:
-        UserError: naming what it is and what was wanted; or there is no such model.
     """
     kinds = {architecture: BARE} if bare else {"sparse": {"masked", "dense"}, "multivector": {"dense"}}
     kinds.setdefault("cross", {"causal"})
@@ -94,9 +91,6 @@ def kind(model: str, revision: str | None = None) -> str:
         The architecture that sentence-transformers saved it as, or that its head shows: ``dense``, ``sparse``,
         ``multivector``, ``cross``; failing these, ``masked`` (a masked language model, as some SPLADE checkpoints are),
         ``causal`` or ``seq2seq`` (generative ones) or ``transformer``.
-
-    Raises:
-        UserError: there is neither such a folder nor such a model on the Hub.
     """
     model_type = _json(model, "config_sentence_transformers.json", revision).get("model_type")
     if saved_as := _SAVED_AS.get(str(model_type)):
@@ -306,9 +300,6 @@ def open_model(
         pooling: how token vectors become one (``cls``, ``mean``): of a bare transformer, or in place of a model's own.
         dtype: of the weights, but for those that transformers keeps in 32 bits; None for the files' own.
         options: of the class.
-
-    Raises:
-        UserError: it cannot be loaded, or lacks weights or its tokenizer, or has no pooling to change.
     """
     import sentence_transformers
     import torch
@@ -392,11 +383,7 @@ def _pool_by(pooling: str, model: Any) -> None:
 
 
 def check_tokenizer(model: str, tokenizer: Any) -> None:
-    """Refuse a tokenizer that knows no word: transformers makes one where a checkpoint's files are missing.
-
-    Raises:
-        UserError: it has special tokens alone.
-    """
+    """Refuse a tokenizer that knows no word: transformers makes one where a checkpoint's files are missing."""
     if not hasattr(tokenizer, "all_special_tokens"):  # none, or the plain one of word vectors
         return
     words = set(tokenizer.get_vocab()).difference(tokenizer.all_special_tokens, tokenizer.get_added_vocab(), {"▁"})

@@ -54,9 +54,6 @@ def read_queries(path: Path) -> pl.DataFrame:
 
     Returns:
         ``query_id`` and ``text`` in file order.
-
-    Raises:
-        UserError: what is wrong with the file, with the lines; an id that is none or appears twice.
     """
     faults = Faults(path)
     texts: dict[str, str] = {}
@@ -78,9 +75,6 @@ def read_qrels(path: Path) -> pl.DataFrame:
 
     Returns:
         ``query-id``, ``corpus-id``, ``score``, one row per line (a pair may appear twice).
-
-    Raises:
-        UserError: what is wrong with the file, with the lines; an id that is none, a grade that is no whole number.
     """
     if (judgements := _judged_columns(path)) is not None:
         return judgements
@@ -91,11 +85,7 @@ def read_qrels(path: Path) -> pl.DataFrame:
 
 
 def read_judgements(path: Path, queries: Collection[str] | None = None) -> pl.DataFrame:
-    """As :func:`read_qrels`, each pair once, of these queries if any are given.
-
-    Raises:
-        UserError: as there; a pair with two grades, a query that is not among ``queries``, a file without judgements.
-    """
+    """As :func:`read_qrels`, each pair once, of these queries if any are given."""
     judged = _judged_columns(path)
     if judged is not None and (queries is None or set(queries).issuperset(judged["query-id"].unique())):
         judged = judged.unique(maintain_order=True)
@@ -159,9 +149,6 @@ def tab_separated(frame: pl.DataFrame) -> Iterator[str]:
 
     Warns:
         UserWarning: how many texts were changed so.
-
-    Raises:
-        UserError: an id that would be another one in such a file, or would not be one; a text that is missing.
     """
     ids, texts = frame.get_columns()
     check_ids(ids)
@@ -178,11 +165,7 @@ def tab_separated(frame: pl.DataFrame) -> Iterator[str]:
 
 
 def check_ids(ids: pl.Series) -> None:
-    """Refuse ids that the columns or lines of a text file would divide.
-
-    Raises:
-        UserError: naming the first.
-    """
+    """Refuse ids that the columns or lines of a text file would divide."""
     strange = ids.filter(ids.is_null() | (ids == "") | ids.str.contains(_NOT_IN_IDS))
     if len(strange):
         why = "It is empty, or contains a blank or a line break"

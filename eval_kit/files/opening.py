@@ -18,11 +18,7 @@ _POINTER = b"version https://git-lfs"
 
 
 def open_file(path: Path) -> BufferedReader:
-    """The file, open to read bytes; it can be read twice, also what comes through a pipe (``-``, ``/dev/fd/63``).
-
-    Raises:
-        UserError: nothing there, a loop of links, a folder, another pipe, a device, or a file that may not be read.
-    """
+    """The file, open to read bytes; it can be read twice, also what comes through a pipe (``-``, ``/dev/fd/63``)."""
     try:
         if _is_own_pipe(path):
             return Path(_kept(str(_source(path))).name).open("rb")
@@ -60,11 +56,7 @@ def _is_own_pipe(path: Path) -> bool:
 
 
 def check_no_pointer(path: Path, start: bytes) -> None:
-    """Refuse a file that begins as Git LFS writes what stands for one, in a clone made without it.
-
-    Raises:
-        UserError: it does.
-    """
+    """Refuse a file that begins as Git LFS writes what stands for one, in a clone made without it."""
     if start.startswith(_POINTER):
         raise UserError(f"{path} is a Git LFS pointer, not the file", do="Get the file with: git lfs pull")
 

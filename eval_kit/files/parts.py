@@ -41,9 +41,6 @@ def read_parts(path: Path, column: str | None = None) -> pl.DataFrame:
         path: a file of query ids and parts, in any form of :mod:`eval_kit.files.records`.
         column: the one that holds the parts of a file with more columns, which are named; a query without a text there
             is in no part.
-
-    Raises:
-        UserError: a row is not as expected, the file has no such column, or it is empty.
     """
     layout = _PARTS
     if column is not None:

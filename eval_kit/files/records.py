@@ -95,9 +95,6 @@ def rows(path: Path, layout: Layout, faults: Faults) -> Iterator[tuple[int, list
         path: the file.
         layout: what its rows hold.
         faults: takes what is wrong with rows, which are left out.
-
-    Raises:
-        UserError: what no line can be read after: damage, bytes that are no text.
     """
     count = 0
     names: list[str] = []
@@ -199,11 +196,7 @@ def is_parquet(path: Path) -> bool:
 
 
 def read_parquet(path: Path) -> pl.DataFrame:
-    """The table in a Parquet file.
-
-    Raises:
-        UserError: it cannot be read.
-    """
+    """The table in a Parquet file."""
     with open_file(path) as file:
         try:
             return pl.read_parquet(file)

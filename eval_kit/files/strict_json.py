@@ -18,11 +18,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def read(path: Path, most: int = LARGEST_DOCUMENT) -> Any:
-    """The document in a file of at most ``most`` bytes.
-
-    Raises:
-        UserError: the file cannot be read; (with the line, if there is one) it is not JSON, or not accepted here.
-    """
+    """The document in a file of at most ``most`` bytes."""
     try:
         return decode(read_utf8(path, most))
     except json.JSONDecodeError as error:
@@ -32,11 +28,7 @@ def read(path: Path, most: int = LARGEST_DOCUMENT) -> Any:
 
 
 def load[D: Document](kind: type[D], path: Path) -> D:
-    """The document in ``path``, of a class of :mod:`eval_kit.documents`.
-
-    Raises:
-        UserError: it cannot be read, is not JSON, or (naming the field) is not such a document.
-    """
+    """The document in ``path``, of a class of :mod:`eval_kit.documents`."""
     try:
         return msgspec.convert(read(path), kind)
     except msgspec.ValidationError as error:

@@ -16,11 +16,7 @@ _BLOCK_BYTES = 1 << 20
 
 
 def read_utf8(path: Path, most: int = LARGEST_DOCUMENT) -> str:
-    """The text of a document, line ends as they are.
-
-    Raises:
-        UserError: it cannot be read, is larger, or (with the line) is not UTF-8.
-    """
+    """The text of a document, line ends as they are."""
     content = b""
     try:
         for block in blocks(path, _BLOCK_BYTES):
@@ -39,9 +35,6 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Each line with its number, from 1, without its end (``\\n`` or ``\\r\\n``), of a plain or packed file.
 
     A byte-order mark before the first line, and empty lines after the last, are left out.
-
-    Raises:
-        UserError: the file cannot be read, or (with the line) a line is not UTF-8 or longer than any passage is.
     """
     number = empty = 0
     try:

@@ -134,11 +134,7 @@ _OTHERS: dict[str, Kind] = {}
 
 @cache
 def parse(name: str) -> Measure:
-    """The measure of that name.
-
-    Raises:
-        UserError: an unknown measure, one that lacks the cutoff it needs, or one with a grade that it cannot have.
-    """
+    """The measure of that name."""
     if name in _OTHERS:
         return Measure(name, _OTHERS[name], 1, None)
     match = _NAME.fullmatch(name)
@@ -179,11 +175,7 @@ def _parameters(text: str) -> dict[str, str] | None:
 
 
 def measure_named(name: object) -> Measure:
-    """The measure that a user names: as :func:`parse`, as other tools do (:data:`_ALIASES`), or by ir_measures' object.
-
-    Raises:
-        UserError: as :func:`parse`; or what is no name at all.
-    """
+    """The measure that a user names: as :func:`parse`, as other tools do (:data:`_ALIASES`), or by ir_measures' object."""
     text = str(name) if isinstance(name, str) or hasattr(name, "NAME") else ""
     if not text:
         raise UserError(f"{parameter('measures')} takes names such as 'P@5', not {name!r:.40}")
@@ -246,11 +238,7 @@ def with_ties_resolved(judgements: pl.DataFrame, cutoff: int, best: bool, lowest
 
 
 def check_values(measure: Measure, values: pl.Series) -> None:
-    """Refuse values that the measure cannot have.
-
-    Raises:
-        UserError: more than 1 (or the cutoff, where that bounds the measure), or no number.
-    """
+    """Refuse values that the measure cannot have."""
     most = measure.value_of_empty_result if measure.kind.bounded_by_cutoff else 1.0
     highest = float(values.max() or 0.0)  # type: ignore[arg-type]
     if highest > most * (1 + ROUNDING) or values.is_nan().any():
@@ -262,11 +250,7 @@ def check_values(measure: Measure, values: pl.Series) -> None:
 
 @cache
 def check_library() -> None:
-    """Compute two figures with known values, as one version of polars gave others without a word.
-
-    Raises:
-        UserError: the installed polars computes one of them wrongly.
-    """
+    """Compute two figures with known values, as one version of polars gave others without a word."""
     query, rank = pl.col("query_id"), pl.col("rank")
     queries = pl.DataFrame({"query_id": range(KNOWN_QUERIES)})
     ranks = pl.DataFrame({"rank": [3, 1, 4, 2]}).join(queries, how="cross")

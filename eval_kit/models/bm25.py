@@ -43,11 +43,7 @@ class Bm25:
             raise UserError(f"BM25 has no analyser for {self.language!r}", do=f"Choose from: {', '.join(LANGUAGES)}")
 
     def over(self, collection: Collection) -> "Bm25":
-        """The same for a collection, whose index is known by its passages.
-
-        Raises:
-            UserError: its passages have no fields.
-        """
+        """The same for a collection, whose index is known by its passages."""
         if self.fields and collection.corpus is None:
             raise UserError("BM25 with titles and texts as two fields needs a BEIR folder as the release")
         return replace(self, key=f"{collection.key} {self.language}", corpus=collection.corpus)

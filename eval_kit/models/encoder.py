@@ -80,11 +80,7 @@ class PretrainedModel(ABC):
     """The precision of the weights in the files, once they are read."""
 
     def __post_init__(self) -> None:
-        """Refuse options out of range, and those that would change a model in memory.
-
-        Raises:
-            UserError: naming it.
-        """
+        """Refuse options out of range, and those that would change a model in memory."""
         for name in _OF_CHECKPOINTS if self.loaded is not None else ():
             if getattr(self, name, None):
                 raise UserError(
@@ -235,11 +231,7 @@ class Encoder(PretrainedModel, ABC):
         """The arrays of a shard, in the order of the texts."""
 
     def encode_queries(self, texts: list[str]) -> Any:
-        """The queries in their order, in the form that :meth:`hits` takes.
-
-        Raises:
-            UserError: the model gives NaN or infinity for one.
-        """
+        """The queries in their order, in the form that :meth:`hits` takes."""
         queries = self._encode(texts, "query")
         values = queries if isinstance(queries, list) else [queries.data]
         if not all(np.isfinite(part).all() for part in values):

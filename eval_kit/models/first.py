@@ -19,11 +19,7 @@ class FirstRun:
         """Nothing: the run has been searched."""
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
-        """The run's best passages for each query, as trec_eval orders them; none for a query that it lacks.
-
-        Raises:
-            UserError: it lacks all queries, or is no run.
-        """
+        """The run's best passages for each query, as trec_eval orders them; none for a query that it lacks."""
         lines = pl.concat(self.run.pieces()).join(queries, on="query_id", how="semi")
         if lines.is_empty():
             raise UserError(

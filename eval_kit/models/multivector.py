@@ -56,11 +56,7 @@ class MultiVector(Encoder):
         return {"tokens": np.concatenate(vectors), "lengths": np.array(list(map(len, vectors)), np.int32)}
 
     def index(self, passages: Passages, folder: Path) -> None:
-        """Encode the passages that ``folder`` lacks, and build their index.
-
-        Raises:
-            UserError: before anything is encoded, that fast-plaid is missing.
-        """
+        """Encode the passages that ``folder`` lacks, and build their index."""
         count = operator.length_hint(passages)
         if late.engine_for(count, self.engine) == "plaid" and find_spec("fast_plaid") is None:
             raise UserError(f"{count:,} passages need fast-plaid", do="Install it, or add --option engine=exact")

@@ -40,9 +40,6 @@ def open_retriever(
         options: of its architecture, by name; they replace a checkpoint's own.
         kind: one of ``KINDS``, for a model whose files do not say what it is.
         loaded: the model, if it is in memory: of sentence-transformers, or any object as for ``module:object``.
-
-    Raises:
-        UserError: there is nothing of that name, it has no way to make vectors, or no such option.
     """
     options = dict(options or {})
     if kind is not None and kind not in KINDS:
@@ -82,9 +79,6 @@ def retriever(architecture: str, model: str | Path, options: Mapping[str, Any], 
         model: Hub id or folder.
         options: of the architecture's class, by name; those it does not know (training options) are ignored.
         loaded: the model, if it is in memory.
-
-    Raises:
-        UserError: an unknown architecture, a checkpoint of another one, an option out of range.
     """
     if architecture not in ARCHITECTURES:
         raise UserError(f"Unknown architecture {architecture!r}", do=f"Choose from: {', '.join(ARCHITECTURES)}")
@@ -107,11 +101,7 @@ def _class(architecture: str) -> Any:
 
 
 def parse_options(options: Sequence[str]) -> dict[str, Any]:
-    """``KEY=VALUE`` pairs; a value that reads as a number, ``true`` or ``false`` is one.
-
-    Raises:
-        UserError: one is no such pair.
-    """
+    """``KEY=VALUE`` pairs; a value that reads as a number, ``true`` or ``false`` is one."""
     pairs: dict[str, Any] = {}
     for option in options:
         key, equals, value = option.partition("=")

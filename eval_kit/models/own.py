@@ -97,11 +97,7 @@ class Own:
 
 
 def import_object(model: str) -> Any:
-    """The object of ``module:object``, from the current folder too.
-
-    Raises:
-        UserError: there is no such module or object, or importing it fails.
-    """
+    """The object of ``module:object``, from the current folder too."""
     module, _, attribute = model.partition(":")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))

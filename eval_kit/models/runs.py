@@ -75,11 +75,7 @@ def test_queries(release: Release) -> pl.DataFrame:
 
 
 def only(release: Release, test_sets: Sequence[str]) -> pl.DataFrame:
-    """``query_id`` and ``text`` of the queries of some test sets (by default all) of a release, each query once.
-
-    Raises:
-        UserError: the release has no such test set.
-    """
+    """``query_id`` and ``text`` of the queries of some test sets (by default all) of a release, each query once."""
     queries = test_queries(release)
     if not test_sets:
         return queries
@@ -94,9 +90,6 @@ def variation_queries(
 
     The names are full ones, or their first words (``dl19.typo``: every replica); or without the method
     (``test.typo.1``: the first replica of each); or ``all``. With ``makes_typos`` :func:`with_typos` went before.
-
-    Raises:
-        UserError: the release has no variation of that name.
     """
     queries: dict[str, pl.DataFrame] = {}
     for name in names:

@@ -66,11 +66,7 @@ class Report(Result):
         return self.parts[0].provenance
 
     def query_vectors(self) -> Vectors | Mapping[str, Vectors]:
-        """The vectors for the figures about R; empty if there are none.
-
-        Raises:
-            UserError: ``vectors`` that cannot be used, or that no grid needs.
-        """
+        """The vectors for the figures about R; empty if there are none."""
         if isinstance(self.vectors, str):
             if self.grid is None:
                 why = "Only a grid's figures need vectors, and no run is of a grid"

@@ -123,11 +123,7 @@ class PublishedBeside(Result):
     ours: Results | None = None
 
     def __post_init__(self) -> None:
-        """Refuse an id that there is not.
-
-        Raises:
-            UserError: naming those that there are.
-        """
+        """Refuse an id that there is not."""
         if self.id not in ids():
             raise UserError(f"Unknown {parameter('paper')} {self.id}", do=f"Choose from: {', '.join(ids())}")
 
@@ -180,9 +176,6 @@ def of_paper(
         paper: id of the table, or ``all``.
         runs: the folder of the grid's runs; without it, the published table alone.
         release: as for :func:`results`, like the rest.
-
-    Raises:
-        UserError: an unknown table, or not one folder; and as :func:`results` does.
     """
     if paper != ALL:
         PublishedBeside(paper)  # an unknown table is refused before anything is scored
@@ -206,9 +199,6 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
         release: the one that the runs were made on.
         seed: of the bootstrap.
         allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
-
-    Raises:
-        UserError: there are no runs, no grid is complete, or a run cannot be used.
     """
     files = [file for place in (folder, folder.parent / "control") for file in sorted(place.glob("*.trec*"))]
     controls = [file for file in files if control_of(run_name(file))]

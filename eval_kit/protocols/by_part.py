@@ -67,11 +67,7 @@ chance alone."""
 def divisions(
     by: Sequence[str | Parts], release: Release, test_sets: Sequence[str], training: pl.DataFrame | None = None
 ) -> dict[str, list[Division]]:
-    """The divisions of each test set that has queries in one: by test set.
-
-    Raises:
-        UserError: a division that no test set has.
-    """
+    """The divisions of each test set that has queries in one: by test set."""
     found: dict[str, list[Division]] = {}
     for place, each in enumerate(by):
         if isinstance(each, str) and any(each == other for other in by[:place] if isinstance(other, str)):
@@ -160,9 +156,6 @@ def scores_by_part(
         by: as :func:`eval_kit.divisions.divide` takes them.
         release: the one that was scored on.
         training: for the divisions ``distance`` and ``leaked``.
-
-    Raises:
-        UserError: a division that no test set has.
     """
     covered = list(dict.fromkeys(mean.test_set for mean in scores.means if mean.test_set in release.test_sets))
     of_test_sets = divisions(by, release, covered, training)

@@ -140,9 +140,6 @@ def performance_of(values: pl.DataFrame) -> pl.DataFrame:
 
     Returns:
         ``run``, ``set``, ``level`` (percent), ``measure``, ``value``, ``queries``, ``solved`` (queries).
-
-    Raises:
-        UserError: no run covers the Chameleons sets.
     """
     name = pl.col("test_set").str.split(".")
     rows = values.filter(pl.col("test_set").str.starts_with("chameleons."), pl.col("measure").is_in(MEASURES))

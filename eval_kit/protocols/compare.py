@@ -433,9 +433,6 @@ def compared(
         baseline: the name of the system that the others are tested against; by default the first.
         with_panel: also compare the baseline with the known systems.
         how: the further arguments of :func:`of_values`.
-
-    Raises:
-        UserError: as there.
     """
     systems = _systems(scores)
     of_run = pl.col("run").replace_strict(systems).alias("system")
@@ -470,9 +467,6 @@ def of_values(
         by: divisions of the queries, to compare in each part as well.
         training: ``query_id`` and ``text`` of training queries, for the divisions ``distance`` and ``leaked``.
         margin: the loss that a gate is about.
-
-    Raises:
-        UserError: fewer than two systems, or nothing that two of them share; a division that cannot be made.
     """
     base, *_ = names = baseline_first(values["system"].unique(maintain_order=True).to_list(), baseline)
     rows: list[dict[str, Any]] = []
@@ -521,22 +515,14 @@ def of_values(
 
 
 def baseline_of(systems: Sequence[str], named: str | None) -> str:
-    """The system that the others are compared with: the one that was named, or else the first.
-
-    Raises:
-        UserError: none of the systems has that name.
-    """
+    """The system that the others are compared with: the one that was named, or else the first."""
     if named is not None and named not in systems:
         raise UserError(f"No run is of the system {named}", do=f"Choose from: {choices(systems)}")
     return named or systems[0]
 
 
 def baseline_first(systems: Sequence[str], named: str | None) -> list[str]:
-    """The systems with the baseline in front.
-
-    Raises:
-        UserError: as :func:`baseline_of`, or fewer than two systems.
-    """
+    """The systems with the baseline in front."""
     base = baseline_of(systems, named) if systems else ""
     if len(systems) < 2:
         raise UserError("There is one system, and nothing to compare it with", do="Give at least two systems")

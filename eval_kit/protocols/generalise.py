@@ -286,11 +286,7 @@ def generalise(
 
 
 def far_test_set(release: Release, name: str | None = None) -> TestSet:
-    """The test set of this name, by default dev, else test, else the only one.
-
-    Raises:
-        UserError: there is none; the name is of several.
-    """
+    """The test set of this name, by default dev, else test, else the only one."""
     only = next(iter(release.test_sets)) if len(release.test_sets) == 1 else None
     chosen = name or main_split(release.test_sets) or only or MAIN_SPLITS[0]
     first, *others = named(release.test_sets, [chosen]).values()
@@ -303,11 +299,7 @@ def far_test_set(release: Release, name: str | None = None) -> TestSet:
 def contrasts(
     scores: Scores, release: Release, runs: Sequence[Run], *, pivots: Sequence[Run], test_set: TestSet, sides: Sides
 ) -> Generalisation:
-    """Compare gains over the pivots on near and far queries of a test set, on which both are scored.
-
-    Raises:
-        UserError: a pivot without a value for some query.
-    """
+    """Compare gains over the pivots on near and far queries of a test set, on which both are scored."""
     measures = [name for name in test_set.measures if not parse(name).kind.lower_is_better][:1]
     values = scores.per_query_in_full().filter(pl.col("measure").is_in(measures), pl.col("test_set") == test_set.name)
     covariates = _covariates(pivots, release, test_set, values)
@@ -358,11 +350,7 @@ def near_and_far(
     vectors: str | None = None,
     seed: int = 0,
 ) -> Sides:
-    """The divisions of a test set into near and far parts; the arguments are those of :func:`generalise`.
-
-    Raises:
-        UserError: no such part, or none is known to be far.
-    """
+    """The divisions of a test set into near and far parts; the arguments are those of :func:`generalise`."""
     distances = None
     if training is not None:
         distances = distance.to_training(release.queries(test_set.name), training, vectors)

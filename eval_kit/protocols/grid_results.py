@@ -229,11 +229,7 @@ def protocol(
 def of_cells(
     runs: Sequence[Run], release: Release, untrained: Sequence[Run] = (), *, seed: int = 0, allow_missing: bool = False
 ) -> Protocols:
-    """The results of every protocol that runs with cells belong to.
-
-    Raises:
-        UserError: as :func:`protocol`.
-    """
+    """The results of every protocol that runs with cells belong to."""
     cells = {run: run.cell for run in runs if run.cell}
     grid(cells.values(), release)
     _refuse_unequal_batches(cells)

@@ -69,9 +69,6 @@ def losses(values: pl.DataFrame, shift: Shift, release: Release, seed: int = 0) 
         of the paired t-test and ``p_equivalent`` of equivalence (:func:`eval_kit.stats.losses.paired_t_test`), both
         with ``_holm``, corrected over the parts and systems of a measure; ``queries``, of how many of them In and Out
         ``differ``, ``seeds``. Clusters add ``models_in``; the others ``delta`` = Extra. / Inter. − 1.
-
-    Raises:
-        UserError: a run that does not cover the test queries, or other test sets than another run; a shift of one part.
     """
     if shift.has_clusters and len(shift.parts(release)) < 2:
         raise UserError(f"{release.name} has one part alone in {shift.name}", "A loss compares a part with the others")

@@ -118,11 +118,7 @@ def columns_of(test_set: str, measure: str) -> dict[str, Floats]:
 
 
 def beside(of_runs: pl.DataFrame) -> pl.DataFrame:
-    """The values of runs that the panel has too, and below them the panel's.
-
-    Raises:
-        UserError: the runs cover no test set of the panel by a measure of it.
-    """
+    """The values of runs that the panel has too, and below them the panel's."""
     keys = ["test_set", "measure"]
     shared = of_runs.join(values().select(keys).unique(), on=keys, how="semi", maintain_order="left")
     shared = shared.with_columns(pl.col("value").round(_DIGITS))

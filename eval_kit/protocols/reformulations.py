@@ -24,9 +24,6 @@ def beside_published(results: pl.DataFrame, rankers: Mapping[str, str]) -> pl.Da
         ``method`` (``original`` for the queries as they were), ``ranker``, ``published``, ``system``, ``value``,
         ``queries``, in the paper's order; empty without results on the Veiled set at 50 %. A method that was applied
         once for each ranker counts only where it was applied for the ranker that the system stands for.
-
-    Raises:
-        UserError: a system without results, or a ranker that is not in the table.
     """
     cells = [(*_ranker_and_method(cell["system"]), float(cell["value"])) for cell in published_cells(_TABLE)]
     table = pl.DataFrame(cells, ["ranker", "method", "published"], orient="row")

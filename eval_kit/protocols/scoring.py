@@ -94,9 +94,6 @@ def scores_of(
         allow_missing: score test sets that a run covers only in part.
         test_sets: scored in place of the release's own, for other measures or other queries of the release.
         only: names of test sets to score on, whatever else a run holds; by default all that it covers.
-
-    Raises:
-        UserError: a run that cannot be used, or a test set that the release lacks; nothing is scored then.
     """
     candidates = release.test_sets if test_sets is None else test_sets
     selection = named(candidates, only)
@@ -111,11 +108,7 @@ def scores_of(
 
 
 def named(test_sets: Mapping[str, TestSet], only: Collection[str]) -> Mapping[str, TestSet]:
-    """The test sets of these names, or all if none are named; the name of a shift, or of a part, is all of its sets'.
-
-    Raises:
-        UserError: there is no test set of a name.
-    """
+    """The test sets of these names, or all if none are named; the name of a shift, or of a part, is all of its sets'."""
     selection: dict[str, TestSet] = {}
     for name in [only] if isinstance(only, str) else only:
         found = [name] if name in test_sets else [each for each in test_sets if each.startswith(f"{name}.")]
@@ -127,11 +120,7 @@ def named(test_sets: Mapping[str, TestSet], only: Collection[str]) -> Mapping[st
 
 
 def with_measures(test_sets: Mapping[str, TestSet], names: Collection[str]) -> dict[str, TestSet]:
-    """The test sets, scored by the named measures, or by their own if none are named.
-
-    Raises:
-        UserError: an unknown measure.
-    """
+    """The test sets, scored by the named measures, or by their own if none are named."""
     listing = [names] if isinstance(names, str) or hasattr(names, "NAME") else names
     if not isinstance(listing, Collection):
         raise UserError(f"{parameter('measures')} takes names such as 'P@5', not {names!r:.40}")
@@ -145,9 +134,6 @@ def score_on(test_sets: Mapping[Run, Sequence[TestSet]], release: Release, *, al
     """Score each run on the test sets given for it, and on no others.
 
     The test sets are judged in the release, but not necessarily among its own.
-
-    Raises:
-        UserError: a run that cannot be used, or that does not cover a test set.
     """
 
     def choose(run: Run, queries: pl.Series) -> Coverage:

@@ -226,9 +226,6 @@ def nearness(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
 
     Returns:
         ``shift``, ``part`` (the cluster), ``query_id``, ``r``.
-
-    Raises:
-        UserError: no such shift among the runs, no vectors for a test set, or a query without a vector.
     """
     frames = []
     for shift in grid.results:
@@ -273,9 +270,6 @@ def vectors_beside(grid: Protocols, release: Release) -> dict[str, Vectors]:
 
     Returns:
         By test set, as ``topic.c0``, the vectors of the model trained without that cluster; empty if there are none.
-
-    Raises:
-        UserError: a file that cannot be read.
     """
     shifts = _with_clusters(grid)
     if any("train" not in release.configs[shift] for shift in shifts):

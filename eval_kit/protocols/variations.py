@@ -238,11 +238,7 @@ def varied_beside(scores: Scores, runs: Sequence[Run], release: Release, seed: i
 def _to_score(
     worded_runs: Sequence[WordedRun], release: Release, test_set: str | None = None
 ) -> dict[Run, list[TestSet]]:
-    """For each run the queries that it searched, and for the originals the same test sets.
-
-    Raises:
-        UserError: a run that lacks its counterpart.
-    """
+    """For each run the queries that it searched, and for the originals the same test sets."""
     to_score: dict[Run, list[TestSet]] = {each.run: [] for each in worded_runs}
     originals: dict[tuple[Run, str], TestSet] = {}
     for each in worded_runs:
@@ -256,11 +252,7 @@ def _to_score(
 
 
 def _variant(test_set: TestSet, variation: Variation, release: Release) -> TestSet:
-    """The queries of the test set that the variation rewords.
-
-    Raises:
-        UserError: the test set is no part of the variation's base.
-    """
+    """The queries of the test set that the variation rewords."""
     if not test_set.query_ids <= release.test_sets[variation.base].query_ids:
         raise UserError(
             f"{parameter('test_set')} {test_set.name} is not a part of {variation.base}, which {variation.full_name} "

@@ -28,11 +28,7 @@ type Tables = dict[tuple[str, str], pl.DataFrame]
 
 
 def read(folder: Path) -> tuple[Manifest, Tables]:
-    """What stands in for the folder's manifest, and its tables of queries and judgements.
-
-    Raises:
-        UserError: what is wrong with its files, with the lines.
-    """
+    """What stands in for the folder's manifest, and its tables of queries and judgements."""
     queries = read_queries(folder / QUERIES_FILE)
     splits = sorted(path.stem for path in (folder / "qrels").glob("[!.]*.tsv")) or ["test"]
     ids = set(queries["query_id"])
@@ -47,9 +43,6 @@ def of_judgements(qrels: Path | pl.DataFrame, queries: Path | pl.DataFrame | Non
         qrels: a file, as :func:`eval_kit.files.formats.read_judgements` takes it, or its rows.
         queries: their texts, a file as :func:`eval_kit.files.formats.read_queries` takes it, or ``query_id`` and
             ``text``: without it, divisions by text are empty.
-
-    Raises:
-        UserError: what is wrong with the files, with the lines.
     """
     texts = read_queries(queries) if isinstance(queries, Path) else queries
     known = None if texts is None else set(texts["query_id"])

@@ -61,11 +61,7 @@ def datasets() -> Mapping[str, BeirDataset]:
 
 
 def dataset_named(name: str) -> BeirDataset:
-    """The dataset of that name.
-
-    Raises:
-        UserError: BEIR has none of that name.
-    """
+    """The dataset of that name."""
     if name not in datasets():
         raise UserError(f"BEIR has no dataset {name!r}", do=f"Choose from: {', '.join(datasets())}")
     return datasets()[name]

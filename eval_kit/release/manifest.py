@@ -58,9 +58,6 @@ def verified_manifest(folder: Path, partly: bool = False) -> Manifest:
     Args:
         folder: of the release.
         partly: whether files may be absent, as in a download of a part: reading these is refused.
-
-    Raises:
-        ReleaseError: naming the first table, in the manifest's order, that is not what the manifest says.
     """
     manifest = read_manifest(folder)
     if release_digest(manifest) != manifest.digest:
@@ -142,9 +139,6 @@ def read_table(folder: Path, table: TableEntry, proved: bool = False) -> pl.Data
         folder: of the release.
         table: which.
         proved: whether it is enough that a file of the same bytes was proved before, as the cache notes.
-
-    Raises:
-        ReleaseError: another number of rows, other columns, or another content digest.
     """
     path, name = folder / table.path, f"{table.config}/{table.split}"
     frame = _read(path, table, name)
@@ -232,13 +226,7 @@ def _text_bytes(frame: pl.DataFrame) -> int:
 
 
 def _check_names(manifest: Manifest) -> None:
-    """Refuse a manifest that names what it does not list, or lists something twice.
-
-    Raises:
-        UserError: a table, label, test set or variation that is listed twice; passages of its own in a release of the
-            authors' lists; a test set or variation of a table that is not listed, or
-            lacks the columns that scoring reads; a measure that the kit does not know.
-    """
+    """Refuse a manifest that names what it does not list, or lists something twice."""
     columns: dict[tuple[str, str], dict[str, str]] = {}
     for table in manifest.tables:
         kinds: dict[str, str] = {column.name: column.type for column in table.columns}

@@ -35,9 +35,6 @@ def pool(release: Release, shift: str) -> Pool:
     Args:
         release: one with embedded passages: mini, lite, or rebuilt from another collection.
         shift: of its test sets, such as ``topic``; see :attr:`eval_kit.release.TestSet.shift`.
-
-    Raises:
-        UserError: the release embeds no passages, or has no test set of the shift.
     """
     test_sets = release.test_sets_of(shift)
     if "passages" not in release.configs:

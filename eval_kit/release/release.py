@@ -162,9 +162,6 @@ class Release:
 
         Warns:
             PartialRelease: the table lacks something, as the manifest says.
-
-        Raises:
-            ReleaseError: the release has no such config or split.
         """
         key = (config, split)
         if key in self._read:
@@ -208,11 +205,7 @@ class Release:
         return {table.key for table in tables if not has_file(self.folder, table)}
 
     def test_sets_of(self, shift: str) -> list[TestSet]:
-        """The test sets of a shift or benchmark.
-
-        Raises:
-            ReleaseError: there are none.
-        """
+        """The test sets of a shift or benchmark."""
         if test_sets := [test_set for test_set in self.test_sets.values() if test_set.shift == shift]:
             return test_sets
         shifts = dict.fromkeys(map(attrgetter("shift"), self.test_sets.values()))
@@ -258,9 +251,6 @@ def open_release(source: Release | str | os.PathLike[str] | None = None, revisio
             it, the environment variable ``MS_MARCO_SHIFT_RELEASE``, else the folder ``ms-marco-shift`` here. An
             open release is returned as it is.
         revision: tag or commit on the Hub; a folder has none.
-
-    Raises:
-        ReleaseError: nothing there, not a release, a damaged table, or a revision that cannot be obtained.
     """
     if isinstance(source, Release):
         return source

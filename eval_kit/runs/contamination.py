@@ -82,11 +82,7 @@ def worst(verdicts: Iterable[str]) -> TrainedOn:
 
 
 def training_beside(run: Path | None) -> Training:
-    """What the file beside a run declares; nothing where there is none, or no file of the run.
-
-    Raises:
-        UserError: a file that is no such document.
-    """
+    """What the file beside a run declares; nothing where there is none, or no file of the run."""
     for file in (run, run.resolve()) if run else ():
         if (path := declaration(file)).is_file():
             return strict_json.load(Training, path)
@@ -100,9 +96,6 @@ def declare(
 
     Neither the run nor its folder need exist. The training data are its sources, None where unknown; the batch size is
     the queries of a training step, if it was trained here.
-
-    Raises:
-        UserError: the file cannot be written.
     """
     path = declaration(run)
     with disk_errors(path.parent):

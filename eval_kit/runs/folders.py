@@ -14,9 +14,6 @@ def run_files(path: Path) -> list[Path]:
 
     A file ``*.trec`` is a run, and one with another of :data:`eval_kit.files.endings.ENDINGS` if it begins like one.
     Warns of the rest, once.
-
-    Raises:
-        UserError: a folder without runs.
     """
     if not is_folder(path):
         return [path]

@@ -90,10 +90,6 @@ def take(**groups: GivenRuns) -> list[list[Run]]:
 
     Args:
         groups: by what the caller's parameter is called.
-
-    Raises:
-        UserError: what is no run, an id or a score that a file could not hold, a name that no file could have, a file
-            that is there twice in a group.
     """
     files: dict[Path, Run] = {}
     taken = []

@@ -17,9 +17,6 @@ def in_cells(
     """The runs with their cells: from the three lists if given, else from their names.
 
     Each list has an item for each run, in the order of the runs, or one for all of them; give all three or none.
-
-    Raises:
-        UserError: lists that do not fit the runs; a name that is not a cell's; two runs of one cell.
     """
     if systems or shifts or held_outs:
         cells = _listed(len(runs), {"systems": systems, "shifts": shifts, "held_outs": held_outs})

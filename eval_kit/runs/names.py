@@ -62,9 +62,6 @@ def grid(cells: Iterable[RunName], release: Release) -> dict[tuple[str, str], li
 
     Returns:
         ``(shift, system)`` → its cells, every part of the shift once for every seed.
-
-    Raises:
-        UserError: a part that the shift does not have; a cell that is missing, with the file name expected.
     """
     groups: dict[tuple[str, str], list[RunName]] = {}
     for cell in sorted(cells):

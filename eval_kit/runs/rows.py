@@ -20,11 +20,7 @@ EXPECTED = "A run is a path, {query: {passage: score}}, {query: [(passage, score
 
 
 def lines(name: str, run: Any) -> pl.DataFrame:
-    """The lines of a run that is no file: ``query_id``, ``passage_id``, ``score``, and ``rank`` if it states any.
-
-    Raises:
-        UserError: naming the run, and the id or score that is none.
-    """
+    """The lines of a run that is no file: ``query_id``, ``passage_id``, ``score``, and ``rank`` if it states any."""
     queries, passages, scores, *ranks = _columns(name, run)
     frame = pl.DataFrame(
         {

@@ -49,9 +49,6 @@ def queries_of(trained_on: TrainedOn, by: Sequence[Any] | None = None) -> pl.Dat
     """``query_id`` and ``text`` of training queries; None where none are given.
 
     ``by`` are the divisions that they are for, where nothing else takes them.
-
-    Raises:
-        UserError: a file that holds none (:func:`read`); there is no division.
     """
     if trained_on is None:
         return None
@@ -73,9 +70,6 @@ def read(source: Path) -> TrainingQueries:
             relevant and other passage); by name, of ``query`` (or ``anchor``) and ``positive`` (or ``pos``,
             ``positive_passages``), or of ids and ``text`` as BEIR's queries; or the folder of a release or of a BEIR
             dataset, for its ``train`` split.
-
-    Raises:
-        UserError: nothing of that kind; with file and line.
     """
     if is_folder(source):
         return _of_release(source, open_release(source))

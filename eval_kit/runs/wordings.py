@@ -28,11 +28,6 @@ def wordings_of(runs: Sequence[Run], release: Release) -> list[WordedRun]:
 
     Returns:
         In the order of the runs.
-
-    Raises:
-        UserError: the release has no variations; two runs of one system and wording; a run whose name could mean two
-            systems; a run of the original queries of a system without any run of a variation, as its file name may
-            have been meant to name one.
     """
     if not release.variations:
         base = main_split(release.test_sets) or next(iter(release.test_sets))
@@ -89,11 +84,7 @@ def grid_and_worded(runs: Sequence[Run], release: Release) -> tuple[list[Run], l
 
 
 def original_of(worded_run: WordedRun, runs: Iterable[WordedRun]) -> WordedRun:
-    """The run of the same system on the original wording.
-
-    Raises:
-        UserError: there is none; with the file names expected.
-    """
+    """The run of the same system on the original wording."""
     names = _original_names(worded_run)
     originals = {run.run.own_name: run for run in runs if run.variation is None}
     for name in names:

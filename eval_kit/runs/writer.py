@@ -14,9 +14,6 @@ def write(rows: Iterable[tuple[str, str, int, float]], path: Path, tag: str) -> 
     """Write ``(query id, passage id, rank, score)`` rows as a TREC run; scores keep every digit they have.
 
     Blanks in the tag, which would be columns, become hyphens.
-
-    Raises:
-        UserError: the file cannot be written; an older one stays as it was.
     """
     tag = "-".join(tag.split())
     with disk_errors(path):

@@ -50,20 +50,13 @@ def index(passages: Passages, folder: Path, threads: int = THREADS, vectors: boo
 
     With ``vectors``, the terms of each passage are kept too, for RM3 to read. The analyser is that of the ``language``,
     else of the language that the first passages are likely in, else the English one, which is said.
-
-    Raises:
-        UserError: no Java; an index that lacks passages, as on a full disk (Lucene only logs that).
     """
     documents = ({"id": passage_id, "contents": text} for passage_id, text in passages)
     _index(documents, folder, ["-threads", str(threads), *(["-storeDocvectors"] if vectors else [])], language)
 
 
 def index_fields_once(corpus: Path, folder: Path, key: str, language: str = "") -> None:
-    """Do what :func:`index_once` does with a ``corpus.jsonl`` in BEIR's format, for a search over :data:`FIELDS`.
-
-    Raises:
-        UserError: as :func:`index`, or what is wrong with the file.
-    """
+    """Do what :func:`index_once` does with a ``corpus.jsonl`` in BEIR's format, for a search over :data:`FIELDS`."""
     documents = with_count(read_fields(corpus, ("text", *list(FIELDS)[1:])), "indexing passages", "passages")
     rows = ({"id": passage_id, **dict(zip(FIELDS, values, strict=True))} for passage_id, values in documents)
     options = ["-threads", str(THREADS), "-fields", *list(FIELDS)[1:]]
@@ -134,9 +127,6 @@ def link_once(release: Release, folder: Path, key: str) -> None:
     """Do what :func:`index_once` does by linking to the files of the release's index in the user's cache.
 
     Where links are impossible, as to another disk, the files are copied.
-
-    Raises:
-        UserError: as :func:`index_of`.
     """
 
     def link(target: Path) -> None:
@@ -190,11 +180,7 @@ def index_in(folder: Path, vectors: bool = False) -> Path:
 
 
 def key_of(folder: Path) -> str:
-    """The key of the passages that :func:`index_once` has indexed below ``folder``.
-
-    Raises:
-        UserError: there is no finished index.
-    """
+    """The key of the passages that :func:`index_once` has indexed below ``folder``."""
     key = _made(index_in(folder))
     if key is None:
         raise UserError(f"{folder} has no finished BM25 index", do="Index the passages first")
@@ -205,9 +191,6 @@ def index_of(release: Release, cache: Path, threads: int = THREADS) -> Path:
     """The folder of the index of a release's passages: in ``cache``, named by the collection, made if need be.
 
     Only one process at a time makes it, while others wait; a killed one leaves no half index under the name.
-
-    Raises:
-        UserError: no passages, no Java, or a cache that cannot be written.
     """
     lucene.start()
     language = _language(text for _, text in islice(passages(release), languages.SAMPLE))

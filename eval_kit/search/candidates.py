@@ -46,9 +46,6 @@ def find(queries: pl.DataFrame, index: Path, settings: Settings) -> None:
 
     A killed call loses at most ``SHARD`` queries; the next one continues, and ends with the same files. Several queries
     may have the same id and different texts. ``index`` is a folder of :func:`eval_kit.search.bm25.index_once`.
-
-    Raises:
-        UserError: the folder holds no finished index; no Java; the disk is full.
     """
     store = _store(index, settings)
     try:
@@ -76,9 +73,6 @@ def of(queries: pl.DataFrame, index: Path, settings: Settings) -> Iterator[tuple
     """Each query's id and ``(passage id, score)`` pairs, best first, as those of :func:`.bm25.search`.
 
     What :func:`find` kept is read; other queries are searched for. No two of the queries may have the same id.
-
-    Raises:
-        UserError: the folder holds no finished index; no Java.
     """
     rows = _stored_queries(_store(index, settings))
     for part in queries.select(QUERY).iter_slices(SHARD if rows.height else FEW):

@@ -65,9 +65,6 @@ def exact(
 
     The shards have the array ``vectors``. The device is for the matrix products in torch; None takes the GPU where
     there is one, else ``faiss.knn``. For cosine, the vectors are at unit length already.
-
-    Raises:
-        UserError: the passages have vectors of another width.
     """
     import torch
 

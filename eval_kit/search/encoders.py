@@ -38,11 +38,7 @@ class Batch:
     unit: str = "texts"
 
     def of[Encoded](self, device: Any, encode: Callable[[int], Encoded]) -> Encoded:
-        """What ``encode`` returns with such batches.
-
-        Raises:
-            UserError: the memory does not hold a single text.
-        """
+        """What ``encode`` returns with such batches."""
         self.size = self.size or (self.on_cpu if device.type == "cpu" else self.on_gpu)
         while True:
             try:
@@ -79,11 +75,7 @@ def free_memory() -> None:
 
 
 def precision_of(name: str | None, stored: str = "float32") -> str:
-    """The precision of a model's arithmetic: the one named, else that stored, but ``float16`` for 32 bits on a GPU.
-
-    Raises:
-        UserError: an unknown precision.
-    """
+    """The precision of a model's arithmetic: the one named, else that stored, but ``float16`` for 32 bits on a GPU."""
     import torch
 
     if name not in (None, *_PRECISIONS):
@@ -145,11 +137,7 @@ def weights_digest(model: Any) -> str:
 
 
 def store_of(name: str | None, precision: str | None) -> str:
-    """The type of vectors on disk: the one named, else ``float16`` where a GPU's arithmetic has 16 bits too.
-
-    Raises:
-        UserError: an unknown type, or precision.
-    """
+    """The type of vectors on disk: the one named, else ``float16`` where a GPU's arithmetic has 16 bits too."""
     import torch
 
     if name not in (None, *_STORES):
@@ -256,11 +244,7 @@ def with_suffix(
 
 
 def set_lengths(model: Any, lengths: Mapping[str, int | None]) -> None:
-    """Set the tokens after which texts are cut, by role (``query``, ``document``); None keeps the model's length.
-
-    Raises:
-        UserError: a model without such a length, or with fewer positions.
-    """
+    """Set the tokens after which texts are cut, by role (``query``, ``document``); None keeps the model's length."""
     for role, length in lengths.items():
         transformer = transformer_of(model, role)
         keep_to_positions(transformer)

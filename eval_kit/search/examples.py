@@ -40,9 +40,6 @@ def permitted_queries(
 
     ``strict`` is as for :meth:`eval_kit.shifts.Shift.training`; ``name`` is that of the option or run that needs the
     queries, for messages.
-
-    Raises:
-        UserError: the shift has no such part, or the release no training queries of it.
     """
     trained_for = TRAINED_FOR[shift]
     trained_for.check_part(release, held_out, name)
@@ -60,9 +57,6 @@ def judged_queries(release: Release, queries: pl.DataFrame, qrels: str) -> Judge
     """The queries that have a relevant passage, with those passages and the release's negatives, if it has any.
 
     The queries have ``query_id`` and ``text``; ``qrels`` is the split of their judgements.
-
-    Raises:
-        UserError: the release has no such judgements.
     """
     negatives = pl.DataFrame(schema={"query_id": pl.String, "passage_ids": pl.List(pl.String)})
     if "negatives" in release.configs:
@@ -102,11 +96,7 @@ class _Lists(Mapping[str, Sequence[str]]):
 
 
 def refuse_without_negatives(release: Release) -> None:
-    """Refuse to train with negatives on a release that has none.
-
-    Raises:
-        UserError: saying which command draws them.
-    """
+    """Refuse to train with negatives on a release that has none."""
     if "negatives" not in release.configs:
         raise UserError(
             f"{release.folder} has no negatives to train with",

@@ -36,9 +36,6 @@ def build(shards: Shards, engine: str, folder: Path) -> None:
     """Make the index of ``engine`` (of ``ENGINES``) in ``folder``, unless it is there; an exact search needs none.
 
     Once PLAID's index is built the tokens are no longer needed, and are removed.
-
-    Raises:
-        UserError: the tokens were removed; fast-plaid fails.
     """
     if engine == "exact":
         shards.array("tokens")
@@ -55,11 +52,7 @@ def engine_for(passages: int, engine: str | None) -> str:
 
 
 def load(shards: Shards, folder: Path) -> Any:
-    """PLAID's index, in memory.
-
-    Raises:
-        UserError: it is not there, or is of other passages.
-    """
+    """PLAID's index, in memory."""
     if not is_built(folder, "plaid", shards.key):
         raise UserError(f"{folder} has no plaid index of these passages", do="Index them first")
     from fast_plaid.search import FastPlaid  # type: ignore[import-untyped]

@@ -30,11 +30,7 @@ _JAVA_OPTIONS = (
 
 @functools.cache
 def start() -> None:
-    """Start the Java machine once in this process.
-
-    Raises:
-        UserError: Pyserini or a Java runtime is missing.
-    """
+    """Start the Java machine once in this process."""
     pyserini = importlib.util.find_spec("pyserini")
     if pyserini is None or pyserini.origin is None:
         raise UserError("BM25 needs Pyserini", do="In a clone, run: pip install '.[models]'")
@@ -61,11 +57,7 @@ def start() -> None:
 
 
 def _heap() -> list[str]:
-    """The option for the size of the heap, where the user has none; Java would end this process if it cannot have it.
-
-    Raises:
-        UserError: so much memory cannot be reserved.
-    """
+    """The option for the size of the heap, where the user has none; Java would end this process if it cannot have it."""
     if "-Xmx" in os.environ.get(_OWN_HEAP, ""):
         return []
     try:

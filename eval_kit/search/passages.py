@@ -20,9 +20,6 @@ def passages(release: Release) -> Passages:
     """``(passage id, text)`` of the collection: the release's own, else those of its ir_datasets collection.
 
     They have a length, but where ir_datasets does not know it.
-
-    Raises:
-        UserError: on reading them, where the ir_datasets collection cannot be obtained.
     """
     count = how_many(release)
     return _read(release) if count is None else CountedPassages(partial(_read, release), count)
@@ -34,11 +31,7 @@ def has_passages(release: Release) -> bool:
 
 
 def of_file(path: Path) -> Iterator[tuple[str, str]]:
-    """``(passage id, text)`` of a tab-separated file, line by line.
-
-    Raises:
-        UserError: the file cannot be read; a line that is not an id, a tab and a text; with file and line.
-    """
+    """``(passage id, text)`` of a tab-separated file, line by line."""
     for number, line in read_lines(path):
         passage_id, tab, text = line.partition("\t")
         if not tab or not passage_id.strip() or " " in passage_id or not text.strip():
@@ -130,9 +123,6 @@ def collection_of(release: Release, name: str | None = None) -> Collection:
         release: that judges them.
         name: of a file (passage id, tab, text) to search instead of the release's passages; or of the release's
             ir_datasets collection, to search all of it.
-
-    Raises:
-        UserError: there is no such file; no name, and the release holds no passages.
     """
     if name is not None and name != release.manifest.collection:
         if not Path(name).is_file():

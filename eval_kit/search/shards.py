@@ -100,9 +100,6 @@ def write(
         unit: what the progress line counts.
         spread: calls ``encode``, or what does the same in other processes.
         size: passages in a shard; None for ``FIRST`` and then more, up to ``SHARD``.
-
-    Raises:
-        UserError: no passages, a model that gives NaN, or a disk that is full.
     """
     total, done, read = operator.length_hint(passages) or None, list[dict[str, Any]](), list[tuple[str, Ids]]()
 
@@ -218,11 +215,7 @@ def _line(document: Mapping[str, Any]) -> str:
 
 
 def read(folder: Path) -> "Shards":
-    """Open encoded passages.
-
-    Raises:
-        UserError: there are none, not all of them are encoded, or an array has not as many rows as were written.
-    """
+    """Open encoded passages."""
     try:
         manifest = msgspec.convert(_document(folder / MANIFEST), _Shard)
     except msgspec.ValidationError:
@@ -281,11 +274,7 @@ class Shards:
         return {**token_arrays, "lengths": np.diff(offsets)}
 
     def array(self, name: str) -> NDArray[Any]:
-        """All rows of one array, a read-only memory map.
-
-        Raises:
-            UserError: it was removed.
-        """
+        """All rows of one array, a read-only memory map."""
         if name not in self._maps:
             try:
                 self._maps[name] = np.load(self.folder / f"{name}.npy", mmap_mode="r")
@@ -322,9 +311,6 @@ def building(folder: Path, name: str, state: str, files: Sequence[str]) -> Itera
 
     Yields:
         Whether it has to be made: it is not there, is of another state, or its files are not as long as they were.
-
-    Raises:
-        UserError: the disk is full.
     """
     marker = folder / f"{name}.json"
     with disk_errors(folder, _NOT_KEPT):

@@ -21,11 +21,7 @@ _IDENTITY = "texts"
 
 
 def write(passages: Passages, folder: Path) -> "PassageTexts":
-    """Keep ``(passage id, text)`` pairs in ``folder``, unless they are there. A second process waits for the first.
-
-    Raises:
-        UserError: no passages; the disk is full.
-    """
+    """Keep ``(passage id, text)`` pairs in ``folder``, unless they are there. A second process waits for the first."""
     index = shards.write(passages, folder, _bytes, _IDENTITY, "reading passages")
     with shards.building(folder, "order", index.key, ["order.npy", "sorted.npy"]) as missing:
         if missing:
@@ -64,11 +60,7 @@ class PassageTexts:
         return self._shards.key
 
     def of(self, ids: Sequence[str]) -> list[str]:
-        """The texts of the passages, in the order of ``ids``.
-
-        Raises:
-            UserError: an id that is not among the passages'.
-        """
+        """The texts of the passages, in the order of ``ids``."""
         wanted_ids = np.array([passage_id.encode() for passage_id in ids], np.bytes_)
         all_ids = self._shards.array("sorted")
         positions = np.minimum(np.searchsorted(all_ids, wanted_ids.astype(all_ids.dtype)), len(self) - 1)

@@ -90,11 +90,7 @@ def in_order(scores: "Tensor", rows: "Tensor", rank: "Tensor") -> Best:
 
 
 def rank_of(ids: NDArray[np.bytes_]) -> NDArray[np.int64]:
-    """The position of each id among all in ascending order (as bytes, which for UTF-8 is the order of the strings).
-
-    Raises:
-        UserError: an id that appears twice.
-    """
+    """The position of each id among all in ascending order (as bytes, which for UTF-8 is the order of the strings)."""
     order = np.argsort(ids, kind="stable")
     twice = ids[order[1:]] == ids[order[:-1]]
     if twice.any():

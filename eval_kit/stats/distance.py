@@ -81,9 +81,6 @@ def to_training(queries: pl.DataFrame, training: pl.DataFrame, vectors: str | No
     Returns:
         ``query_id``, ``nearest`` (text of the nearest training query), ``distance`` (1 less the cosine) and
         ``similarity`` (R), in the order of the queries.
-
-    Raises:
-        UserError: vectors that cannot be used.
     """
     if vectors is None:
         neighbours = Trigrams(training["text"].to_list()).nearest(queries["text"], "distance to training")

@@ -54,11 +54,7 @@ def _jaccard(source: pl.DataFrame, target: pl.DataFrame) -> float:
 
 
 def mean_dot(queries: Matrix, training: Matrix) -> Floats:
-    """R(q, train) of ECIR 2023 §5.2, equation 1: each query's mean dot product with all training queries, (n,).
-
-    Raises:
-        UserError: ``queries`` (n, dimensions) and ``training`` (m, dimensions) differ in dimensions.
-    """
+    """R(q, train) of ECIR 2023 §5.2, equation 1: each query's mean dot product with all training queries, (n,)."""
     if queries.shape[1] != training.shape[1]:
         raise UserError(f"Vectors of {queries.shape[1]} and of {training.shape[1]} dimensions cannot be compared")
     mean = _sum(training) / len(training)
@@ -83,9 +79,6 @@ def by_cluster(
         ``cluster``, ``n`` (its queries), ``others`` (those of the other clusters), ``jaccard``, and with vectors
         ``cosine``, the mean over all pairs of a query inside and one outside (arXiv:2205.02870 §3.1); one row per
         cluster, in the release's order.
-
-    Raises:
-        UserError: the release has no such tables or clusters, a query has no vector, or a vector is zero.
     """
     clusters = _clusters(release, shift, splits)
     if len(clusters) == 1:
@@ -119,9 +112,6 @@ def test_and_training(release: Release, shift: str, cluster: str) -> tuple[pl.Da
     """The test queries of a cluster, and the training queries of the model that never saw it.
 
     The latter are those of :meth:`eval_kit.shifts.Shift.training`; both are ``query_id`` and ``text``, each query once.
-
-    Raises:
-        UserError: the release has no such tables or cluster.
     """
     test = _clusters(release, shift, ["test"]).get(cluster)
     others = _clusters(release, shift, ["train"]).keys() - {cluster}

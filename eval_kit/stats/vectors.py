@@ -40,11 +40,7 @@ class Vectors:
     values: Matrix
 
     def __post_init__(self) -> None:
-        """Check all that the class promises.
-
-        Raises:
-            UserError: naming the first thing that is wrong.
-        """
+        """Check all that the class promises."""
         ids, values = self.query_ids, self.values
         if values.ndim != 2 or not values.size or not np.issubdtype(values.dtype, np.floating):
             raise UserError(
@@ -63,11 +59,7 @@ class Vectors:
         return len(self.query_ids)
 
     def of(self, query_ids: pl.Series) -> Matrix:
-        """The vectors of these queries: (queries, dimensions), in their order.
-
-        Raises:
-            UserError: queries without a vector.
-        """
+        """The vectors of these queries: (queries, dimensions), in their order."""
         row_numbers = pl.DataFrame({"query_id": self.query_ids}).with_row_index("row")
         rows = query_ids.to_frame("query_id").join(row_numbers, on="query_id", how="left", maintain_order="left")["row"]
         if rows.null_count():
@@ -81,11 +73,7 @@ class Vectors:
 
 
 def check_ids(query_ids: pl.Series, where: str = "") -> None:
-    """Refuse query ids that occur twice.
-
-    Raises:
-        UserError: naming the first of them.
-    """
+    """Refuse query ids that occur twice."""
     repeats = query_ids.filter(~query_ids.is_first_distinct())
     if len(repeats):
         raise UserError(f"{where}The query id {repeats[0]!r} appears more than once")
@@ -97,19 +85,12 @@ def get(source: str | Path, queries: pl.DataFrame) -> Vectors:
     Args:
         source: a file, a model's folder, or a model's name on the Hub; the latter with ``:cls`` for the [CLS] vector.
         queries: ``query_id`` and ``text``; a query that appears twice is encoded once.
-
-    Raises:
-        UserError: see :func:`read` and :func:`encode`.
     """
     return read(Path(source)) if Path(source).suffix == ENDING else encode(str(source), queries)
 
 
 def read(path: Path) -> Vectors:
-    """Read a ``.npy`` file with its ``.ids.txt``.
-
-    Raises:
-        UserError: a file that is missing or unreadable, NaN, ids that are missing or appear twice.
-    """
+    """Read a ``.npy`` file with its ``.ids.txt``."""
     try:
         values = np.lib.format.open_memmap(path, mode="r")
     except Exception as error:  # numpy reads the header as Python, with errors of every kind
@@ -131,9 +112,6 @@ def encode(model: str, queries: pl.DataFrame) -> Vectors:
     Warns:
         UserWarning: the model comes without a pooling (a bare ``bert-base-uncased``), and none was asked for, so that
             sentence-transformers takes the mean.
-
-    Raises:
-        UserError: there is no such model, it is no encoder of one vector a text, or it lacks files.
     """
     name, pooling = checkpoint.name_and_pooling(model)
     checkpoint.check(name, "dense", bare=True)  # refuses before the slow import
