@@ -242,7 +242,7 @@ def interval_remark(shift: str, sizes: Sequence[int]) -> str:
 
 
 def check_clusters(shift: str, parts: Mapping[str, pl.DataFrame]) -> None:
-    """Check that at least two clusters of a shift have queries in every part: split -> queries and their ``cluster``."""
+    """Check that two clusters of a shift or more have queries in every part: split -> queries and their ``cluster``."""
     clusters = set.intersection(*(set(queries["cluster"].cast(pl.String)) for queries in parts.values()))
     if len(clusters) < 2:
         names = ", ".join(sorted(clusters)) or "none"

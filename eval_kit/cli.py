@@ -415,7 +415,7 @@ def protocol(
 
     Avg In, Out and Rel Loss; for ReSTrain Inter., Extra. and delta.
 
-    --page writes a report: tables, figures, a per-query explorer and provenance.
+    --page writes a report: tables, figures and provenance.
 
     Example: eval_kit protocol mine.topic.*.trec --untrained bm25.trec --page report.html
     """

@@ -175,7 +175,7 @@ def _parameters(text: str) -> dict[str, str] | None:
 
 
 def measure_named(name: object) -> Measure:
-    """The measure that a user names: as :func:`parse`, as other tools do (:data:`_ALIASES`), or by ir_measures' object."""
+    """The measure that a user names: as :func:`parse`, as other tools do (:data:`_ALIASES`), or ir_measures' object."""
     text = str(name) if isinstance(name, str) or hasattr(name, "NAME") else ""
     if not text:
         raise UserError(f"{parameter('measures')} takes names such as 'P@5', not {name!r:.40}")

@@ -115,8 +115,7 @@ def about(result: Result) -> dict[str, Any]:
 def result_page(result: Result) -> str:
     """The page of a result: its sections, or else what it has to say, its figures, tables and notes."""
     sections = result.sections()
-    scripts = ["tables.js", *["explorer.js"] * bool(sections)]
-    return render("result.html.j2", scripts, result=result, about=about(result), sections=sections)
+    return render("result.html.j2", ["tables.js"], result=result, about=about(result), sections=sections)
 
 
 def write_page(result: Result, path: str | PathLike[str]) -> None:

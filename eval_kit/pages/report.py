@@ -13,7 +13,6 @@ from markupsafe import Markup
 from eval_kit.authors.opening import ReleaseSource, open_release
 from eval_kit.console import status
 from eval_kit.errors import UserError, parameter
-from eval_kit.pages.explorer import explorer, of_variations
 from eval_kit.pages.figures import figures
 from eval_kit.pages.page import section
 from eval_kit.protocols import papers
@@ -93,15 +92,14 @@ class Report(Result):
         return f"{counted(len(systems), 'system')} on {', '.join(subjects)}"
 
     def sections(self) -> list[Section]:
-        """Losses, tables, figures and every query of a grid; what other wordings cost; and what all rests on."""
+        """Losses, tables and figures of a grid; what other wordings cost; and what all rests on."""
         vectors, changes, provenance = self.query_vectors(), self.changes, self.provenance
         with status("drawing figures"):
             sections = _of_grid(self.grid, self.release, vectors) if self.grid else []
             if changes is not None:
                 systems = _systems([changes])
                 values = {"changes": changes, "varied_systems": systems, "alone": self.grid is None}
-                wordings = of_variations(changes, systems, self.release)
-                sections.append(section("Variations", "wordings.html.j2", provenance, **values, wordings=wordings))
+                sections.append(section("Variations", "wordings.html.j2", provenance, **values))
         sources = [vectors] if isinstance(vectors, Vectors) else vectors.values()
         names = list(dict.fromkeys(Path(source.source).name for source in sources))
         runs = _runs(self.parts)
@@ -150,7 +148,7 @@ def report(
     seed: int = 0,
     allow_missing: bool = False,
 ) -> Report:
-    """A grid, query variations, or both, with a page of figures and of every query besides the tables.
+    """A grid, query variations, or both, with a page of figures besides the tables.
 
     Args:
         runs: as for :func:`eval_kit.protocols.grid_results.protocol`, like the rest; or of variations, recognised by
@@ -207,7 +205,6 @@ def _of_grid(grid: Protocols, release: Release, vectors: Vectors | Mapping[str, 
         of_grid("Summary", "summary.html.j2", summaries=summaries, scale=span(ends), in_words=papers.in_words),
         of_grid("Tables", "tables.html.j2", about=described, every_loss=papers.every_loss(grid.results)),
         of_grid("Figures", "figures.html.j2", figures=figures(grid, pairs, systems, release, r)),
-        of_grid("Queries", "queries.html.j2", explorer=explorer(grid, pairs, systems, release, r)),
     ]
 
 

@@ -108,7 +108,7 @@ def scores_of(
 
 
 def named(test_sets: Mapping[str, TestSet], only: Collection[str]) -> Mapping[str, TestSet]:
-    """The test sets of these names, or all if none are named; the name of a shift, or of a part, is all of its sets'."""
+    """The test sets of these names, or all if none are named; the name of a shift or part is all of its sets'."""
     selection: dict[str, TestSet] = {}
     for name in [only] if isinstance(only, str) else only:
         found = [name] if name in test_sets else [each for each in test_sets if each.startswith(f"{name}.")]

@@ -57,7 +57,7 @@ def start() -> None:
 
 
 def _heap() -> list[str]:
-    """The option for the size of the heap, where the user has none; Java would end this process if it cannot have it."""
+    """The option for the size of the heap, where the user has none; without so much, Java would end this process."""
     if "-Xmx" in os.environ.get(_OWN_HEAP, ""):
         return []
     try:

@@ -1,6 +1,5 @@
 """The report in a real headless browser: sorted, filtered, narrow, printed, and never fooled."""
 
-import json
 import re
 from dataclasses import dataclass
 from html import unescape
@@ -23,7 +22,7 @@ from eval_kit.pages.report import Report
 from eval_kit.pages.report import report as report_on
 from eval_kit.protocols.grid_results import Protocols, protocol
 from eval_kit.protocols.in_out import in_and_out_by_query, overall
-from eval_kit.protocols.similarity import figure_3, nearness, queries_to_encode
+from eval_kit.protocols.similarity import figure_3, queries_to_encode
 from eval_kit.protocols.variations import Variations, variations
 from eval_kit.release import Release
 from eval_kit.runs import writer as run_files
@@ -137,13 +136,6 @@ def numbers(tab, selector: str) -> list[float]:
 # What is in the report
 
 
-def data_of(report: Path, explorer: str = "explorer") -> dict:
-    """The data of an explorer, each row as a dict."""
-    document = json.loads(re.search(rf'id="{explorer}-rows">(.*?)</script>', report.read_text(), re.DOTALL)[1])
-    document["rows"] = [dict(zip(document["columns"], row, strict=True)) for row in document["rows"]]
-    return document
-
-
 def text_of(report: Path) -> str:
     """The words between the tags, as a browser collapses their white space."""
     return " ".join(unescape(re.sub(r"<[^>]+>", "", report.read_text())).split())
@@ -187,42 +179,6 @@ def test_seeds_are_averaged(grid):
     assert both["rel_loss"] == pytest.approx(single["rel_loss"])
 
 
-def test_the_explorer_holds_each_query_with_its_values_and_ranks(grid, report):
-    document = data_of(report)
-    assert len(document["groups"]) == 5
-    texts = dict(grid.release.table("topic", "test").select("query_id", "text").iter_rows())
-    near = nearness(grid.found, grid.release, grid.vectors).filter(pl.col("shift") == "topic")
-    r = near.rows_by_key(["part", "query_id"], named=True, unique=True)
-    values = grid.values.filter(pl.col("shift") == "topic", pl.col("measure") == "RR@10")
-    of_topic = [row for row in document["rows"] if row["group"] == 0]
-    assert len(of_topic) > 200
-    for number, row in enumerate(of_topic):
-        identifier, text = document["queries"][row["query"]]
-        cluster, name = document["parts"][row["part"]], document["systems"][row["system"]]
-        assert text == texts[identifier]
-        assert row["r"] == pytest.approx(r[cluster, identifier]["r"], rel=1e-4)
-        if number < 50:
-            mine = values.filter(pl.col("query_id") == identifier, pl.col("system") == name)
-            mine = mine.filter(pl.col("test_set") == f"topic.{cluster}")
-            is_out = pl.col("held_out") == cluster
-            assert row["in"] == pytest.approx(mine.filter(~is_out)["value"].mean(), abs=1e-4)
-            [value] = mine.filter(is_out)["value"]
-            assert row["out"] == pytest.approx(value, abs=1e-4)
-            assert row["out_rank"] == (round(1 / value) if value else 0)
-            assert (row["in_rank"] == 0) == (mine.filter(~is_out, pl.col("value") == 0).height >= 2), "of four models"
-
-
-def test_a_large_grid_keeps_the_greatest_differences(grid, monkeypatch, tmp_path):
-    monkeypatch.setattr("eval_kit.pages.explorer.MAX_ROWS", 20)
-    emit(Report(grid.found, None, grid.release), page=tmp_path / "r.html")
-    rows = data_of(tmp_path / "r.html")["rows"]
-    assert len(rows) == 20
-    pairs = in_and_out_by_query(grid.values, "topic", grid.release).filter(pl.col("measure") == "RR@10")
-    least = min(abs(row["in"] - row["out"]) for row in rows)
-    assert least >= (pairs["inside"] - pairs["out"]).abs().sort(descending=True)[19] - 1e-9
-    assert "the 20 with the greatest difference" in (tmp_path / "r.html").read_text()
-
-
 def test_a_report_of_a_grid_and_variations_is_one_result(grid, changes, tmp_path):
     both = Report(grid.found, changes, grid.release)
     assert both.as_json() == grid.found.as_json() | {"variations": changes.as_json()}
@@ -234,28 +190,6 @@ def test_a_report_of_a_grid_and_variations_is_one_result(grid, changes, tmp_path
     assert alone.as_json() == changes.as_json()
     with pytest.raises(UserError, match="vectors some-model"):
         result_page(alone)
-
-
-def test_the_second_explorer_holds_both_wordings_and_both_ranks(grid, changes, report):
-    document = data_of(report, "wordings")
-    assert document["groups"] == ["dl19 (nDCG@10)"]
-    assert document["parts"] == ["dl19.typo.delete.1", "dl19.typo.insert.1"]
-    assert document["total"] == len(document["rows"]) == 43 * 2 * 2
-    original = dict(grid.release.queries("dl19").iter_rows())
-    for row in document["rows"]:
-        query_id, text = document["queries"][row["query"]]
-        variation = grid.release.variations[document["parts"][row["part"]]]
-        assert text == original[query_id]
-        assert row["wording"] == dict(grid.release.wordings(variation).iter_rows())[query_id]
-        ranks = [1, 3] if document["systems"][row["system"]] == "oracle" and row["in"] else [0, 0]
-        assert [row["in_rank"], row["out_rank"]] == ranks
-    page = unescape(report.read_text())
-    for row in changes.results.filter(measure="nDCG@10", system="oracle").iter_rows(named=True):
-        lost = f"{row['rel_loss']:z.1%}"
-        if row["rel_loss_low"] is not None:
-            lost += f" [{row['rel_loss_low']:z.1%}, {row['rel_loss_high']:z.1%}]"
-        assert f"{lost.replace('-', '\u2212')}, {row['queries']} queries" in page
-    assert page.count('aria-label="dl19: loss of nDCG@10 to query variations') == 1
 
 
 def test_a_report_on_variations_alone(grid, worded, tmp_path):
@@ -334,85 +268,6 @@ def test_bars_share_a_scale_and_systems_differ_by_marker():
 # In the browser
 
 
-def test_queries_in_both_wordings_sort_and_filter_on_their_own(tab, report):
-    tab.open(report)
-    rows = "#wordings tbody tr"
-    assert len(tab.texts(rows)) == 100
-    tab.choose("#wordings [name=system]", "oracle")
-    assert set(tab.texts(f"{rows} td:last-child")) == {"oracle"}
-    assert set(tab.texts(f"{rows} td:nth-child(7)")) <= {"3", "> 10"}
-    tab.choose("#wordings [name=part]", "dl19.typo.insert.1")
-    assert len(tab.texts(rows)) == 43
-    wording = tab.texts(f"{rows} td.wording")[0]
-    tab.click("#wordings [name=search]")
-    tab.type(wording)
-    assert wording in tab.texts(f"{rows} td.wording")
-    assert len(tab.texts("#explorer tbody tr")) == 100
-
-
-def test_the_explorer_sorts_by_mouse_and_keyboard(tab, report):
-    tab.open(report)
-    losses = "#explorer tbody tr td:nth-child(2)"
-    assert numbers(tab, losses) == sorted(numbers(tab, losses), reverse=True)
-    tab.click('#explorer th[data-key="loss"] button')
-    assert tab.js("document.querySelector('#explorer th[data-key=loss]').ariaSort") == "ascending"
-    assert numbers(tab, losses) == sorted(numbers(tab, losses))
-    assert numbers(tab, losses)[0] < 0
-    tab.press("Tab")
-    assert tab.js("document.activeElement.closest('th')?.dataset.key") == "in"
-    assert tab.js("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-    tab.press("Enter")
-    inside = numbers(tab, "#explorer tbody tr td:nth-child(3)")
-    assert inside == sorted(inside, reverse=True)
-    assert tab.js("[...document.querySelectorAll('#explorer th[aria-sort]')].map((th) => th.dataset.key)") == ["in"]
-    tab.press(" ")
-    inside = numbers(tab, "#explorer tbody tr td:nth-child(3)")
-    assert inside == sorted(inside)
-    tab.click('#explorer th[data-key="out_rank"] button')
-    ranks = tab.texts("#explorer tbody tr td:nth-child(6)")
-    assert ranks[0] == "> 10"
-    tab.click('#explorer th[data-key="out_rank"] button')
-    ranks = [float(one) for one in tab.texts("#explorer tbody tr td:nth-child(6)")]
-    assert ranks == sorted(ranks)
-
-
-def test_the_explorer_filters_and_grows(tab, report):
-    tab.open(report)
-    document = data_of(report)
-    status = "#explorer [role=status]"
-    of_topic = [row for row in document["rows"] if row["group"] == 0]
-    assert tab.texts(status) == [f"Showing 100 of {len(of_topic):,} rows"]
-    assert len(tab.texts("#explorer tbody tr")) == 100
-    tab.click("#explorer .more")
-    assert len(tab.texts("#explorer tbody tr")) == 200
-    assert tab.js("document.activeElement.rowIndex") == 101
-    tab.choose("#explorer [name=system]", EVIL)
-    assert set(tab.texts("#explorer tbody td:last-child")) == {EVIL}
-    tab.choose("#explorer [name=part]", "c3")
-    assert set(tab.texts("#explorer tbody td:nth-child(8)")) == {"c3"}
-    tab.choose("#explorer [name=group]", "query forms (wh words) (RR@10)")
-    assert tab.texts("#explorer [name=part]")[0].split() == ["all", "wha", "how", "who"]
-    tab.choose("#explorer [name=system]", "all")
-    tab.click("#explorer [name=search]")
-    tab.type("WHO ")
-    found = tab.texts("#explorer tbody td.query")
-    assert found
-    assert all("who" in text for text in found)
-    assert tab.texts("#explorer mark")[0] == "who"
-    tab.type("no such words")
-    assert tab.texts(status) == ["No query matches; try a shorter search or another filter."]
-    assert not tab.texts("#explorer .more")
-
-
-def test_what_has_no_value_is_sorted_last(tab, report):
-    tab.open(report)
-    tab.js(OPEN_ALL)
-    tab.click("table[data-sortable] th:nth-child(2) button")
-    parts = tab.texts("table[data-sortable] td:nth-child(2)")
-    known = [one for one in parts if one]
-    assert parts[: len(known)] == known == sorted(known) and len(parts) > len(known) > 50
-
-
 def test_an_evil_name_is_shown_as_text_and_a_legend_button_hides_its_system(tab, report):
     tab.open(report)
     assert tab.js("document.querySelectorAll('[onclick]').length") == 0
@@ -435,7 +290,6 @@ def test_print_shows_what_matters(tab, report):
     tab.open(report)
     tab.media("print")
     assert tab.texts(".controls, nav, .more") == []
-    assert len(tab.texts("#explorer tbody tr")) == 30
     assert tab.js("getComputedStyle(document.querySelector('.scroll')).overflowX") == "visible"
     tab.js(OPEN_ALL)
     tab.size(A4_PIXELS)

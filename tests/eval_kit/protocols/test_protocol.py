@@ -119,7 +119,7 @@ def test_runs_of_any_name_are_a_grid_if_options_tell_their_cells(oracle, tmp_pat
     assert prints("protocol-topic.txt", command, *other, *options, "--page", tmp_path / "r.html")
     page = (tmp_path / "r.html").read_text()
     assert page.lower().startswith("<!doctype html>")
-    assert 'id="explorer"' in page and release.digest[:12] in page
+    assert release.digest[:12] in page
     assert "of its queries (test and train)" in page
 
 
