@@ -83,8 +83,7 @@ def verify(
     from eval_kit.release import open_release
 
     if against is not None:
-        source, _, revision = (against, "", "") if Path(against).exists() else against.partition("@")
-        changes = comparison.diff(open_release(source, revision or None), open_release(release))
+        changes = comparison.diff(open_release(against), open_release(release))
         lines = []
         for change in changes:
             lines += [change.headline] if summary else change.lines()

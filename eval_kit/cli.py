@@ -52,19 +52,6 @@ def _call[R](function: Callable[..., R], values: dict[str, Any], why: str = "") 
     return call(function, given, why)
 
 
-def _opened(values: dict[str, Any]) -> dict[str, Any]:
-    """The options with the release in place of what says more than its name; judgements take the place of all three."""
-    from eval_kit.authors.opening import open_release
-
-    places = {name: values.pop(name, None) for name in ("revision", "upstream")}
-    for name, value in places.items():
-        if value is not None and values.get("qrels") is not None:
-            raise UserError(f"{parameter('qrels')} takes the place of {parameter(name)}", do="Leave one of the two out")
-    if any(place is not None for place in places.values()):
-        values["release"] = open_release(values["release"], **places)
-    return values
-
-
 def _with_runs(values: dict[str, Any], *others: str) -> dict[str, Any]:
     """The options with runs; --example has its own, and a release, in place of these and of the ``others``."""
     if not values.pop("example"):
@@ -85,8 +72,6 @@ def score(
     runs: options.Runs = None,
     example: options.Example = False,
     release: options.Release = None,
-    revision: options.Revision = None,
-    upstream: options.Upstream = None,
     qrels: options.Qrels = None,
     queries: options.Queries = None,
     measures: options.Measures = None,
@@ -96,6 +81,9 @@ def score(
     ] = None,
     by: options.By = None,
     trained_on: options.TrainedOn = None,
+    panel: Annotated[
+        bool, option("Also give each run's place among twelve known systems on TREC DL 2019 and 2020.", None, "--panel")
+    ] = False,
     allow_missing: options.AllowMissing = False,
     datasets: options.Datasets = None,
     bm25: Annotated[
@@ -107,13 +95,12 @@ def score(
 
     Example: eval_kit score runs/*.trec --measure nDCG@10 --page scores.html
     """
-    values = _with_runs(dict(locals()), "revision", "upstream", "qrels", "datasets")
+    values = _with_runs(dict(locals()), "qrels", "datasets")
     if datasets or bm25:
         from eval_kit.protocols.beir import beir
 
         values["datasets"] = tuple(datasets or ())
         return _call(beir, values, "BEIR's own measures and split score its datasets")
-    values = _opened(values)
     if by == ["chameleons"]:
         from eval_kit.protocols.chameleons import chameleons
 
@@ -135,7 +122,6 @@ def run(
         argument("Hub id or folder of a model, a published checkpoint, module:object of your own, or bm25.", "MODEL"),
     ],
     release: options.Release = None,
-    revision: options.Revision = None,
     options: options.OfModel = None,
     test_sets: options.TestSets = None,
     variations: Annotated[
@@ -205,7 +191,7 @@ def run(
     of_model = parse_options(values.pop("options") or [])
     of_command = values.pop("context").params
     outputs = [of_command[name] for name in ("json_file", "page")]
-    card = _call(run_model, _opened(values) | {"options": of_model, "outputs": outputs})
+    card = _call(run_model, values | {"options": of_model, "outputs": outputs})
     return dataclasses.replace(card, again=["eval_kit", *sys.argv[1:]]) if isinstance(card, Card) else card
 
 
@@ -215,7 +201,6 @@ def compare(
     example: options.Example = False,
     baseline: Annotated[str | None, option("Test the other systems against this one. Default: the first RUN.")] = None,
     release: options.Release = None,
-    upstream: options.Upstream = None,
     qrels: options.Qrels = None,
     queries: options.Queries = None,
     measures: options.Measures = None,
@@ -232,17 +217,16 @@ def compare(
             min=0,
         ),
     ] = None,
-    panel: Annotated[bool, option("Also rank the run among twelve known systems on TREC DL 2019 and 2020.")] = False,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
     """Compare the runs of several systems, with paired tests.
 
     Example: eval_kit compare bm25.trec mine.trec --test-set dl19
     """
-    values = _with_runs(dict(locals()), "upstream", "qrels")
+    values = _with_runs(dict(locals()), "qrels")
     from eval_kit.protocols.compare import compare as compare_systems
 
-    return _call(compare_systems, _opened(values))
+    return _call(compare_systems, values)
 
 
 @_computing
@@ -250,8 +234,6 @@ def discover(
     runs: Annotated[list[Path], argument("Two runs, of which the second may lose, or one with --pivot.", "RUN")],
     pivot: Annotated[Path | None, option("Compare a single RUN with this one, such as BM25's.", "RUN")] = None,
     release: options.Release = None,
-    revision: options.Revision = None,
-    upstream: options.Upstream = None,
     qrels: options.Qrels = None,
     queries: options.Queries = None,
     measure: Annotated[str | None, option("Compare by this measure. Default: the test sets' first.", "NAME")] = None,
@@ -268,7 +250,7 @@ def discover(
 
     Example: eval_kit discover bm25.trec mine.trec --release nfcorpus --page kinds.html
     """
-    values = _opened(dict(locals()))
+    values = dict(locals())
     from eval_kit.files.parts import write_parts
     from eval_kit.protocols.discover import discover as find_kinds
 
@@ -359,7 +341,6 @@ def variations(
     ] = None,
     rankers: options.Rankers = None,
     release: options.Release = None,
-    revision: options.Revision = None,
     seed: options.Seed = None,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
@@ -369,7 +350,7 @@ def variations(
 
     Example: eval_kit variations runs/bm25*.trec --release mini
     """
-    values = _opened(dict(locals()))
+    values = dict(locals())
     from eval_kit.authors.opening import open_release
     from eval_kit.pages.report import Report
     from eval_kit.protocols.variations import variations as changes
@@ -403,7 +384,6 @@ def protocol(
         list[Path] | None, option("Also show this run of an untrained system, such as BM25. Repeatable.", "RUN")
     ] = None,
     release: options.Release = None,
-    revision: options.Revision = None,
     vectors: Annotated[
         str | None,
         option("Query vectors for the page's similarity figures (ECIR 2023). Default: the .npy file next to RUN."),
@@ -419,7 +399,7 @@ def protocol(
 
     Example: eval_kit protocol mine.topic.*.trec --untrained bm25.trec --page report.html
     """
-    values = _opened(dict(locals()))
+    values = dict(locals())
     if paper is not None:
         from eval_kit.papers.beside import of_paper
 

@@ -27,17 +27,8 @@ def argument(help: str, metavar: str | None = None) -> Any:
 Release = Annotated[
     str | None,
     option(
-        "Release folder, BEIR folder or Hub id. Default: $MS_MARCO_SHIFT_RELEASE, else ./ms-marco-shift, "
+        "Release folder, BEIR folder or Hub id (id@v1.0.0). Default: $MS_MARCO_SHIFT_RELEASE, else ./ms-marco-shift, "
         "else the published test sets, fetched from their authors once."
-    ),
-]
-Revision = Annotated[str | None, option("Tag or commit of a release on the Hub.")]
-Upstream = Annotated[
-    Path | None,
-    option(
-        "Read the authors' files from this folder (owner/name/path), not from the web. "
-        "Default: $MS_MARCO_SHIFT_UPSTREAM.",
-        "DIR",
     ),
 ]
 JsonFile = Annotated[Path | None, option("Write the results as JSON to this file; '-' prints them.", "FILE", "--json")]

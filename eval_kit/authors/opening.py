@@ -34,37 +34,31 @@ def release_of(release: ReleaseSource = None, qrels: Judgements | None = None, q
     return open_judgements(qrels, queries)
 
 
-def open_release(source: ReleaseSource = None, revision: str | None = None, upstream: Path | None = None) -> Release:
+def open_release(source: ReleaseSource = None) -> Release:
     """As :func:`eval_kit.release.open_release`; where no release is named and none is there, the published test sets.
 
     A file is judgements of one's own (:func:`open_judgements`).
-
-    ``upstream`` is a copy of the authors' files, to make those test sets from.
 
     Raises:
         ReleaseError: as there.
         UserError: the authors' files cannot be obtained.
     """
-    if upstream is not None and (source is not None or revision is not None):
-        other = "revision" if source is None else "release"
-        raise UserError(f"{parameter('upstream')} takes the place of {parameter(other)}", do="Leave one of the two out")
-    if upstream is not None or (source is None and revision is None and not has_default()):
+    if source is None and not has_default():
         from eval_kit.authors.release import published_test_sets
 
-        folder = published_test_sets(upstream)
+        folder = published_test_sets()
         try:
             return replace(open_given(folder), given_as=PUBLISHED)
         except ReleaseError as error:  # the cache is the kit's own
             warnings.warn(f"{error}. The kit takes the published test sets again", stacklevel=2)
-            return replace(open_given(published_test_sets(upstream, again=True)), given_as=PUBLISHED)
+            return replace(open_given(published_test_sets(again=True)), given_as=PUBLISHED)
     if not isinstance(source, Release | str | os.PathLike | None):
         return open_judgements(source, of="release")
     if isinstance(source, str | os.PathLike) and is_input(Path(source)):
         return open_judgements(source)
     try:
-        return open_given(source, revision)
+        return open_given(source)
     except NoReleaseError as error:
-        f"a BEIR folder will do too, and without {parameter('release')} the published test sets are taken"
         raise ReleaseError(
             f"{error}",
             do=f"A BEIR folder works too. Without {parameter('release')}, the kit uses the published test sets",

@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 UPSTREAM = "MS_MARCO_SHIFT_UPSTREAM"
 """Names a folder with the authors' files at ``owner/name/path``, to take them from in place of the web."""
 _WAYS = (
-    f"Go online, name a folder with the authors' files (score --upstream, or ${UPSTREAM}), or name a release with "
+    f"Go online, set ${UPSTREAM} to a folder with the authors' files, or name a release with "
     "--release (python -m builder build published makes one)"
 )
 
 
-def published_test_sets(upstream: Path | None = None, again: bool = False) -> Path:
+def published_test_sets(again: bool = False) -> Path:
     """The folder of the published test sets in the cache; made at first use, or ``again``.
 
-    Those whose authors state no licence (the Chameleons, some variations) are not among them. ``upstream`` is a folder
-    with the authors' files, to take them from in place of the web; by default :data:`UPSTREAM` names it, if any.
+    Those whose authors state no licence (the Chameleons, some variations) are not among them. They come
+    from the folder that :data:`UPSTREAM` names, if any, else from the web.
     """
     wanted = {id: file for id, file in declared_files().items() if _is_of_test_sets(id)}
     known_by = hashlib.sha256("\n".join(file.git_blob for file in wanted.values()).encode()).hexdigest()
@@ -44,7 +44,7 @@ def published_test_sets(upstream: Path | None = None, again: bool = False) -> Pa
     if again or not (folder / MANIFEST).is_file():
         with disk_errors(folder, f"Set ${VARIABLE} to another folder"), atomic.lock(folder):
             if again or not (folder / MANIFEST).is_file():  # another process may have made it meanwhile
-                _make(folder, wanted, os.environ.get(UPSTREAM) if upstream is None else str(upstream))
+                _make(folder, wanted, os.environ.get(UPSTREAM))
     return folder
 
 

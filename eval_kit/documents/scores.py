@@ -1,6 +1,6 @@
 """What ``eval_kit score --json`` writes and others read."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -97,8 +97,11 @@ class ScoredFigure(Figure, frozen=True, kw_only=True):
     ]
 
 
-class ScoresDocument(Document, frozen=True):
+class ScoresDocument(Document, frozen=True, kw_only=True):
     """What 'eval_kit score --json' writes: every figure with its n, and what it was computed from."""
 
     measures: list[Annotated[ScoredFigure, together("worst", "best")]]
+    panel: Annotated[
+        list[dict[str, Any]] | UnsetType, Meta(description="With --panel: each run's places among known systems.")
+    ] = UNSET
     provenance: Provenance

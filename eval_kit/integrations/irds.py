@@ -123,12 +123,11 @@ class ShiftQrels(BaseQrels):  # type: ignore[misc]
         return GRADES
 
 
-def register(source: str | os.PathLike[str] | Release | None = None, revision: str | None = None) -> list[str]:
+def register(source: str | os.PathLike[str] | Release | None = None) -> list[str]:
     """Register the datasets of a release; ids that are already registered stay as they are.
 
     Args:
         source: an open release; or a folder or Hub id, as for :func:`eval_kit.release.open_release`.
-        revision: of a release on the Hub.
 
     Returns:
         The ids that were registered now.
@@ -136,7 +135,7 @@ def register(source: str | os.PathLike[str] | Release | None = None, revision: s
     Raises:
         UserError: one is of another release, as two rebuilt ones or two versions have the same ids.
     """
-    release = source if isinstance(source, Release) else open_release(source, revision)
+    release = open_release(source)
     ids = {f"{release.collection}/shift/{name}": dataset for name, dataset in datasets_of(release).items()}
     registry = set(ir_datasets.registry)
     for dataset_id in ids.keys() & _DIGESTS.keys():

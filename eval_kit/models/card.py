@@ -101,7 +101,7 @@ class Card(Result):
         facts: list[Fact] = []
         if isinstance(self.figures_of, Comparison):
             facts += [*self._by_shift(), *self._worst(self.figures_of)]
-        own = self.figures_of.per_query().rename({"run": "system"}, strict=False).filter(system=pl.lit(self.system))
+        own = self.figures_of.per_query().rename({"system": "run"}, strict=False).filter(run=pl.lit(self.system))
         for standing in panel.standings(own):
             facts.append(Fact(f"Among known systems, {standing.test_set}", str(standing), standing.places, "open"))
         if self.variations:

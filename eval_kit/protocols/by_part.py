@@ -161,7 +161,8 @@ def scores_by_part(
     of_test_sets = divisions(by, release, covered, training)
     of_parts = means(scores.per_query(), of_test_sets)
     remarks, few = list(remarks_on(of_test_sets, release)), list(scarce(of_test_sets, release))
-    return ScoresByPart(scores.means, scores.provenance, of_parts, sources(of_test_sets), remarks, few)
+    of_runs = scores.means, scores.provenance
+    return ScoresByPart(*of_runs, of_parts, sources(of_test_sets), remarks, few, standings=scores.standings)
 
 
 def sources(of_test_sets: Mapping[str, Sequence[Division]]) -> dict[str, str]:

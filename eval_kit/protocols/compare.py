@@ -24,8 +24,6 @@ from eval_kit.errors import UserError, choices, parameter
 from eval_kit.measures.definitions import parse
 from eval_kit.program import typed
 from eval_kit.protocols import by_part
-from eval_kit.protocols import panel as known_systems
-from eval_kit.protocols.panel import Standing
 from eval_kit.protocols.scores import Scores, best_shown, cut_short, judged_shares, on_judgements, value_shown
 from eval_kit.protocols.scoring import mean, named, scores_of, with_measures
 from eval_kit.release import Release, TestSet
@@ -78,7 +76,6 @@ class Comparison(Result):
         parts, over_parts: as :data:`eval_kit.protocols.by_part.DIFFERENCES` and ``OVER_PARTS``; without divisions and
             without a margin, empty.
         margin: the loss that a gate is about, by each test set's first measure; None without a gate.
-        standings: the places that the baseline can have in the panel, if that was asked for.
         divisions: where each comes from, by name.
         remarks: that, and queries in no part.
         scarce: the divisions that most queries are in no part of.
@@ -94,7 +91,6 @@ class Comparison(Result):
     parts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=by_part.DIFFERENCES))
     over_parts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=by_part.OVER_PARTS))
     margin: float | None = None
-    standings: Sequence[Standing] = ()
     divisions: Mapping[str, str] = field(default_factory=dict)
     remarks: Sequence[str] = ()
     scarce: Sequence[str] = ()
@@ -164,7 +160,7 @@ class Comparison(Result):
 
     def summary(self) -> list[str]:
         """The gate; and for each system, or of many on each test set, what was shown and the lowest or highest."""
-        sentences = [*([self._gate()] if self.margin is not None else []), *map(str, self.standings)]
+        sentences = [*([self._gate()] if self.margin is not None else [])]
         if len(self.systems) > _MOST_SENTENCES:
             for (test_set,), group in list(self.first_measures().group_by("test_set", maintain_order=True))[:4]:
                 rows = group.to_dicts()
@@ -358,7 +354,6 @@ class Comparison(Result):
             "parts": self.parts.to_dicts(),
             "over_parts": self.over_parts.to_dicts(),
             "divisions": dict(self.divisions),
-            "panel": [each.as_json() for each in self.standings],
             "gate": gate if self.margin is not None else None,
             "notes": [*self.notes(), *self.method()],
             "provenance": self.provenance,
@@ -375,7 +370,6 @@ def compare(
     by: Sequence[str | Parts] = (),
     trained_on: TrainedOn = None,
     no_worse_than: float | None = None,
-    panel: bool = False,
     qrels: Judgements | None = None,
     queries: Texts | None = None,
     allow_missing: bool = False,
@@ -396,8 +390,6 @@ def compare(
         trained_on: training queries, for the divisions ``distance`` and ``leaked``.
         no_worse_than: of a gate: the result's ``verdict`` says whether each system loses less than this, by each test
             set's first measure.
-        panel: also compare the baseline with twelve known systems on TREC DL 2019 and 2020
-            (:mod:`eval_kit.protocols.panel`), and say which places it can have among them.
         qrels: judgements to score on, in place of a release.
         queries: the texts of their queries.
         allow_missing: score test sets that a run covers only in part.
@@ -418,31 +410,22 @@ def compare(
         by=by,
         training=queries_of(trained_on, by),
         margin=no_worse_than,
-        with_panel=panel,
     )
 
 
-def compared(
-    scores: Scores, release: Release, baseline: str | None = None, *, with_panel: bool = False, **how: Any
-) -> Comparison:
+def compared(scores: Scores, release: Release, baseline: str | None = None, **how: Any) -> Comparison:
     """The comparison of runs that are scored.
 
     Args:
         scores: of the runs.
         release: what they were scored on.
         baseline: the name of the system that the others are tested against; by default the first.
-        with_panel: also compare the baseline with the known systems.
         how: the further arguments of :func:`of_values`.
     """
     systems = _systems(scores)
     of_run = pl.col("run").replace_strict(systems).alias("system")
     values = scores.per_query_in_full().select(of_run, pl.exclude("run"))
-    if not with_panel:
-        return of_values(values, release, baseline, scores.provenance, **how)
-    base = baseline_of(list(systems.values()), baseline)
-    standings = known_systems.standings(values.filter(pl.col("system") == base))
-    found = of_values(known_systems.beside(values), release, baseline, scores.provenance, **how)
-    return replace(found, standings=standings)
+    return of_values(values, release, baseline, scores.provenance, **how)
 
 
 def of_values(
@@ -514,18 +497,13 @@ def of_values(
     return replace(comparison, divisions=by_part.sources(divisions), remarks=remarks, scarce=few)
 
 
-def baseline_of(systems: Sequence[str], named: str | None) -> str:
-    """The system that the others are compared with: the one that was named, or else the first."""
-    if named is not None and named not in systems:
-        raise UserError(f"No run is of the system {named}", do=f"Choose from: {choices(systems)}")
-    return named or systems[0]
-
-
 def baseline_first(systems: Sequence[str], named: str | None) -> list[str]:
     """The systems with the baseline in front."""
-    base = baseline_of(systems, named) if systems else ""
+    if named is not None and named not in systems:
+        raise UserError(f"No run is of the system {named}", do=f"Choose from: {choices(systems)}")
     if len(systems) < 2:
         raise UserError("There is one system, and nothing to compare it with", do="Give at least two systems")
+    base = named or systems[0]
     return [base, *(name for name in systems if name != base)]
 
 
@@ -598,7 +576,7 @@ def _sources(words: Sequence[str]) -> Iterator[str]:
     """The options of a typed command that say what is searched."""
     for name, value in zip(words, [*words[1:], ""], strict=True):
         option, equals, own = name.partition("=")
-        if option in ("--release", "--revision", "--upstream", "--qrels", "--queries", "--test-set"):
+        if option in ("--release", "--qrels", "--queries", "--test-set"):
             yield from (option, own if equals else value)
 
 

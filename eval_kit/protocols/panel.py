@@ -2,6 +2,8 @@
 
 ``panel.parquet`` holds the values, query by query, of runs that castorini/rank_llm (Apache-2.0) kept in its history:
 BM25, BM25+RM3, TAS-B, SPLADE++, ADA-2, RepLLaMA, and re-rankings of the first hundred by RankVicuna and RankGPT.
+The first two are untrained; TAS-B, SPLADE++ and RepLLaMA were trained on MS MARCO's training queries, which hold none
+of these; what the rest were trained on was never published.
 """
 
 from collections.abc import Mapping
@@ -16,7 +18,6 @@ import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
-from eval_kit.runs import contamination
 from eval_kit.stats.differences import ALPHA, difference
 from eval_kit.stats.losses import holm
 from eval_kit.stats.parts import Floats
@@ -73,21 +74,24 @@ class Standing:
 
 @cache
 def values() -> pl.DataFrame:
-    """The panel's values, as :meth:`eval_kit.protocols.scores.Scores.per_query_in_full` has a run's, by ``system``."""
-    frame = pl.read_parquet(Path(__file__).with_name("panel.parquet"))
-    unknown = pl.lit(contamination.TrainedOn.UNKNOWN, contamination.COLUMN)
-    return frame.with_columns(searched=True, missing=pl.lit(0, pl.Int64), trained_on=unknown)
+    """``system``, ``test_set``, ``measure``, ``query_id``, ``value`` of the panel."""
+    return pl.read_parquet(Path(__file__).with_name("panel.parquet"))
 
 
-def standings(of_run: pl.DataFrame) -> list[Standing]:
-    """Where a run may stand on each test set of the panel that it covers, by the set's first measure.
+def standings(of_runs: pl.DataFrame, expected: bool = False) -> list[Standing]:
+    """Where runs may stand on each test set of the panel that they cover, by the set's first measure.
 
     Args:
-        of_run: ``system``, ``test_set``, ``measure``, ``query_id``, ``value`` of one system.
+        of_runs: ``run``, ``test_set``, ``measure``, ``query_id``, ``value``.
+        expected: refuse runs that cover none.
     """
     found = []
-    shared = of_run.join(values().select("test_set", "measure").unique(), on=["test_set", "measure"], how="semi")
-    for (test_set,), group in shared.group_by("test_set", maintain_order=True):
+    keys = ["test_set", "measure"]
+    shared = of_runs.join(values().select(keys).unique(), on=keys, how="semi", maintain_order="left")
+    if expected and shared.is_empty():
+        sets, measures = (", ".join(values()[key].unique(maintain_order=True)) for key in keys)
+        raise UserError(f"No run is scored on {sets} by {measures}, as the panel is")
+    for (_, test_set), group in shared.group_by("run", "test_set", maintain_order=True):
         measure = group["measure"][0]
         own = group.filter(measure=measure).sort("query_id").with_columns(pl.col("value").round(_DIGITS))
         columns = columns_of(str(test_set), measure)
@@ -97,7 +101,7 @@ def standings(of_run: pl.DataFrame) -> list[Standing]:
         pairs = [difference(one - other) for one, other in combinations(neural, 2)]
         differ = sum((each.p or 1.0) < ALPHA for each in pairs)
         least = float(np.median([each.detectable(1) or 0.0 for each in pairs]))
-        names = str(own["system"][0]), str(test_set), str(measure)
+        names = str(own["run"][0]), str(test_set), str(measure)
         places = 1 + len(better), 1 + len(columns) - len(worse), 1 + len(columns)
         found.append(Standing(*names, *places, better, worse, len(pairs), differ, least))
     return found
@@ -115,15 +119,3 @@ def columns_of(test_set: str, measure: str) -> dict[str, Floats]:
     """The values of each system of the panel, in the order of query ids."""
     rows = values().filter(test_set=pl.lit(test_set), measure=pl.lit(measure)).sort("query_id")
     return {str(name): group["value"].to_numpy() for (name,), group in rows.group_by("system", maintain_order=True)}
-
-
-def beside(of_runs: pl.DataFrame) -> pl.DataFrame:
-    """The values of runs that the panel has too, and below them the panel's."""
-    keys = ["test_set", "measure"]
-    shared = of_runs.join(values().select(keys).unique(), on=keys, how="semi", maintain_order="left")
-    shared = shared.with_columns(pl.col("value").round(_DIGITS))
-    if shared.is_empty():
-        sets, measures = (", ".join(values()[key].unique(maintain_order=True)) for key in keys)
-        raise UserError(f"No run is scored on {sets} by {measures}, as the panel is")
-    own = values().join(shared.select(keys).unique(), on=keys, how="semi", maintain_order="left")
-    return pl.concat([shared, own.select(shared.columns)])

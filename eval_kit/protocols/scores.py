@@ -1,11 +1,11 @@
 """The scores of runs: every mean with its n, its missing queries and its ties, and what readers must know about it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -15,6 +15,9 @@ from eval_kit.runs import contamination
 from eval_kit.runs.contamination import TrainedOn
 from eval_kit.sentences import counted, joined
 from eval_kit.tables.table import Column, Fields, Table, Value, laid_out, of, side_by_side, sides
+
+if TYPE_CHECKING:  # brings numpy, which plain scores need not
+    from eval_kit.protocols.panel import Standing
 
 _RANKS = "Scores win, as in trec_eval. Without scores, ranks do, and of a repeated rank the last line"
 JUDGED = "Judged@10"
@@ -55,16 +58,21 @@ class Mean:
 
 @dataclass(frozen=True, repr=False)
 class Scores(Result):
-    """The means in the order of the runs, and what they were computed from."""
+    """The means in the order of the runs, and what they were computed from.
+
+    ``standings`` are the places that the runs can have among known systems, if that was asked for.
+    """
 
     title = "Scores"
 
     means: list[Mean]
     provenance: dict[str, Any]
+    standings: "Sequence[Standing]" = field(default=(), kw_only=True)
 
     def as_json(self) -> dict[str, Any]:
         """The document of scores.schema.json."""
-        return {"measures": list(map(Mean.as_json, self.means)), "provenance": self.provenance}
+        panel = {"panel": [each.as_json() for each in self.standings]} if self.standings else {}
+        return {"measures": list(map(Mean.as_json, self.means)), **panel, "provenance": self.provenance}
 
     def to_polars(self) -> pl.DataFrame:
         """One row per figure, with the fields of :class:`Mean`.
@@ -111,7 +119,7 @@ class Scores(Result):
         best = (min if measure.kind.lower_is_better else max)(of_first, key=attrgetter("value"))
         place = f"{first.test_set} ({counted(best.queries, 'query')})"
         rank = f" is the best of {len(of_first)} runs" if len(of_first) > 1 else ""
-        return [f"{best.run}{rank}: {measure.name} {measure.show(best.value)} on {place}."]
+        return [f"{best.run}{rank}: {measure.name} {measure.show(best.value)} on {place}.", *map(str, self.standings)]
 
     def figures(self) -> list[Picture]:
         """Bars of the first measure of each test set, one picture a measure."""

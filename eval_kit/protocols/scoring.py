@@ -44,6 +44,7 @@ def score(
     test_sets: Collection[str] = (),
     by: Sequence[str | Parts] = (),
     trained_on: TrainedOn = None,
+    panel: bool = False,
     qrels: Judgements | None = None,
     queries: Texts | None = None,
     allow_missing: bool = False,
@@ -59,6 +60,8 @@ def score(
         by: divisions of the queries, to show each part as well (:func:`eval_kit.divisions.divide`).
         trained_on: training queries, for the divisions ``distance`` and ``leaked``
             (:func:`eval_kit.runs.training.queries_of`).
+        panel: also say which places each run can have among twelve known systems on TREC DL 2019 and 2020
+            (:mod:`eval_kit.protocols.panel`).
         qrels: judgements to score on, in place of a release.
         queries: the texts of their queries, for divisions by text.
         allow_missing: score test sets that a run covers only in part.
@@ -71,9 +74,13 @@ def score(
     [taken] = take(runs=runs)
     with_own = with_measures(opened_release.test_sets, measures)
     scores = scores_of(taken, opened_release, allow_missing=allow_missing, test_sets=with_own, only=test_sets)
+    if panel:
+        from eval_kit.protocols.panel import standings  # brings numpy, which plain scores need not
+
+        scores = replace(scores, standings=standings(scores.per_query(), expected=True))
     if not by:
         return scores
-    from eval_kit.protocols.by_part import scores_by_part  # brings numpy, which plain scores need not
+    from eval_kit.protocols.by_part import scores_by_part  # likewise
 
     return scores_by_part(scores, by, opened_release, training)
 

@@ -243,14 +243,13 @@ def has_default() -> bool:
     return bool(os.environ.get(ENVIRONMENT_VARIABLE)) or Path(DEFAULT, MANIFEST).is_file()
 
 
-def open_release(source: Release | str | os.PathLike[str] | None = None, revision: str | None = None) -> Release:
+def open_release(source: Release | str | os.PathLike[str] | None = None) -> Release:
     """Open and verify a release.
 
     Args:
-        source: a release folder, a folder in BEIR's format, or a Hub dataset id (``namespace/name``). Without
-            it, the environment variable ``MS_MARCO_SHIFT_RELEASE``, else the folder ``ms-marco-shift`` here. An
-            open release is returned as it is.
-        revision: tag or commit on the Hub; a folder has none.
+        source: a release folder, a folder in BEIR's format, or a Hub dataset id (``namespace/name``, or
+            ``namespace/name@v1.0.0`` for a tag or commit). Without it, the environment variable
+            ``MS_MARCO_SHIFT_RELEASE``, else the folder ``ms-marco-shift`` here. An open release is returned as it is.
     """
     if isinstance(source, Release):
         return source
@@ -262,13 +261,7 @@ def open_release(source: Release | str | os.PathLike[str] | None = None, revisio
     folder, obtained = Path(where), ""
     on_the_hub = None if is_folder(folder) or is_file(folder) else _ON_THE_HUB.fullmatch(where)
     if on_the_hub and (on_the_hub["surely"] or not where.startswith(".")):
-        if revision is not None and on_the_hub["revision"] not in (None, revision):
-            raise ReleaseError(f"{where} names another revision than {revision}", do="Leave one of the two out")
-        folder, obtained = _download(on_the_hub["id"], revision or on_the_hub["revision"])
-    elif revision is not None:
-        raise ReleaseError(
-            f"{folder} is a folder, and a folder has no revision {revision!r}", do="Leave the revision out"
-        )
+        folder, obtained = _download(on_the_hub["id"], on_the_hub["revision"])
     if not is_file(folder / MANIFEST) and is_file(folder / beir_folder.QUERIES_FILE):
         return Release(folder, *beir_folder.read(folder))
     manifest = verified_manifest(folder, partly=True)

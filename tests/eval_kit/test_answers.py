@@ -16,9 +16,7 @@ RUNS = [EXAMPLES / "bm25.trec", EXAMPLES / "noisy.trec"]
     [
         lambda: eval_kit.score(RUNS, EXAMPLES),
         lambda: eval_kit.compare(RUNS, EXAMPLES),
-        lambda: eval_kit.compare(RUNS, EXAMPLES, against=EXAMPLES),
         lambda: eval_kit.compare(RUNS, EXAMPLES, by=["metadata.topic"], no_worse_than=0.02),
-        lambda: eval_kit.compare(RUNS, qrels={"one": EXAMPLES / "qrels/test.tsv", "two": EXAMPLES / "qrels/test.tsv"}),
         lambda: eval_kit.discover(RUNS, EXAMPLES),
         lambda: eval_kit.clean(EXAMPLES / "queries.jsonl", EXAMPLES),
     ],

@@ -31,19 +31,8 @@ FUNCTIONS: dict[str, list[Callable[..., Any]]] = {
     "compare": [eval_kit.compare],
     "discover": [eval_kit.discover],
 }
-OF_THE_SHELL = {
-    "format",
-    "json_file",
-    "page",
-    "per_query",
-    "parts",
-    "example",
-    "no_pivot",
-    "revision",
-    "upstream",
-    "help",
-}
-"""Where results go, runs that come with the kit, no pivots at all, and what ``open_release`` takes."""
+OF_THE_SHELL = {"format", "json_file", "page", "per_query", "parts", "example", "no_pivot", "help"}
+"""Where results go, runs that come with the kit, and no pivots at all."""
 OF_PYTHON = {"outputs"}
 """What else a caller of ``run`` will write."""
 
@@ -74,9 +63,9 @@ def test_no_call_of_the_library_rests_on_the_order_of_many_arguments() -> None:
 
 
 WRONG = {
-    **dict.fromkeys(("--release", "--upstream", "--qrels", "--queries", "--trained-on", "--dataset"), "nowhere"),
+    **dict.fromkeys(("--release", "--qrels", "--queries", "--trained-on", "--dataset"), "nowhere"),
     **dict.fromkeys(("--bm25", "--untrained", "--vectors"), "nowhere"),
-    **dict.fromkeys(("--revision", "--measure", "--test-set", "--by", "--baseline", "--paper"), "nosuch"),
+    **dict.fromkeys(("--measure", "--test-set", "--by", "--baseline", "--paper"), "nosuch"),
     **dict.fromkeys(("--system", "--shift", "--held-out"), "nosuch"),
     "--per-query": "nowhere/values.tsv",
 }
@@ -135,7 +124,7 @@ def test_every_option_is_used_or_refused_in_every_branch(name: str, place: Path,
                 assert status(line, option, WRONG[option]) == 2, (line, option)
             elif option in RIGHT:
                 assert (option in takes) == (status(line, option, *RIGHT[option]) != 2), (line, option)
-    assert status("toy.trec --dataset toy --by words --qrels nowhere --upstream nowhere --trained-on nowhere") == 2
+    assert status("toy.trec --dataset toy --by words --qrels nowhere --trained-on nowhere") == 2
 
 
 @pytest.mark.parametrize("function", [eval_kit.score, eval_kit.compare])
