@@ -48,6 +48,9 @@ class ScoredRun(Document, frozen=True, kw_only=True):
     own_passages_left_out: Annotated[
         Count | UnsetType, Meta(description="Queries whose own id was a passage's, left out as in BEIR.")
     ] = UNSET
+    tags: Annotated[
+        list[str] | UnsetType, Meta(description="Of a run whose lines have several tags: the first few.")
+    ] = UNSET
     training_data: Annotated[
         list[str] | UnsetType | None,
         Meta(description="Declared sources of the model's training queries; null where nobody declared them."),

@@ -28,7 +28,7 @@ from eval_kit.sentences import counted
 QUERY_IDS = (*QUERY_NAMES[:-2], "id", "_id", *QUERY_NAMES[-2:])
 """What files call the id of a query; of several names that are there, the first counts."""
 _OBJECT = re.compile(r'\s*\{\s*["}]')
-_PARQUET = b"PAR1"
+PARQUET = b"PAR1"
 _BLOCK_BYTES = 8 << 20
 
 type Record = list[Any] | dict[str, Any]
@@ -192,7 +192,7 @@ def records(path: Path, layout: Layout, faults: Faults) -> Iterator[tuple[int, R
 def is_parquet(path: Path) -> bool:
     """Whether a file begins as Parquet does."""
     with open_file(path) as file:
-        return file.read(len(_PARQUET)) == _PARQUET
+        return file.read(len(PARQUET)) == PARQUET
 
 
 def read_parquet(path: Path) -> pl.DataFrame:

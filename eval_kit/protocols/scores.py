@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from eval_kit.errors import choices
 from eval_kit.measures.definitions import parse
 from eval_kit.results import Picture, Result, origin
 from eval_kit.runs import contamination
@@ -263,6 +264,8 @@ def _about(source: Mapping[str, Any]) -> Iterator[str]:
         yield NOTHING_JUDGED.format(run)
     if queries := source["unjudged_queries"]:
         yield f"{run} has {counted(queries, 'query')} that no test set here judges. They were left out"
+    if tags := source.get("tags"):
+        yield f"The lines of {run} have several tags ({choices(tags)}), and are ranked together as one run"
     if left_out := source.get("own_passages_left_out"):
         had = f"{run} had a passage with the query's own id for {counted(left_out, 'query')}"
         yield f"{had}. It was left out, as BEIR's evaluator does"

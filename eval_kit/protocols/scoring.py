@@ -193,7 +193,7 @@ def _scores(
             if len(with_blanks) and ranking.judged["passage_id"].is_in(with_blanks.implode()).sum() == 0:
                 why = "Ids with blanks need tabs between a run's columns"
                 _warn(f"{run.name} has none of the judged ids with blanks, such as {with_blanks[0]!r}. {why}")
-            if contradicts(tag := run.tag, run, release):
+            if contradicts(tag := next(iter(ranking.tags), ""), run, release):
                 _warn(f"The lines of {run.name} are tagged {tag}, another run's name")
     _warn_of_strange(means, sources)
     _warn_of_levels(means, release)
@@ -382,4 +382,5 @@ def _source(ranking: RankedRun, pairs: pl.DataFrame, coverage: Coverage) -> dict
         "unjudged_queries": coverage.unjudged,
         "rank_contradictions": ranking.contradictions,
         **({"own_passages_left_out": ranking.own_left_out} if ranking.own_left_out else {}),
+        **({"tags": ranking.tags[1:]} if ranking.tags[2:] else {}),
     }

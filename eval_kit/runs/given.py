@@ -24,7 +24,7 @@ from eval_kit.errors import UserError, parameter
 from eval_kit.files.packed import Feed
 from eval_kit.runs import folders, rows
 from eval_kit.runs.names import RunName, cell_of, run_name
-from eval_kit.runs.reader import first_tag, read_pieces
+from eval_kit.runs.reader import read_pieces
 from eval_kit.runs.writer import ranking, write_lines
 
 type Scored = Mapping[str, Mapping[str, float]]
@@ -61,14 +61,14 @@ class Run:
         """What messages call it: its path, or its name."""
         return self.own_name if self.path is None else str(self.path)
 
-    def pieces(self, feed: Feed | None = None) -> Generator[pl.DataFrame]:
+    def pieces(self, feed: Feed | None = None, tags: list[str] | None = None) -> Generator[pl.DataFrame]:
         """Its rows, as :func:`eval_kit.runs.reader.read_pieces`; of a run in memory ``feed`` takes what a file holds.
 
         Raises:
             RunError: what is wrong with the file.
         """
         if self.path is not None:
-            yield from read_pieces(self.path, feed=feed)
+            yield from read_pieces(self.path, feed=feed, tags=tags)
         elif self.lines is not None:
             if feed is not None:
                 text = io.BytesIO()
@@ -78,11 +78,6 @@ class Run:
             if "stated_rank" not in stated.columns:
                 stated = stated.with_columns(stated_rank=pl.lit(None, pl.Int64))
             yield from stated.iter_slices(_ROWS_AT_ONCE)
-
-    @property
-    def tag(self) -> str:
-        """That of its first line; empty for a run in memory, or without tags."""
-        return "" if self.path is None else first_tag(self.path)
 
 
 def take(**groups: GivenRuns) -> list[list[Run]]:

@@ -5,7 +5,7 @@ is needed for it: a passage's rank is one more than the number of passages befor
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -47,6 +47,7 @@ class RankedRun:
             an MS MARCO run the stated one, or one more in queries that begin at 0), and the first and last rank of the
             passages that share its score, ``tied_from`` and ``tied_to``.
         own_left_out: of how many queries the passage with the query's own id was left out.
+        tags: that of its first line, and a few different ones where its lines have several; empty without tags.
     """
 
     run: Run
@@ -56,6 +57,7 @@ class RankedRun:
     queries: pl.DataFrame
     judged: pl.DataFrame
     own_left_out: int = 0
+    tags: Sequence[str] = ()
 
 
 def rank_judged(
@@ -78,11 +80,11 @@ def rank_judged(
     ascending = sorted(set(cutoffs))
 
     def rank(in_queries: Callable[[Iterator[pl.DataFrame]], Iterator[pl.DataFrame]]) -> RankedRun:
-        digest = hashlib.sha256()
+        digest, tags = hashlib.sha256(), list[str]()
         with ThreadPoolExecutor(1) as beside:  # computes the digest during the reading
-            pieces = run.pieces(lambda data: beside.submit(digest.update, data))
+            pieces = run.pieces(lambda data: beside.submit(digest.update, data), tags)
             ranking = _ranking(run, in_queries(pieces), columns, ascending, own_kept)
-        return replace(ranking, sha256=digest.hexdigest())
+        return replace(ranking, sha256=digest.hexdigest(), tags=tags)
 
     try:
         return rank(partial(_whole_queries, run))

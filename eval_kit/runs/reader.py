@@ -20,13 +20,24 @@ from eval_kit.files.faults import Faults, RunError
 from eval_kit.files.ids import GRADE_NAMES, LONGEST_ID, PASSAGE_NAMES, QUERY_NAMES, RUN_NAMES
 from eval_kit.files.numbers import NUMBER, WHOLE_NUMBER, finite_number
 from eval_kit.files.packed import Feed, blocks
-from eval_kit.files.records import Layout, by_blanks, by_tabs, is_parquet, is_table, plain_name, read_parquet, records
+from eval_kit.files.records import (
+    PARQUET,
+    Layout,
+    by_blanks,
+    by_tabs,
+    is_parquet,
+    is_table,
+    plain_name,
+    read_parquet,
+    records,
+)
 from eval_kit.sentences import counted
 
 _PIECE_BYTES = 8 << 20
 """Of text parsed at once: polars' threads have work for milliseconds, and no more than two pieces are in memory."""
 LONGEST_LINE = 64 << 10
 HIGHEST_RANK = 10_000_000
+_MOST_TAGS = 4
 
 TREC = "query Q0 passage rank score tag"
 MS_MARCO = "query passage rank"
@@ -78,8 +89,10 @@ class Form(NamedTuple):
     tabs: bool = False
 
 
-def read_pieces(path: Path, piece_bytes: int = _PIECE_BYTES, feed: Feed | None = None) -> Generator[pl.DataFrame]:
-    """Read a run, piece by piece, in file order.
+def read_pieces(
+    path: Path, piece_bytes: int = _PIECE_BYTES, feed: Feed | None = None, tags: list[str] | None = None
+) -> Generator[pl.DataFrame]:
+    """Read a run, piece by piece, in file order; its form is that of its first line, and it is opened once.
 
     Comments (``#``) before its first line, as ir_metadata has them, and empty lines after its last one are left out.
     A tag may hold blanks; neither it nor the second column nor the rank of six columns is judged.
@@ -88,6 +101,7 @@ def read_pieces(path: Path, piece_bytes: int = _PIECE_BYTES, feed: Feed | None =
         path: the file; ``-`` and ``/dev/fd/63`` are what comes through a pipe.
         piece_bytes: about how much text to parse at once.
         feed: takes the file's bytes as they are, compressed or not.
+        tags: takes the sixth column: of the first line in full, then the first few that differ.
 
     Yields:
         ``query_id`` and ``passage_id`` (strings), ``score`` (finite float64; for MS MARCO runs minus the rank) and
@@ -101,18 +115,27 @@ def read_pieces(path: Path, piece_bytes: int = _PIECE_BYTES, feed: Feed | None =
     form = Form(0, crlf=False)
     line = 1
     try:
-        if _is_table(path):
-            for _ in blocks(path, piece_bytes, feed) if feed else ():  # all of its bytes
+        raw = blocks(path, piece_bytes, feed)
+        start = next(raw, b"")
+        pieces = _without_end(_pieces(chain([start], raw)))
+        of_parquet = start.startswith(PARQUET)
+        first, line = (b"", 1) if of_parquet else _after_comments(path, pieces)
+        if of_parquet or _is_table_with(path, _line(first)):
+            for _ in raw if feed else ():  # all of its bytes
                 pass
-            yield _of_parquet(path) if is_parquet(path) else _of_records(path)
+            yield _of_parquet(path) if of_parquet else _of_records(path)
             return
-        pieces = _without_end(_pieces(blocks(path, piece_bytes, feed)))
-        first, line = _after_comments(path, pieces)
         if first:
+            if tags is not None:
+                tags.append(" ".join(_fields(_line(first))[5:]))
             form = _form(first, line, faults)
             faults.raise_any()
         for piece, parsed in _ahead(partial(_parse, form=form), chain([first] if first else [], pieces)):
             frame = _line_by_line(piece, form, line, faults) if parsed is None else parsed
+            if "tag" in frame.columns:
+                tag = frame.drop_in_place("tag")
+                if tags is not None and len(tags) < _MOST_TAGS and (tag != (tags[1:] or [""])[0]).any():
+                    tags += [each for each in tag.unique(maintain_order=True)[:_MOST_TAGS] if each not in tags[1:]]
             if not faults.count:
                 yield frame
             line += piece.count(b"\n") if parsed is None else parsed.height
@@ -140,35 +163,28 @@ def _ahead[Item, Result](function: Callable[[Item], Result], items: Iterable[Ite
             yield waiting[0], waiting[1].result()
 
 
-def first_tag(path: Path) -> str:
-    """The sixth column of a run's first line; empty for runs of three columns, and for tables."""
-    if _is_table(path):
-        return ""
-    return " ".join(_fields(_first_line(path))[5:])
-
-
 def is_run(path: Path) -> bool:
     """Whether a file can be read, and its first line is one of a run."""
     try:
         if is_parquet(path):
             return True
-        if _is_table(path):
+        first = _line(_after_comments(path, _pieces(blocks(path, LONGEST_LINE)))[0])
+        if _is_table_with(path, first):
             return not _of_records(path).is_empty()
-        first = _first_line(path)
         form = _form(first.encode(), 1, faults := Faults(path))
         return not faults.count and isinstance(_row(first.encode(), form.columns or None), tuple)
     except (EOFError, OSError, UserError):
         return False
 
 
-def _first_line(path: Path) -> str:
-    """The first line that is no comment; empty if there is none."""
-    first, _ = _after_comments(path, _pieces(blocks(path, LONGEST_LINE)))
-    return first.split(b"\n", 1)[0].removesuffix(b"\r").decode("utf-8", "replace")
+def _line(piece: bytes) -> str:
+    """The first line of a piece."""
+    return piece[: LONGEST_LINE + 1].split(b"\n", 1)[0].removesuffix(b"\r").decode("utf-8", "replace")
 
 
-def _is_table(path: Path) -> bool:
-    return is_parquet(path) or is_table(path, first := _first_line(path), _TABLE) or _names_scores(first)
+def _is_table_with(path: Path, first: str) -> bool:
+    """Whether a file with this first line is CSV, JSON lines, or tabs under names."""
+    return is_table(path, first, _TABLE) or _names_scores(first)
 
 
 def _of_parquet(path: Path) -> pl.DataFrame:
@@ -380,7 +396,7 @@ def _rows(frame: pl.DataFrame, columns: int) -> pl.DataFrame | None:
         return ranks if frame["rank"].is_between(0, HIGHEST_RANK).all() else None
     if not frame["score"].is_finite().all():
         return None
-    return frame.select("query_id", "passage_id", "score", stated_rank="rank")
+    return frame.select("query_id", "passage_id", "score", pl.col("^tag$"), stated_rank="rank")
 
 
 def _form(piece: bytes, line: int, faults: Faults) -> Form:

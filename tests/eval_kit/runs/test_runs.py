@@ -18,6 +18,7 @@ import zstandard
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from eval_kit import score
 from eval_kit.cli import main
 from eval_kit.files.endings import ENDINGS
 from eval_kit.files.faults import SHOWN_FAULTS, RunError
@@ -25,6 +26,7 @@ from eval_kit.files.ids import LONGEST_ID
 from eval_kit.release import Release
 from eval_kit.runs import reader
 from eval_kit.runs.reader import HIGHEST_RANK, LONGEST_LINE, read_pieces
+from tests.beir_folders import beir_folder
 
 GOOD = b"q Q0 p 1 1.5 tag"
 UTF8_MARK = b"\xef\xbb\xbf"
@@ -384,3 +386,23 @@ def test_a_gzip_header_of_megabytes_is_read_in_a_moment(tmp_path):
     begun = time.process_time()
     assert pl.concat(read_pieces(path)).height == 1
     assert time.process_time() - begun < 2
+
+
+def test_a_run_is_opened_once(lines: list[bytes], mini_release: Release, tmp_path: Path) -> None:
+    run = tmp_path / "a.trec"
+    run.write_bytes(b"\n".join(lines))
+    opened = []
+    sys.addaudithook(lambda event, args: opened.append(args[0]) if event == "open" and args[0] == str(run) else None)
+    score(run, mini_release)
+    assert len(opened) == 1
+
+
+@pytest.mark.parametrize("piece", [reader._PIECE_BYTES, 40])
+def test_lines_of_several_tags_are_ranked_together_and_that_is_said(piece: int, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(reader.read_pieces, "__defaults__", (piece, None, None))
+    release = beir_folder(tmp_path / "two", [], {"q1": "a b"}, [("q1", "b")])
+    for tags in ("AAA", "AAB", "ABB"):
+        run = tmp_path / f"{tags}.trec"
+        run.write_text("".join(f"q1 Q0 {name} 1 {9 - at} {tags[at]}\n" for at, name in enumerate("abc")))
+        several = [note for note in score(run, release).notes() if "tags (A, B)" in note]
+        assert len(several) == (tags != "AAA"), tags
