@@ -16,10 +16,10 @@ import polars as pl
 
 import eval_kit
 from eval_kit.divisions import FEWEST
-from eval_kit.stats.differences import ALPHA
-from eval_kit.stats.halves import Kind, worst
+from eval_kit.stats.halves import Picked, worst
 from eval_kit.stats.kinds import kinds
 from eval_kit.stats.losses import holm
+from eval_kit.tables.table import ALPHA
 
 RESULTS = Path(__file__).parent / "results" / "discover.json"
 MEASURE, DRAWS, NULL = "RR@10", 40, 400
@@ -29,7 +29,7 @@ PLANTED = {
 }  # fmt: skip
 
 
-def alone(found: list[Kind]) -> list[Kind]:
+def alone(found: list[Picked]) -> list[Picked]:
     """What one half would have said without the other's turn."""
     half = [kind for kind in found if kind.half == 2]
     p = holm([kind.held.p for kind in half])

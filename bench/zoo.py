@@ -20,11 +20,12 @@ import polars as pl
 
 from bench import zoo_generalise
 from eval_kit.divisions import FEWEST, WHOLE, Division
-from eval_kit.protocols import by_part, compare, panel
+from eval_kit.protocols import by_part, differences_shown, panel
 from eval_kit.stats import losses, snapshots
-from eval_kit.stats.differences import ALPHA, FEW_DIFFER, NOT_WORSE, WORSE, difference
+from eval_kit.stats.differences import FEW_DIFFER, NOT_WORSE, WORSE, difference
 from eval_kit.stats.halves import worst
 from eval_kit.stats.parts import Floats, Parts, heterogeneity
+from eval_kit.tables.table import ALPHA
 
 RESULTS = Path(__file__).parent / "results" / "zoo.json"
 MEASURE, MARGIN, RESAMPLES = "RR@10", 0.02, 1_000
@@ -105,7 +106,7 @@ def compared(animal: Animal, rng: Rng, size: int, systems: int = 1) -> Outcomes:
     signs, hold = [], []
     for figure, (ends, p) in zip(figures, losses.simultaneous(figures), strict=True):
         row = {"p_holm": p, "difference": figure.value, "measure": MEASURE}
-        signs.append(_wrong_sign(compare.word(row), animal.truth))
+        signs.append(_wrong_sign(differences_shown.word(row), animal.truth))
         hold += [_misses(ends, animal.truth)] if ends[0] is not None else []
     is_loss = -animal.truth >= losses.MARGIN * animal.level
     equivalent = is_loss and any(p is not None and p < ALPHA for p in alike)
@@ -385,7 +386,7 @@ def _misses(ends: tuple[float | None, float | None], truth: float) -> bool:
 
 
 def _wrong_sign(word: str, truth: float) -> bool:
-    return (word == compare.BETTER and truth <= 0) or (word == WORSE and truth >= 0)
+    return (word == differences_shown.BETTER and truth <= 0) or (word == WORSE and truth >= 0)
 
 
 def _rates(number: int, draws: int, values: list[Path]) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eval_kit import __version__, options
+from eval_kit import __version__, options, plugins
 from eval_kit.errors import UserError, call, parameter, reporting
 from eval_kit.options import argument, emitting, option
 from eval_kit.program import commands
@@ -441,6 +441,14 @@ def similarity(
     return _call(similarities, values)
 
 
+def _add_questions() -> None:
+    """Add the commands of other packages, where the first word is none of the kit's own."""
+    own = {getattr(command.callback, "__name__", "") for command in app.registered_commands}
+    if not own.intersection(sys.argv[1:2]) and "--version" not in sys.argv:
+        for name in plugins.names("questions"):
+            app.command(name)(emitting(plugins.named("questions", name)))
+
+
 def main() -> None:
     """Run the command line; a user's mistake gives one sentence and exit status 2.
 
@@ -449,6 +457,7 @@ def main() -> None:
     gc.set_threshold(100_000)
     try:
         with reporting("eval_kit"):
+            _add_questions()
             app()
     finally:
         gc.freeze()  # the collection at exit has nothing to walk

@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from eval_kit import plugins
 from eval_kit.errors import UserError, choices, did_you_mean, parameter
 from eval_kit.files.parts import SCHEMA, field_of_queries, file_and_column, read_parts, scalar_fields
 from eval_kit.question_words import ENGLISH, TERMS
@@ -180,6 +181,8 @@ def _named(by: str, release: Release, queries: pl.DataFrame, training: pl.DataFr
     of_queries = release.folder / QUERIES_FILE
     if release.in_beir_format and (parts := field_of_queries(of_queries, by)).height:
         return _coarser(Division(by, parts, f"{QUERIES_FILE}, field {by}"), queries["query_id"])
+    if (of_other := plugins.named("divisions", by)) is not None:
+        return Division(by, _of_python(of_other(queries)), f"{of_other.__module__}:{of_other.__name__}")
     if Path(by).suffix.partition(":")[0] in (".tsv", ".csv", ".txt") or "/" in by:
         raise UserError(f"{by} does not exist", do=f"Check the file that {parameter('by')} names")
     of_texts = [WORDS, QUESTION_WORD, DISTANCE, LEAKED] if queries["text"].count() else []

@@ -12,14 +12,14 @@ from baselines.training.backbone import loading, transformer
 from baselines.training.distillation import TEACHER_TEMPERATURE, in_batch
 from baselines.training.grouping import by_length
 from baselines.training.losses import with_cache
-from baselines.training.trainer import Parts, train_by
+from baselines.training.trainer import Trainee, train_by
 from eval_kit.errors import UserError
 from eval_kit.models import opening
 
 TITLE = "bi-encoder, the [CLS] vectors of query and passage compared by dot product"
 
 
-def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Parts:
+def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Trainee:
     """Learn from in-batch and hard negatives, from a teacher's scores, or from what another model's passages give."""
     from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
     from sentence_transformers.sentence_transformer.losses import (
@@ -49,7 +49,7 @@ def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Parts:
         loss = in_batch(DistillKLDivLoss)(model, teacher_temperature=TEACHER_TEMPERATURE)
     else:
         loss = MultipleNegativesRankingLoss(model, scale=options.scale, similarity_fct=dot_score)
-    return Parts(SentenceTransformerTrainer, model, with_cache(loss, mini_batch) if mini_batch else loss)
+    return Trainee(SentenceTransformerTrainer, model, with_cache(loss, mini_batch) if mini_batch else loss)
 
 
 retriever = partial(opening.retriever, "dense")

@@ -13,7 +13,7 @@ from baselines.cell import Cell
 from baselines.options import Colbert
 from baselines.training.backbone import loading, transformer
 from baselines.training.losses import negative_squared_l2, own_passages_only
-from baselines.training.trainer import Parts, train_by
+from baselines.training.trainer import Trainee, train_by
 from eval_kit.errors import UserError
 from eval_kit.models import opening
 
@@ -22,7 +22,7 @@ ROLES = {"query": "query", "passage": "document"}
 """sentence-transformers' names of the two kinds of text."""
 
 
-def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Parts:
+def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Trainee:
     """Learn from in-batch and hard negatives, or from a teacher's scores."""
     import torch
     from sentence_transformers import MultiVectorEncoder, MultiVectorEncoderTrainer
@@ -58,7 +58,7 @@ def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Parts:
     if options.distillation == "margin_mse":
         if mini_batch:
             raise UserError(f"The GPU's memory is too small for a batch of {cell.name.file}", do="Lower batch_size")
-        return Parts(MultiVectorEncoderTrainer, model, MultiVectorMarginMSELoss(model))
+        return Trainee(MultiVectorEncoderTrainer, model, MultiVectorMarginMSELoss(model))
     in_batch = options.in_batch_negatives
     scores = negative_squared_l2 if options.similarity == "l2" else colbert_scores
     contrastive: Any = MultiVectorMultipleNegativesRankingLoss
@@ -70,7 +70,7 @@ def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Parts:
         similarity_fct=scores if in_batch else own_passages_only(scores),
         score_mini_batch_size=options.batch_size,  # in one piece, which the diagonal is laid over
     )
-    return Parts(MultiVectorEncoderTrainer, model, loss)
+    return Trainee(MultiVectorEncoderTrainer, model, loss)
 
 
 def register(markers: Iterable[str], encoder: Any) -> None:

@@ -11,7 +11,7 @@ from baselines.options import Monobert
 from baselines.systems import bm25
 from baselines.training.backbone import backbone, loading
 from baselines.training.grouping import by_length
-from baselines.training.trainer import Parts, train_by
+from baselines.training.trainer import Trainee, train_by
 from eval_kit.models import opening
 from eval_kit.search.encoders import check_length
 from eval_kit.search.retriever import Retriever
@@ -27,7 +27,7 @@ def train(cell: Cell, callbacks: "Sequence[TrainerCallback]" = ()) -> dict[str, 
     return train_by(build, retriever, cell, callbacks) | bm25.train(cell)
 
 
-def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Parts:
+def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Trainee:
     """Learn to tell the relevant passage from negatives, with cross-entropy."""
     import torch
     from sentence_transformers import CrossEncoder, CrossEncoderTrainer
@@ -72,7 +72,7 @@ def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Parts:
         scale=options.scale,  # type: ignore[arg-type]  # it accepts any number
         activation_fn=torch.nn.Identity(),
     )
-    return Parts(CrossEncoderTrainer, model, loss)
+    return Trainee(CrossEncoderTrainer, model, loss)
 
 
 def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:

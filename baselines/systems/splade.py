@@ -14,13 +14,13 @@ from baselines.training.backbone import loading, transformer
 from baselines.training.distillation import TEACHER_TEMPERATURE, in_batch
 from baselines.training.grouping import by_length
 from baselines.training.losses import flops_apart, in_batch_pairwise
-from baselines.training.trainer import Parts, train_by
+from baselines.training.trainer import Trainee, train_by
 from eval_kit.models import opening
 
 TITLE = "SPLADE, weights of the vocabulary's terms compared by dot product"
 
 
-def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Parts:
+def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Trainee:
     """Learn from in-batch and hard negatives, or from a teacher's scores."""
     from sentence_transformers import SparseEncoder, SparseEncoderTrainer
     from sentence_transformers.sparse_encoder.callbacks.splade_callbacks import SpladeRegularizerWeightSchedulerCallback
@@ -57,7 +57,7 @@ def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Parts:
         query_regularizer_weight=options.query_flops,
     )
     schedule = SpladeRegularizerWeightSchedulerCallback(loss, warmup_ratio=options.flops_warmup)
-    return Parts(SparseEncoderTrainer, model, loss, [schedule])
+    return Trainee(SparseEncoderTrainer, model, loss, [schedule])
 
 
 retriever = partial(opening.retriever, "sparse")

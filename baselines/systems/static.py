@@ -11,7 +11,7 @@ from typing import Any
 from baselines.cell import Cell
 from baselines.options import Static
 from baselines.training.backbone import loading, transformer
-from baselines.training.trainer import Parts, train_by
+from baselines.training.trainer import Trainee, train_by
 from eval_kit.errors import UserError
 from eval_kit.models import opening
 from eval_kit.search.passages import passages
@@ -25,7 +25,7 @@ No experiment chose them: a word that 100,000 passages lack is as rare as weight
 """
 
 
-def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Parts:
+def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Trainee:
     """Learn from in-batch and hard negatives, from the backbone's words and their vectors without its layers."""
     from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
@@ -40,7 +40,7 @@ def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Parts:
     words = StaticEmbedding(backbone.tokenizer, embedding_weights=vectors)
     model = SentenceTransformer(modules=[words], similarity_fn_name="cosine")
     loss = MultipleNegativesRankingLoss(model, scale=cell.options_as(Static).scale)
-    return Parts(SentenceTransformerTrainer, model, loss)
+    return Trainee(SentenceTransformerTrainer, model, loss)
 
 
 def _rarity(tokenizer: Any, passages: Passages) -> Any:

@@ -14,7 +14,7 @@ from baselines.cell import Cell
 from baselines.options import Biencoder
 from baselines.training.backbone import loading
 from baselines.training.queries import passage_texts, training
-from baselines.training.trainer import Parts
+from baselines.training.trainer import Trainee
 from eval_kit.models import opening
 from eval_kit.search import shards
 from eval_kit.search.dense import exact
@@ -22,7 +22,7 @@ from eval_kit.search.dense import exact
 type Rows = NDArray[np.int64]
 
 
-def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Parts:
+def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Trainee:
     """The model of two encoders, of which the loss trains the one for queries."""
     from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
     from sentence_transformers.base.modules import Router
@@ -39,7 +39,7 @@ def build(cell: Cell, queries: list[str], mini_batch: int | None) -> Parts:
     folder = cell.folder / "training" / "passages"
     opening.retriever("dense", start.model, options.as_json()).index(passage_texts(cell), folder)
     loss = with_found(model, Found(shards.read(folder), [*training(cell).positives.values()], options.mine_depth))
-    return Parts(SentenceTransformerTrainer, model, with_cache(loss, mini_batch) if mini_batch else loss)
+    return Trainee(SentenceTransformerTrainer, model, with_cache(loss, mini_batch) if mini_batch else loss)
 
 
 class Found:

@@ -39,7 +39,7 @@ _SCHEDULES = {"linear": "linear", "constant": "constant_with_warmup"}
 
 
 @dataclass(frozen=True)
-class Parts:
+class Trainee:
     """What a system trains, made anew for every attempt.
 
     Attributes:
@@ -55,7 +55,7 @@ class Parts:
     callbacks: "Sequence[TrainerCallback]" = ()
 
 
-type Build = Callable[[Cell, list[str], int | None], Parts]
+type Build = Callable[[Cell, list[str], int | None], Trainee]
 """Takes a cell, the texts of its training queries, and the number of texts embedded at once; None for whole batches."""
 
 
@@ -129,7 +129,7 @@ class _StepTooLargeError(Exception):
 
 
 def _attempt(
-    cell: Cell, build: Callable[[], Parts], examples: "Dataset", steps: int, evaluator: Any, callbacks: Sequence[Any]
+    cell: Cell, build: Callable[[], Trainee], examples: "Dataset", steps: int, evaluator: Any, callbacks: Sequence[Any]
 ) -> tuple[Any, dict[str, Any]]:
     """Train from the last checkpoint, if any: the model and the facts about it."""
     import torch

@@ -14,6 +14,7 @@ from functools import cache
 
 import polars as pl
 
+from eval_kit import plugins
 from eval_kit.errors import UserError, parameter
 
 _NAME = re.compile(r"(?P<kind>[A-Za-z]+(?:_cap)?)(?:\((?P<parameters>[^()]+)\))?(?:@(?P<cutoff>[1-9][0-9]{0,6}))?")
@@ -128,18 +129,13 @@ class Measure:
         return f"{100 * value if self.kind.unit is _FRACTION else value:.1f}"
 
 
-_OTHERS: dict[str, Kind] = {}
-"""Measures that others computed, by name."""
-
-
 @cache
 def parse(name: str) -> Measure:
     """The measure of that name."""
-    if name in _OTHERS:
-        return Measure(name, _OTHERS[name], 1, None)
     match = _NAME.fullmatch(name)
     parameters = _parameters(match["parameters"]) if match and match["parameters"] else {}
-    if not match or match["kind"] not in KINDS or parameters is None:
+    kind = (KINDS.get(match["kind"]) or plugins.named("measures", match["kind"])) if match else None
+    if not match or kind is None or parameters is None:
         cutoff_typed = name[len(name.rstrip("0123456789")) :]
         kind_typed = name.removesuffix(cutoff_typed).rstrip("@_.")
         alias = _ALIASES.get(kind_typed.lower().replace("_", ""))
@@ -152,7 +148,6 @@ def parse(name: str) -> Measure:
             f"The kit has {', '.join(KINDS)}",
             "Write measures like RR@10 or R(rel=2)@100, with grades up to 999 and cutoffs from 1 to 9,999,999",
         )
-    kind = KINDS[match["kind"]]
     if strange := [parameter for parameter in parameters if parameter not in kind.parameters]:
         why = f", as {kind.name} uses every grade" if strange == ["rel"] else ""
         raise UserError(f"The measure {name!r} does not take ({strange[0]}=){why}")

@@ -17,7 +17,8 @@ from eval_kit.models.shown import Shown
 from eval_kit.protocols import panel
 from eval_kit.protocols.by_part import label
 from eval_kit.protocols.clean import Clean
-from eval_kit.protocols.compare import BETTER, FIRST_MEASURE, Comparison, counts, difference_shown, gain, word
+from eval_kit.protocols.compare import Comparison
+from eval_kit.protocols.differences_shown import BETTER, FIRST_MEASURE, counts, difference_shown, gain, word
 from eval_kit.protocols.generalise import DISTANCE, Generalisation
 from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.variations import ALL, Variations
@@ -178,9 +179,9 @@ class Card(Result):
         rows = self.to_polars()
         own = rows.filter(pl.col("system" if "system" in rows.columns else "run") == self.system)
         return {
-            contamination.TrainedOn.YES: "Its declared training data include test queries",
-            contamination.TrainedOn.NO: "Its declared training data do not include test queries",
-            contamination.TrainedOn.UNKNOWN: "Its declared training data do not say whether test queries are included",
+            contamination.Seen.YES: "Its declared training data include test queries",
+            contamination.Seen.NO: "Its declared training data do not include test queries",
+            contamination.Seen.UNKNOWN: "Its declared training data do not say whether test queries are included",
         }[contamination.worst(own["trained_on"])]
 
     def _differences(self) -> pl.DataFrame:

@@ -36,7 +36,7 @@ _UNTRAINED = "bm25"
 
 
 @dataclass(frozen=True, repr=False)
-class Results(Report):
+class PapersBeside(Report):
     """A report on the grids of a folder of runs; where they are comparable, beside the papers' figures.
 
     Attributes:
@@ -120,7 +120,7 @@ class PublishedBeside(Result):
     title = "A published table"
 
     id: str
-    ours: Results | None = None
+    ours: PapersBeside | None = None
 
     def __post_init__(self) -> None:
         """Refuse an id that there is not."""
@@ -169,7 +169,7 @@ class PublishedBeside(Result):
 
 def of_paper(
     paper: str, runs: Sequence[Path] = (), release: ReleaseSource = None, *, seed: int = 0, allow_missing: bool = False
-) -> Results | PublishedBeside:
+) -> PapersBeside | PublishedBeside:
     """A published table with a grid's figures in it, or for ``all`` the grid's figures beside every paper's.
 
     Args:
@@ -190,7 +190,7 @@ def of_paper(
     return ours if paper == ALL else PublishedBeside(paper, ours)
 
 
-def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool = False) -> Results:
+def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool = False) -> PapersBeside:
     """Score the grid's runs in ``folder`` and put the figures beside the papers'.
 
     Args:
@@ -221,7 +221,7 @@ def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool =
     if not groups:
         raise UserError(f"{folder} has no complete grid", incomplete[0])
     of_grids = _protocols(groups, of_control, release, seed, allow_missing)
-    return Results(of_grids, None, release, incomplete=incomplete)
+    return PapersBeside(of_grids, None, release, incomplete=incomplete)
 
 
 def _is_trained(system: str) -> bool:

@@ -117,8 +117,7 @@ class Suite(Result):
             means = ", ".join(f"{row['measure']} {row['answered']:.4f}" for row in group.iter_rows(named=True))
             notes.append(
                 f"{system} found nothing for {counted(group['missing'][0], 'query')} of {dataset}, scored as 0. "
-                "Without "
-                f"them, as BEIR averages: {means}"
+                f"Without them, as BEIR averages: {means}"
             )
         for source in self.provenance["runs"]:
             if left_out := source.get("own_passages_left_out"):

@@ -15,15 +15,26 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from eval_kit import plots
 from eval_kit.authors.judgements import Judgements, Texts
 from eval_kit.authors.opening import ReleaseSource, release_of
-from eval_kit.divisions import FEW as FEW_QUERIES
-from eval_kit.divisions import HOLLOW, WHOLE, Parts, whole
+from eval_kit.divisions import WHOLE, Parts, whole
 from eval_kit.errors import UserError, choices, parameter
 from eval_kit.measures.definitions import parse
 from eval_kit.program import typed
 from eval_kit.protocols import by_part
+from eval_kit.protocols.differences_shown import (
+    BETTER,
+    FIRST_MEASURE,
+    counts,
+    difference_shown,
+    effect,
+    forest,
+    found_in,
+    gain,
+    neither,
+    word,
+)
+from eval_kit.protocols.gate import Gate
 from eval_kit.protocols.scores import Scores, best_shown, cut_short, judged_shares, on_judgements, value_shown
 from eval_kit.protocols.scoring import mean, named, scores_of, with_measures
 from eval_kit.release import Release, TestSet
@@ -32,9 +43,20 @@ from eval_kit.runs import contamination
 from eval_kit.runs.given import GivenRuns, take
 from eval_kit.runs.training import TrainedOn, queries_of
 from eval_kit.sentences import counted
-from eval_kit.stats.differences import ALPHA, CANNOT_TELL, FEW_DIFFER, NOT_WORSE, UNCHANGED, WORSE, difference, overall
+from eval_kit.stats.differences import FEW_DIFFER, WORSE, difference
 from eval_kit.stats.losses import MARGIN, correct, p_equivalent
-from eval_kit.tables.table import UNTESTED, Column, Fields, Table, Value, laid_out, of, side_by_side, significance
+from eval_kit.tables.table import (
+    ALPHA,
+    UNTESTED,
+    Column,
+    Fields,
+    Table,
+    Value,
+    laid_out,
+    of,
+    side_by_side,
+    significance,
+)
 
 ROWS = (
     dict.fromkeys(("test_set", "measure", "system"), pl.String())
@@ -51,9 +73,6 @@ _MOST_PICTURES = 12
 """Pictures of a page; what more there is stands in its tables alone."""
 _MOST_NAMED = 3
 """Parts, or differences, that a sentence names."""
-BETTER = "better"
-FIRST_MEASURE = pl.col("measure") == pl.col("measure").first().over("test_set")
-"""Of the rows of each test set, those by its first measure."""
 _TRACKS = {"2019": "dl19", "2020": "dl20"}
 """The test sets of the TREC DL years that runs may be named after."""
 
@@ -75,7 +94,7 @@ class Comparison(Result):
         provenance: of the scores.
         parts, over_parts: as :data:`eval_kit.protocols.by_part.DIFFERENCES` and ``OVER_PARTS``; without divisions and
             without a margin, empty.
-        margin: the loss that a gate is about, by each test set's first measure; None without a gate.
+        gate: whether less than a margin is lost, if that was asked for.
         divisions: where each comes from, by name.
         remarks: that, and queries in no part.
         scarce: the divisions that most queries are in no part of.
@@ -90,7 +109,7 @@ class Comparison(Result):
     provenance: dict[str, Any]
     parts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=by_part.DIFFERENCES))
     over_parts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=by_part.OVER_PARTS))
-    margin: float | None = None
+    gate: Gate | None = None
     divisions: Mapping[str, str] = field(default_factory=dict)
     remarks: Sequence[str] = ()
     scarce: Sequence[str] = ()
@@ -98,12 +117,12 @@ class Comparison(Result):
     @property
     def verdict(self) -> str:
         """What the gate says: worse, not worse, no query changed or cannot tell; empty without a margin."""
-        return "" if self.margin is None else overall(self.parts["verdict"].drop_nulls().to_list())
+        return self.gate.verdict if self.gate else ""
 
     @property
     def exit_status(self) -> int:
         """Of a gate: 0 not worse or nothing changed, 1 worse, 3 cannot tell."""
-        return {WORSE: 1, CANNOT_TELL: 3}.get(self.verdict, 0)
+        return self.gate.exit_status if self.gate else 0
 
     def to_polars(self) -> pl.DataFrame:
         """The table: ``rows``."""
@@ -114,7 +133,7 @@ class Comparison(Result):
 
         The best value of a measure is bold.
         """
-        parts = by_part.tables_of_differences(self.parts, self.over_parts, self.margin is not None)
+        parts = by_part.tables_of_differences(self.parts, self.over_parts, self.gate is not None)
         return [*(self._by_test_set() if len(self.systems) > BESIDE else [self._beside()]), *parts]
 
     def _by_test_set(self) -> Iterator[Table]:
@@ -160,13 +179,13 @@ class Comparison(Result):
 
     def summary(self) -> list[str]:
         """The gate; and for each system, or of many on each test set, what was shown and the lowest or highest."""
-        sentences = [*([self._gate()] if self.margin is not None else [])]
+        sentences = [str(self.gate)] if self.gate else []
         if len(self.systems) > _MOST_SENTENCES:
             for (test_set,), group in list(self.first_measures().group_by("test_set", maintain_order=True))[:4]:
                 rows = group.to_dicts()
                 (better, worse), best = counts(rows), max(rows, key=gain)
                 text = f"{test_set}: {better} of {len(rows)} systems are better than {self.systems[0]}, {worse} worse"
-                sentences.append(f"{text}{_neither(rows)}. Best is {best['system']}, {difference_shown(best)}.")
+                sentences.append(f"{text}{neither(rows)}. Best is {best['system']}, {difference_shown(best)}.")
             return [*sentences, *self.scarce]
         of_systems = filter(None, map(self.verdict_on, self.systems[1:4]))
         return [*sentences, *of_systems, *self._parts_that_differ(), *self.scarce]
@@ -175,9 +194,9 @@ class Comparison(Result):
         """A sentence with the parts that were shown to differ, the greatest losses first; a gate has its own."""
         shown = self.parts.filter(FIRST_MEASURE, pl.col("p_holm") < ALPHA, pl.col("by") != WHOLE)
         rows = sorted(shown.to_dicts(), key=gain)
-        if rows and self.margin is None:
+        if rows and not self.gate:
             more = f" and {len(rows) - _MOST_NAMED} more" if len(rows) > _MOST_NAMED else ""
-            named = "; ".join(self._found(row, True) for row in rows[:_MOST_NAMED])
+            named = "; ".join(found_in(row, len(self.systems) > 2, True) for row in rows[:_MOST_NAMED])
             yield f"Parts that differ: {named}{more}."
 
     def verdict_on(self, system: str, test_set: str | None = None) -> str:
@@ -193,8 +212,8 @@ class Comparison(Result):
             said = f"{most} than {base} on all {len(rows)} test sets"
         elif not on:
             said = f"not significantly different from {base} on any of {len(rows)} test sets"
-        neither = _neither(rows) if on else ""
-        return f"{system} is {said}{neither} (each by its first measure, over queries)." if rows else ""
+        rest = neither(rows) if on else ""
+        return f"{system} is {said}{rest} (each by its first measure, over queries)." if rows else ""
 
     def _verdict_on(self, row: dict[str, Any]) -> str:
         """The same of a test set: both values, and what its other measures show otherwise."""
@@ -259,14 +278,13 @@ class Comparison(Result):
         """How the differences were tested, and what they rest on."""
         return [
             "° not significant: two-sided paired t-test over queries, p ≥ 0.05 after Holm's correction over the "
-            "systems "
-            "and test sets of a measure",
+            "systems and test sets of a measure",
             UNTESTED,
             f"≈ equivalent: within {100 * MARGIN:g} % of {self.systems[0]}'s value, by two one-sided t-tests over the "
             "queries that a run searched, p < 0.05 after the same correction",
             f"Δ is the system minus {self.systems[0]}. The 95 % intervals are over queries alone and hold together for "
             "all systems and test sets of a measure",
-            *([self._rules_of_the_gate()] if self.margin is not None else []),
+            *([self.gate.rules()] if self.gate else []),
             *(by_part.method_of(self.over_parts) if self.parts.height else []),
             "Whether a difference varies with the kind of query: eval_kit generalise. Which kinds lose: eval_kit "
             "discover",
@@ -294,59 +312,12 @@ class Comparison(Result):
         names = [f"{row['system']}, {row['test_set']}, {row['measure']} ({row['differ']})" for row in few]
         return "; ".join(names[:_MOST_NAMED]) + f" and {len(names) - _MOST_NAMED} more" * (len(names) > _MOST_NAMED)
 
-    def _gate(self) -> str:
-        """The gate's word, the parts that it is due to, and what else was found."""
-        parts = by_part.shown(self.parts)
-        rows = parts.drop_nulls("verdict").to_dicts()
-        if not rows:
-            return f"Gate at {self.margin:g}: {by_part.NOT_TESTED}."
-        due = [row for row in rows if row["verdict"] == self.verdict]
-        several = parts.height > 1
-        named = [self._found(row, several) for row in sorted(due, key=gain)[:_MOST_NAMED]]
-        more = f" and in {len(due) - len(named)} more" if len(due) > len(named) else ""
-        said = f"Gate at {self.margin:g}: {self.verdict}{' in ' if several else ': '}{'; in '.join(named)}{more}"
-        words = [*(row["verdict"] for row in rows), *[by_part.NOT_TESTED] * (parts.height - len(rows))]
-        others = dict.fromkeys(word for word in (*by_part.ORDER, by_part.NOT_TESTED) if word in words)
-        others.pop(self.verdict, None)
-        said += "".join(f"; {word} in {words.count(word)} of {parts.height} parts" for word in others)
-        if self.verdict == CANNOT_TELL:
-            if None not in (losses := [row["detectable"] for row in due]):
-                said += f". A loss of {max(losses):.4f} would be found in 80 % of cases"
-            if needed := max(row["needed"] or 0 for row in due):
-                said += f', and "{NOT_WORSE}" needs about {needed:,} queries where nothing is lost'
-        if self.verdict == UNCHANGED:
-            fewest = min(row["queries"] for row in due)
-            said += f". That leaves open that up to {1 - ALPHA ** (1 / fewest):.1%} of such queries lose"
-        return f"{said}."
-
-    def _found(self, row: dict[str, Any], several: bool) -> str:
-        """What was found in a part, after its name where there are several."""
-        names = [row["system"]] * (len(self.systems) > 2) + [by_part.label(row["by"], row["part"])] * several
-        n = f"n = {row['queries']:,}" + f" of {row['queries'] + row['unsearched']:,} searched" * bool(row["unsearched"])
-        equal = row["queries"] - row["helped"] - row["hurt"]
-        found = f"{difference_shown(row, short=True)}, {n}"
-        if names:
-            return f"{', '.join(names)}: {found}"
-        return f"{found} ({row['helped']:,} helped, {row['hurt']:,} hurt, {equal:,} equal)"
-
-    def _rules_of_the_gate(self) -> str:
-        """What its words mean."""
-        return (
-            f"{NOT_WORSE}: significantly less than {self.margin:g} is lost to {self.systems[0]} (one-sided). "
-            f"{WORSE}: a "
-            f"loss is significant (two-sided). Both are t-tests over queries, p < 0.05 after Holm's correction. Where "
-            f"fewer than {FEW_DIFFER} queries differ, more that lose all are counted; where all differ by the "
-            "same, it is "
-            "the sign test"
-        )
-
     def per_query(self) -> pl.DataFrame:
         """What the table rests on: ``values``."""
         return self.values
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        gate = {"margin": self.margin, "verdict": self.verdict}
         return {
             "comparison": self.rows.to_dicts(),
             "systems": self.systems,
@@ -354,7 +325,7 @@ class Comparison(Result):
             "parts": self.parts.to_dicts(),
             "over_parts": self.over_parts.to_dicts(),
             "divisions": dict(self.divisions),
-            "gate": gate if self.margin is not None else None,
+            "gate": self.gate.as_json() if self.gate else None,
             "notes": [*self.notes(), *self.method()],
             "provenance": self.provenance,
         }
@@ -470,7 +441,7 @@ def of_values(
         correct(family, "p_equivalent")
         by_part.hold_together(family)
     table = pl.DataFrame(rows, ROWS)
-    comparison = Comparison(table, values, names, left_out, provenance, margin=margin)
+    comparison = Comparison(table, values, names, left_out, provenance)
     if not by and margin is None:
         return comparison
     shared = table["test_set"].unique(maintain_order=True).to_list()
@@ -489,7 +460,8 @@ def of_values(
                 do=f"Choose a {parameter('no_worse_than')} below {most:g}, such as 0.05",
             )
     parts, over = by_part.compared(values, names, divisions, margin)
-    comparison = replace(comparison, parts=parts, over_parts=over)
+    gate = None if margin is None else Gate(margin, parts, base)
+    comparison = replace(comparison, parts=parts, over_parts=over, gate=gate)
     if not by:
         return comparison
     remarks = list(by_part.remarks_on(divisions, release))
@@ -554,58 +526,12 @@ def rows_of(values: pl.DataFrame, systems: Sequence[str], test_set: str) -> list
     return rows
 
 
-def gain(row: dict[str, Any]) -> float:
-    """The difference, greater where the system is better."""
-    return float(row["difference"]) * parse(row["measure"]).sign
-
-
-def word(row: dict[str, Any]) -> str:
-    """Whether the test over queries shows the system better or worse; empty if neither."""
-    if row["p_holm"] is None or row["p_holm"] >= ALPHA:
-        return ""
-    return BETTER if gain(row) > 0 else WORSE
-
-
-def counts(rows: Sequence[dict[str, Any]]) -> tuple[int, int]:
-    """How often the test over queries shows better, and how often worse."""
-    words = list(map(word, rows))
-    return words.count(BETTER), words.count(WORSE)
-
-
 def _sources(words: Sequence[str]) -> Iterator[str]:
     """The options of a typed command that say what is searched."""
     for name, value in zip(words, [*words[1:], ""], strict=True):
         option, equals, own = name.partition("=")
         if option in ("--release", "--qrels", "--queries", "--test-set"):
             yield from (option, own if equals else value)
-
-
-def _neither(rows: Sequence[dict[str, Any]]) -> str:
-    """How many differences are not significant, after a comma; empty if none."""
-    count = list(map(word, rows)).count("")
-    return f", {count} not significant" if count else ""
-
-
-def difference_shown(row: dict[str, Any], short: bool = False) -> str:
-    """A difference with its interval and, if it is not short, its measure and n, for a sentence."""
-    show = partial(parse(row["measure"]).show, with_sign=True)
-    text = show(row["difference"]) + ("" if short else f" {row['measure']}")
-    if row["low"] is not None:
-        text += f" [{show(row['low'])}, {show(row['high'])}]"
-    return text.replace("-", "\u2212") + ("" if short else f", n = {row['queries']:,}")
-
-
-def effect(label: str, row: dict[str, Any]) -> plots.Effect:
-    """A row's difference, to be drawn."""
-    few = row["queries"] < FEW_QUERIES
-    return plots.Effect(label, row["difference"], row["low"], row["high"], row["queries"], few)
-
-
-def forest(effects: Sequence[plots.Effect], measure: str, title: str) -> Picture:
-    """A picture of differences in a measure, and what it shows."""
-    caption = f"{title}, with 95 % intervals over queries, which hold together; right of the line it is higher."
-    caption += f" {HOLLOW}" * any(effect.is_of_few for effect in effects)
-    return Picture(plots.forest(effects, f"difference in {measure}", title), caption)
 
 
 def _value(best: Mapping[tuple[str, str], str], row: Fields) -> Value:

@@ -17,6 +17,7 @@ from eval_kit.tables.table import (
     Fields,
     Table,
     Value,
+    ends_shown,
     interval,
     laid_out,
     loss,
@@ -28,9 +29,8 @@ from eval_kit.tables.table import (
 
 NAME = "crossed"
 NOTES = (
-    "° not significant: two-sided, p ≥ 0.05 after Holm's correction over the systems of a measure. By cluster, "
-    "it is over "
-    "queries alone and over the clusters too",
+    "° not significant: two-sided, p ≥ 0.05 after Holm's correction over the systems of a measure. By cluster, it is "
+    "over queries alone and over the clusters too",
     f"≈ equivalent: any change is under {100 * MARGIN:g} %, one-sided, p < 0.05 after the same correction",
     UNTESTED,
     "A query is In for the model trained on its cluster but not on it, and Out for models that never saw the cluster. "
@@ -101,9 +101,7 @@ def tables(whole: pl.DataFrame, parts: pl.DataFrame) -> Iterator[Table]:
             Column("In", "number", "avg_in", show),
             Column("Out", "number", "out", show),
             Column("Rel Loss", "number", _rel_loss),
-            Column(
-                "95 % interval", "number", lambda row: f"{loss(row['rel_loss_low'])} to {loss(row['rel_loss_high'])}"
-            ),
+            Column("95 % interval", "number", partial(ends_shown, name="rel_loss")),
             Column("SE clusters", "number", "error_queries", loss),
             Column("SE trainings", "number", "error_trainings", loss),
             Column("SD clusters", "number", "spread", loss),

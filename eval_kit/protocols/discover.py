@@ -22,10 +22,9 @@ from eval_kit.release import Release
 from eval_kit.results import Picture, Result, origin
 from eval_kit.runs.given import GivenRun, GivenRuns, take
 from eval_kit.sentences import counted
-from eval_kit.stats.differences import ALPHA
-from eval_kit.stats.halves import PICKED, Kind, worst
+from eval_kit.stats.halves import PICKED, Picked, worst
 from eval_kit.stats.kinds import kinds
-from eval_kit.tables.table import Column, Table, laid_out, p_value
+from eval_kit.tables.table import ALPHA, Column, Table, laid_out, p_value
 
 # of planted losses of 40 % in a kind half were named with 1,000 queries, and of 20 % a quarter (docs/discover.md)
 FEW_QUERIES = 1_000
@@ -298,13 +297,13 @@ def _of_divisions(release: Release, queries: pl.DataFrame) -> Iterator[tuple[str
                 yield f"{name}: {part}", np.sort(group["row"].to_numpy().astype(np.int64))
 
 
-def _members(pairs: pl.DataFrame, kind: Kind, sign: int) -> pl.DataFrame:
+def _members(pairs: pl.DataFrame, kind: Picked, sign: int) -> pl.DataFrame:
     """The queries of a kind in the half that tested it, those that lose most first."""
     members = pairs[kind.rows].with_columns(kind=pl.lit(kind.name), half=pl.lit(kind.half, pl.Int64))
     return members.sort("difference", descending=sign < 0, maintain_order=True)
 
 
-def _row(kind: Kind, members: pl.DataFrame, sign: int) -> dict[str, Any]:
+def _row(kind: Picked, members: pl.DataFrame, sign: int) -> dict[str, Any]:
     low, high = turned(kind.ends, sign)
     row = {"kind": kind.name, "half": kind.half, "found": signed(sign, kind.found), "queries": len(kind.rows)}
     row |= {"difference": signed(sign, kind.held.value), "low": low, "high": high, "p_holm": kind.p}

@@ -37,7 +37,7 @@ from eval_kit.stats import distance, parts
 from eval_kit.stats.differences import CANNOT_TELL
 from eval_kit.stats.far import DEGRADES, DOES_NOT, agreed, chance_of_farther, cost_of_far, verdict
 from eval_kit.stats.losses import MARGIN, correct
-from eval_kit.tables.table import Column, Fields, Table, Value, laid_out, p_value
+from eval_kit.tables.table import Column, Fields, Table, Value, ends_shown, laid_out, p_value
 
 DISTANCE = "distance"
 _WORDS: dict[str, Literal["bad", "good", "open"]] = {DEGRADES: "bad", DOES_NOT: "good", CANNOT_TELL: "open"}
@@ -96,7 +96,7 @@ class Generalisation(Result):
             Column("parts", "number", lambda row: f"{row['near_parts']} + {row['far_parts']}"),
             Column("gain", "number", format="+.4f"),
             Column("adjusted", "number", format="+.4f"),
-            Column("95 % of both", "number", _ends, beside_last=True),
+            Column("95 % of both", "number", partial(ends_shown, show="{:+.4f}".format), beside_last=True),
             Column("p", "number", format=p_value),
             Column("p (Holm)", "number", "p_holm", p_value),
             Column("would find", "number", "detectable", ".4f"),
@@ -126,9 +126,9 @@ class Generalisation(Result):
         least_sure = self.contrasts.drop_nulls("verdict").sort("p", descending=True, maintain_order=True)
         for row in least_sure.unique(_WORD_OF, keep="first", maintain_order=True).head(5).iter_rows(named=True):
             said = []
-            if row["low"] is not None:
-                ends = f"{row['adjusted']:+.4f} {row['measure']} [{row['low']:+.4f}, {row['high']:+.4f}]"
-                said.append(f"far minus near is {ends}".replace("-", "\u2212"))
+            if (ends := ends_shown(row, "{:+.4f}".format, between=", ")) is not None:
+                found = f"{row['adjusted']:+.4f} {row['measure']} [{ends}]"
+                said.append(f"far minus near is {found}".replace("-", "\u2212"))
             if row["detectable"] is not None:
                 said.append(f"would find a loss of {row['detectable']:.4f}")
             said += filter(None, [row["why"]])
@@ -167,16 +167,13 @@ class Generalisation(Result):
         each = ", and by each pivot alone" * (len(self.provenance["pivots"]) > 1)
         return [
             f"Far queries may simply be harder. Compare near and far only against {pivots}",
-            f"gain is (model − {pivots}) on far queries minus (model − {pivots}) on near ones. adjusted also "
-            "removes what "
-            f"{pivots} and the lengths of query and relevant passages predict from near parts",
+            f"gain is (model − {pivots}) on far queries minus (model − {pivots}) on near ones. adjusted also removes "
+            f"what {pivots} and the lengths of query and relevant passages predict from near parts",
             "p is the larger of the two estimates' (two-sided). p (Holm) corrects it over the rows that can be tested. "
             '"would find" is the smallest loss that both estimates find in 80 % of cases. All are over parts, '
-            "each side "
-            "with its own spread (Paule and Mandel; Knapp and Hartung; Welch)",
-            f"degrades: both estimates{each} show a significant loss. does not: both{each} show significantly "
-            "less than "
-            f"{MARGIN:.0%} of the near level. cannot tell: neither. Each by p (Holm) < 0.05",
+            "each side with its own spread (Paule and Mandel; Knapp and Hartung; Welch)",
+            f"degrades: both estimates{each} show a significant loss. does not: both{each} show significantly less "
+            f"than {MARGIN:.0%} of the near level. cannot tell: neither. Each by p (Holm) < 0.05",
             f"What makes far queries harder or easier for {pivots} alone counts as the model's. It can hide a loss, or "
             "look like one. A second pivot of another kind guards against that",
         ]
@@ -184,10 +181,6 @@ class Generalisation(Result):
 
 def _level(name: str, row: Fields) -> str | None:
     return None if row[name] is None else parse(row["measure"]).show(row[name])
-
-
-def _ends(row: Fields) -> str | None:
-    return None if row["low"] is None else f"[{row['low']:+.4f}, {row['high']:+.4f}]"
 
 
 def _said(row: Fields) -> Value:

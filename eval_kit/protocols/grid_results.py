@@ -21,10 +21,10 @@ from eval_kit.runs.grids import in_cells
 from eval_kit.runs.names import RunName, grid
 from eval_kit.sentences import joined
 from eval_kit.shifts import SHIFTS, Shift
-from eval_kit.stats.differences import ALPHA, FEW_DIFFER
+from eval_kit.stats.differences import FEW_DIFFER
 from eval_kit.stats.losses import MARGIN
 from eval_kit.stats.similarity import by_cluster
-from eval_kit.tables.table import UNTESTED, Table, share
+from eval_kit.tables.table import ALPHA, UNTESTED, Table, share
 
 _SIGNIFICANCE = (
     "° not significant: two-sided paired t-test over queries, and over trainings where there are several seeds, "
@@ -97,7 +97,7 @@ class Protocols(Result):
             losses, unclear, unchanged = list[str](), list[str](), list[str]()
             for row in rows.drop_nulls("rel_loss").iter_rows(named=True):
                 name = " ".join(filter(None, (row["system"], row.get("size"))))
-                parts_differ = row.get("p_q") is not None and row["p_q"] < 0.05  # as the page has it
+                parts_differ = row.get("p_q") is not None and row["p_q"] < ALPHA  # as the page has it
                 of, over = ("of_parts", " over parts") if parts_differ else ("rel_loss", "")
                 low, high = row[f"{of}_low"], row[f"{of}_high"]
                 ends = "" if low is None else f" ({share(low)} to {share(high)}{over})"

@@ -18,9 +18,10 @@ import polars as pl
 
 from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
-from eval_kit.stats.differences import ALPHA, difference
+from eval_kit.stats.differences import difference
 from eval_kit.stats.losses import holm
 from eval_kit.stats.parts import Floats
+from eval_kit.tables.table import ALPHA
 
 LEXICAL = ("BM25", "BM25+RM3")
 _DIGITS = 6

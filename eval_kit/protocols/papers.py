@@ -13,11 +13,14 @@ import polars as pl
 from eval_kit.measures.definitions import Measure, parse
 from eval_kit.runs import contamination
 from eval_kit.tables.table import (
+    ALPHA,
     Column,
     Fields,
     LossBar,
     Table,
     Value,
+    ends_shown,
+    figure_columns,
     interval,
     laid_out,
     loss,
@@ -69,13 +72,10 @@ def overall(results: pl.DataFrame) -> Table:
     show = parse(results["measure"][0]).show_as_ecir_2023
     over_queries = [
         Column("Rel Loss", "number", lambda row: Value(loss(row["rel_loss"]), mark=_mark(row)), group="over queries"),
-        Column("95 %", "number", partial(_ends, "rel_loss_"), group="over queries"),
+        Column("95 %", "number", partial(ends_shown, name="rel_loss"), group="over queries"),
     ]
-    over_parts = [
-        Column("Rel Loss", "number", "of_parts", loss, group="over parts"),
-        Column("95 %", "number", partial(_ends, "of_parts_"), group="over parts"),
-    ]
-    parts_lead = bool((results["p_q"] < 0.05).any())
+    over_parts = figure_columns("of_parts", loss, "Rel Loss", group="over parts")
+    parts_lead = bool((results["p_q"] < ALPHA).any())
     columns = [
         Column("Models", "heading", "system"),
         Column("In", "number", "avg_in", show),
@@ -95,7 +95,7 @@ def differences(results: pl.DataFrame) -> Table:
         Column("Models", source="system"),
         Column("less", source="other"),
         Column("Rel Loss", "number", "difference", loss),
-        Column("95 % interval", "number", partial(_ends, "")),
+        Column("95 % interval", "number", ends_shown),
         Column("p", "number", format=p_value),
         Column("p (Holm)", "number", "p_holm", p_value),
     ]
@@ -218,11 +218,6 @@ def _delta(marks: bool, row: Fields) -> Value:
 
 def _mark(row: Fields) -> str:
     return "" if row["rel_loss"] is None else significance(row)
-
-
-def _ends(name: str, row: Fields) -> str | None:
-    low, high = row[f"{name}low"], row[f"{name}high"]
-    return None if low is None or high is None else f"{loss(low)} to {loss(high)}"
 
 
 def _best(losses: pl.DataFrame, lower_is_better: bool) -> dict[tuple[str, str], float]:

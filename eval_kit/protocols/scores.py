@@ -13,7 +13,7 @@ from eval_kit.errors import choices
 from eval_kit.measures.definitions import parse
 from eval_kit.results import Picture, Result, origin
 from eval_kit.runs import contamination
-from eval_kit.runs.contamination import TrainedOn
+from eval_kit.runs.contamination import Seen
 from eval_kit.sentences import counted, joined
 from eval_kit.tables.table import Column, Fields, Table, Value, laid_out, of, side_by_side, sides
 
@@ -48,7 +48,7 @@ class Mean:
     worst: float | None
     best: float | None
     per_query: pl.DataFrame
-    trained_on: TrainedOn = TrainedOn.UNKNOWN
+    trained_on: Seen = Seen.UNKNOWN
 
     def as_json(self) -> dict[str, Any]:
         """The entry of the scores document."""

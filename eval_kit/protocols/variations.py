@@ -40,13 +40,14 @@ from eval_kit.tables.table import (
     Source,
     Table,
     Value,
+    bracketed,
+    ends_shown,
     laid_out,
     loss,
     of,
     share,
     side_by_side,
     significance,
-    with_interval,
 )
 
 type Pairs = dict[tuple[str, str], tuple[NDArray[np.float64], NDArray[np.float64]]]
@@ -375,6 +376,8 @@ def _table(results: pl.DataFrame, title: str, measure: Measure, pivot: str | Non
     valid = VALID in results["queries_are"]
     show, signed = measure.show, partial(measure.show, with_sign=True)
 
+    of_pivot = (("ER", "effect_ratio"), ("ΔRI", "delta_ri"))
+
     def number(name: str, source: Source, format: Format = "", shown: bool = True) -> Column:
         return Column(name, "number", of(ALL, source), format, shown=shown)
 
@@ -387,11 +390,10 @@ def _table(results: pl.DataFrame, title: str, measure: Measure, pivot: str | Non
         number("worst", "worst", show),
         number("change", "change", signed),
         number("Rel Loss", _rel_loss),
-        number("95 %", lambda row: f"{loss(row['rel_loss_low'])} to {loss(row['rel_loss_high'])}"),
+        number("95 %", partial(ends_shown, name="rel_loss")),
         *(number(name, name, ".0%") for name in ("helped", "unhurt", "hurt")),
         number("RI", "robustness_index", ".2f"),
-        number("ER", lambda row: with_interval(row, "effect_ratio", "{:z.2f}"), shown=bool(pivot)),
-        number("ΔRI", lambda row: with_interval(row, "delta_ri", "{:z.2f}"), shown=bool(pivot)),
+        *(number(header, partial(_with_ends, name), shown=bool(pivot)) for header, name in of_pivot),
         Column("valid n", "number", of(VALID, "queries"), ",", none="", shown=valid),
         Column("valid Rel Loss", "number", of(VALID, _rel_loss), none="", shown=valid),
     ]
@@ -412,6 +414,11 @@ def _beside_published(paper: pl.DataFrame) -> Table:
 
 def _count(row: Fields) -> str:
     return f"{row['queries']:,}" + (f" × {row['replicas']}" if row["replicas"] > 1 else "")
+
+
+def _with_ends(name: str, row: Fields) -> str | None:
+    value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
+    return None if value is None else bracketed(value, low, high, "{:z.2f}".format)
 
 
 def _rel_loss(row: Fields) -> Value:

@@ -37,7 +37,7 @@ _CASES = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 """Where a word begins in names such as mteb's ``NanoNFCorpusRetrieval``."""
 
 
-class TrainedOn(StrEnum):
+class Seen(StrEnum):
     """Whether a model was trained on some of a test set's queries."""
 
     NO = "no"
@@ -45,15 +45,15 @@ class TrainedOn(StrEnum):
     YES = "yes"
 
 
-COLUMN = pl.Enum(TrainedOn)
-"""A column of :class:`TrainedOn`; its greatest value is the worst."""
+COLUMN = pl.Enum(Seen)
+"""A column of :class:`Seen`; its greatest value is the worst."""
 WORST = pl.col("trained_on").sort().last()
 """The worst of a group, in which polars 1.34 finds no greatest label."""
 
 
 def trained_on(
     training_data: Sequence[str] | None, test_set: TestSet, release: Release, compared: Compared | None = None
-) -> TrainedOn:
+) -> Seen:
     """Whether a model was trained on queries of a test set of a release: the one rule.
 
     A source that names the release's collection means its training queries, unless it names another split; one that
@@ -63,22 +63,22 @@ def trained_on(
     of a training query; of other test sets it may hold anything.
     """
     if training_data is None:
-        return TrainedOn.UNKNOWN
+        return Seen.UNKNOWN
     verdicts = []
     for source in training_data:
         if compared is None or source != compared.source:
             verdicts.append(_trained_on(source, test_set, release))
         elif release.digest != compared.release or test_set.name not in compared.test_sets:
-            verdicts.append(TrainedOn.UNKNOWN)
+            verdicts.append(Seen.UNKNOWN)
         else:
             same = compared.test_sets[test_set.name] / max(len(test_set.queries), 1)
-            verdicts.append(TrainedOn.YES if same > _BY_CHANCE else TrainedOn.NO)
-    return worst([TrainedOn.NO, *verdicts])
+            verdicts.append(Seen.YES if same > _BY_CHANCE else Seen.NO)
+    return worst([Seen.NO, *verdicts])
 
 
-def worst(verdicts: Iterable[str]) -> TrainedOn:
+def worst(verdicts: Iterable[str]) -> Seen:
     """The worst of several verdicts: whether any model was, or may have been, trained on the queries."""
-    return max(map(TrainedOn, verdicts), key=list(TrainedOn).index)
+    return max(map(Seen, verdicts), key=list(Seen).index)
 
 
 def training_beside(run: Path | None) -> Training:
@@ -118,17 +118,17 @@ def training_set_id(release: Release, shift: str, held_out: str) -> str:
     return f"{release.collection}/shift/{shift}/{SHIFTS[shift].training_name(held_out)}"
 
 
-def notes(systems: Iterable[tuple[str, TrainedOn]]) -> list[str]:
+def notes(systems: Iterable[tuple[str, Seen]]) -> list[str]:
     """The notes that a table needs on the systems it shows: those marked, and those with unknown training data."""
-    by_verdict: dict[TrainedOn, dict[str, None]] = {}
+    by_verdict: dict[Seen, dict[str, None]] = {}
     for system, verdict in systems:
-        by_verdict.setdefault(TrainedOn(verdict), {})[system] = None
+        by_verdict.setdefault(Seen(verdict), {})[system] = None
     notes = []
-    if seen := by_verdict.get(TrainedOn.YES):
+    if seen := by_verdict.get(Seen.YES):
         notes.append(
             f"{MARK} trained on these test queries, so the figure is not for unseen queries: {', '.join(seen)}"
         )
-    if unknown := by_verdict.get(TrainedOn.UNKNOWN):
+    if unknown := by_verdict.get(Seen.UNKNOWN):
         names = joined(list(unknown))
         notes.append(f"{names} may have seen these queries. Declare the training data in NAME.training.json")
     return notes
@@ -136,17 +136,17 @@ def notes(systems: Iterable[tuple[str, TrainedOn]]) -> list[str]:
 
 def mark(verdict: str) -> str:
     """The mark to put after the figures of such a model."""
-    return MARK if verdict == TrainedOn.YES else ""
+    return MARK if verdict == Seen.YES else ""
 
 
-def _trained_on(source: str, test_set: TestSet, release: Release) -> TrainedOn:
+def _trained_on(source: str, test_set: TestSet, release: Release) -> Seen:
     name = source.strip().casefold()
     held_back = _is_held_back(test_set)
     training_sets = f"{release.collection}/shift/".casefold()
     if name == "none":
-        return TrainedOn.NO
+        return Seen.NO
     if name.startswith(training_sets):
-        return _in_training_set(name.removeprefix(training_sets), test_set, release) if held_back else TrainedOn.NO
+        return _in_training_set(name.removeprefix(training_sets), test_set, release) if held_back else Seen.NO
     whole = release.manifest.built_from or release.collection  # a lite release's queries are the whole one's
     words = _CASES.sub(" ", source.strip()).casefold()
     rest = _without(whole.removesuffix("-passage"), words)
@@ -158,9 +158,9 @@ def _trained_on(source: str, test_set: TestSet, release: Release) -> TrainedOn:
                 splits.add(test_set_of.qrels)
         if "train" in letters or not splits:
             splits.add(_TRAINING_QUERIES)
-        return TrainedOn.YES if (_TRAINING_QUERIES if held_back else test_set.qrels) in splits else TrainedOn.NO
+        return Seen.YES if (_TRAINING_QUERIES if held_back else test_set.qrels) in splits else Seen.NO
     is_known = release.manifest.kind == "published" or is_of_ms_marco(release.manifest)
-    return TrainedOn.NO if is_known else TrainedOn.UNKNOWN
+    return Seen.NO if is_known else Seen.UNKNOWN
 
 
 def _is_held_back(test_set: TestSet) -> bool:
@@ -180,14 +180,14 @@ def _without(name: str, words: str) -> str:
     return re.sub(pattern, " ", words) if letters else words
 
 
-def _in_training_set(name: str, test_set: TestSet, release: Release) -> TrainedOn:
+def _in_training_set(name: str, test_set: TestSet, release: Release) -> Seen:
     """A shift's training sets leave out its own test queries (:meth:`eval_kit.shifts.Shift.training`), not others'."""
     shift, _, training_name = name.partition("/")
     if shift == test_set.shift:
-        return TrainedOn.NO
+        return Seen.NO
     tables = SHIFTS[shift].training_tables(release) if shift in SHIFTS else {}
     parts = [part for part in tables if training_name in ("", SHIFTS[shift].training_name(part))]
     for part in parts:
         if not test_set.query_ids.isdisjoint(SHIFTS[shift].training(release, part).queries["query_id"]):
-            return TrainedOn.YES
-    return TrainedOn.NO if parts else TrainedOn.UNKNOWN
+            return Seen.YES
+    return Seen.NO if parts else Seen.UNKNOWN

@@ -10,16 +10,14 @@ from numpy.typing import NDArray
 from eval_kit.stats import p_values
 from eval_kit.stats.figure import POWER, Figure, quantile_of_t
 from eval_kit.stats.parts import Floats
+from eval_kit.tables.table import ALPHA
 
 type Integers = NDArray[np.int64]
 
 WORSE, NOT_WORSE, UNCHANGED, CANNOT_TELL = "worse", "not worse", "no query changed", "cannot tell"
-ALPHA = 0.05
-"""Family-wise error rate of verdicts."""
 # 20: with fewer a loss of the margin passed the gate in up to 42 % of draws (docs/rates.md)
 FEW_DIFFER = 20
 """Queries that differ below which nothing is known of the losses that were not drawn."""
-_ROUNDS = 16
 _MANY = 1e6
 """Degrees of freedom of a normal distribution."""
 ROUNDING = 1e-9

@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from eval_kit.stats.differences import ALPHA, CANNOT_TELL
+from eval_kit.stats.differences import CANNOT_TELL
 from eval_kit.stats.figure import LEVEL
 from eval_kit.stats.parts import Contrast, Flags, Floats, Parts, between, contrast, within
+from eval_kit.tables.table import ALPHA
 
 DEGRADES, DOES_NOT = "degrades", "does not"
 # the three limits are those whose rates of error are in docs/generalise.md ("Does it work?")

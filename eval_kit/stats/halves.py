@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from eval_kit.stats.differences import ALPHA, Difference, differences
+from eval_kit.stats.differences import Difference, differences
 from eval_kit.stats.distance import Integers
 from eval_kit.stats.kinds import Kinds
 from eval_kit.stats.losses import holm, simultaneous
 from eval_kit.stats.parts import Flags, Floats
+from eval_kit.tables.table import ALPHA
 
 # with five as many planted losses were found, and with one half alone fewer (docs/discover.md)
 PICKED = 3
@@ -28,7 +29,7 @@ _OVERLAP = 0.5
 
 
 @dataclass(frozen=True)
-class Kind:
+class Picked:
     """A kind that one half picked, and what the other says of it.
 
     Attributes:
@@ -59,7 +60,7 @@ class Kind:
         return self.p is not None and self.p < ALPHA and (self.held.value or 0.0) < 0
 
 
-def worst(gains: Floats, kinds: Kinds, fewest: int, most: float = 1.0, seed: int = 0) -> list[Kind]:
+def worst(gains: Floats, kinds: Kinds, fewest: int, most: float = 1.0, seed: int = 0) -> list[Picked]:
     """The kinds that lose most in a half and overlap little, as the other half shows them, the surest loss first.
 
     A kind that both halves pick is there twice.
@@ -84,7 +85,7 @@ def worst(gains: Floats, kinds: Kinds, fewest: int, most: float = 1.0, seed: int
         picked = _picked(gains, known, looked, most)
         held, to_rest = _tested(gains, {name: outside[name] for name in picked}, ~looked, most)
         for name, figure, rest in zip(picked, held, to_rest, strict=True):
-            tests.append(Kind(name, half, float(gains[known[name]].mean()), outside[name], figure, p_rest=rest))
+            tests.append(Picked(name, half, float(gains[known[name]].mean()), outside[name], figure, p_rest=rest))
     together = simultaneous([kind.held for kind in tests])
     apart = holm([kind.p_rest for kind in tests])
     found = []

@@ -18,9 +18,10 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from eval_kit.stats import p_values
-from eval_kit.stats.differences import ALPHA, FEW_DIFFER, ROUNDING
+from eval_kit.stats.differences import FEW_DIFFER, ROUNDING
 from eval_kit.stats.figure import LEVEL, Figure
 from eval_kit.stats.parts import Floats
+from eval_kit.tables.table import ALPHA
 
 type Draws = NDArray[np.int32]
 type Loss = tuple[Figure, Figure, Figure]

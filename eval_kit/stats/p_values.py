@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 
 _EXACT_SPEARMAN = 9
 """Pairs up to which Spearman's coefficient is compared with that of every order (9! = 362,880)."""
-# the mixture's variance that is narrowest about 1,000 queries, where a gate is of use (bench/zoo.py has its rates)
-_MIXED = 0.009
 
 
 def of_t(t: float, degrees: float) -> float:

@@ -8,9 +8,10 @@ denominator 0; of other figures linearised.
 
 import numpy as np
 
-from eval_kit.stats.differences import ALPHA, ROUNDING
+from eval_kit.stats.differences import ROUNDING
 from eval_kit.stats.figure import LEVEL, Figure, quantile_of_t
 from eval_kit.stats.parts import Floats
+from eval_kit.tables.table import ALPHA
 
 
 def relative_change(columns: Floats) -> Figure:

@@ -6,6 +6,7 @@ ASCII minus sign, and ``-`` alone stands for a number that does not exist.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, Literal
@@ -252,6 +253,8 @@ def share(value: float | None) -> str:
     return loss(value).replace("%", " %")
 
 
+ALPHA = 0.05
+"""Family-wise error rate of signs and verdicts."""
 UNTESTED = "? nothing to test: a single query, or none that differs"
 """The legend of that sign."""
 
@@ -262,8 +265,8 @@ def significance(row: Mapping[str, Any]) -> str:
     ``?`` where there is no test (:data:`UNTESTED`).
     """
     different, equivalent = map(row.get, ("p_holm", "p_equivalent_holm"))
-    sign = "?" if different is None else "°" * (different >= 0.05)
-    return sign + "≈" * (equivalent is not None and equivalent < 0.05)
+    sign = "?" if different is None else "°" * (different >= ALPHA)
+    return sign + "≈" * (equivalent is not None and equivalent < ALPHA)
 
 
 def interval(low: float | None, high: float | None, queries: int) -> str:
@@ -271,19 +274,28 @@ def interval(low: float | None, high: float | None, queries: int) -> str:
     return ("" if low is None else f"95 % interval {share(low)} to {share(high)}, ") + f"n = {queries:,}"
 
 
-def with_interval(row: Mapping[str, Any], name: str, form: str) -> str:
-    """A figure and the interval of its columns ``_low`` and ``_high``, as ``form`` writes numbers."""
-    value, *ends = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
-    if value is None:
-        return "-"
-    interval = "-" if None in ends else ", ".join(map(form.format, ends))
-    return f"{form.format(value)} [{interval}]"
+def figure_columns(name: str, show: Callable[[Any], str], header: str = "", **settings: Any) -> list[Column]:
+    """A figure and its 95 % interval (:meth:`eval_kit.stats.figure.Figure.columns`); ``-`` where it has none."""
+    value, ends = partial(_of_figure, name, show), partial(ends_shown, name=name, show=show)
+    return [
+        Column(header or name, "number", value, **settings),
+        Column("95 %", "number", ends, beside_last=True, **settings),
+    ]
+
+
+def _of_figure(name: str, show: Callable[[Any], str], row: Fields) -> str | None:
+    return None if row[name] is None else show(row[name])
+
+
+def ends_shown(row: Fields, show: Callable[[Any], str] = loss, name: str = "", between: str = " to ") -> str | None:
+    """The interval in a row's ``low`` and ``high``, or those of a ``name``; None where it has none."""
+    low, high = (row[f"{name}_{end}" if name else end] for end in ("low", "high"))
+    return None if low is None or high is None else f"{show(low)}{between}{show(high)}"
 
 
 def with_p(rho: Any, digits: int = 3) -> str:
     """A correlation with its p and, where it has one, its interval."""
     if rho.value is None or rho.p is None:
         return "-"
-    low, high = rho.interval
-    ends = "" if low is None or high is None else f" ({low:+.{digits}f} to {high:+.{digits}f})"
-    return f"{rho.value:+.{digits}f}{ends}, {p_said(rho.p)}"
+    ends = ends_shown(dict(zip(("low", "high"), rho.interval, strict=True)), f"{{:+.{digits}f}}".format)
+    return f"{rho.value:+.{digits}f}{f' ({ends})' if ends else ''}, {p_said(rho.p)}"

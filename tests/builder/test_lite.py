@@ -12,7 +12,7 @@ from builder.cli import app
 from builder.verify import verify
 from eval_kit.errors import UserError
 from eval_kit.models.dense import Dense
-from eval_kit.papers.beside import Results
+from eval_kit.papers.beside import PapersBeside
 from eval_kit.protocols.grid_results import Protocols
 from eval_kit.protocols.scoring import score
 from eval_kit.release import NAME, Release, open_release
@@ -82,7 +82,7 @@ def test_the_manifest_and_every_figure_say_what_it_is(mini_release: Release, mad
     assert scores.provenance["release"]["kind"] == "lite"
     nothing = pl.DataFrame()
     scored = Protocols(nothing, {}, {}, {}, {}, nothing, scores.provenance, {})
-    shown = Results(scored, None, made)
+    shown = PapersBeside(scored, None, made)
     assert shown.comparable == "lite, a part of the collection: not comparable with the published figures"
     synthetic, caution = made.cautions
     assert "synthetic" in synthetic and caution == made.manifest.remarks[-2]

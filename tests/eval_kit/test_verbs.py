@@ -4,9 +4,10 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import pytest
 import typer
@@ -33,6 +34,8 @@ FUNCTIONS: dict[str, list[Callable[..., Any]]] = {
 }
 OF_THE_SHELL = {"format", "json_file", "page", "per_query", "parts", "example", "no_pivot", "help"}
 """Where results go, runs that come with the kit, and no pivots at all."""
+CONVERTED = {"options", "rankers"}
+"""Options ``KEY=VALUE``, which a command makes a dictionary of."""
 OF_PYTHON = {"outputs"}
 """What else a caller of ``run`` will write."""
 
@@ -131,3 +134,29 @@ def test_every_option_is_used_or_refused_in_every_branch(name: str, place: Path,
 def test_training_queries_that_no_division_needs_are_refused(function: Any, place: Path) -> None:
     with pytest.raises(UserError, match="trained_on"):
         function([place / "toy.trec", place / "other.trec"], place / "toy", trained_on=["a b"])
+
+
+def fits(given: Any, taken: Any) -> bool:
+    """Whether a function's parameter takes what an option gives, by their types."""
+    given, taken = (getattr(each, "__value__", each) for each in (given, taken))
+    if get_origin(given) in (Union, UnionType):
+        return all(fits(each, taken) for each in get_args(given) if each is not NoneType)
+    if get_origin(taken) in (Union, UnionType):
+        return any(fits(given, each) for each in get_args(taken))
+    if taken is Any or get_origin(given) is not list:
+        return taken is Any or issubclass(given, get_origin(taken) or taken) or (given is int and taken is float)
+    holds = get_origin(taken) in (list, Sequence, Collection)
+    return holds and fits(get_args(given)[0], get_args(taken)[0])
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_takes_what_its_command_gives(name: str) -> None:
+    options = {
+        key: get_args(hint)[0]
+        for key, hint in get_type_hints(getattr(cli, name), include_extras=True).items()
+        if get_args(hint)
+    }
+    for function in FUNCTIONS[name]:
+        hints = get_type_hints(function)
+        for key in (options.keys() & hints.keys()) - CONVERTED:
+            assert fits(options[key], hints[key]), (name, function, key, options[key], hints[key])
