@@ -111,7 +111,10 @@ def score(
 
     scores = _call(score_runs, values | {"per_query": None})
     if per_query is not None:
-        atomic.write_text(per_query, scores.per_query_in_full().drop("missing", "trained_on").write_csv(separator="\t"))
+        atomic.write_text(
+            per_query,
+            scores.per_query_in_full().drop("worst", "best", "missing", "trained_on").write_csv(separator="\t"),
+        )
     return scores
 
 

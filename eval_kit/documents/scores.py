@@ -45,6 +45,9 @@ class ScoredRun(Document, frozen=True, kw_only=True):
         Count | UnsetType,
         Meta(description="Queries whose ranks contradict the scores, which decide, or the lines of three columns."),
     ] = UNSET
+    one_score: Annotated[
+        Count | UnsetType, Meta(description="Queries of several passages, of which all have one score.")
+    ] = UNSET
     own_passages_left_out: Annotated[
         Count | UnsetType, Meta(description="Queries whose own id was a passage's, left out as in BEIR.")
     ] = UNSET
@@ -80,16 +83,14 @@ class ScoredFigure(Figure, frozen=True, kw_only=True):
 
     run: str
     missing: Annotated[Count, Meta(description="Queries of the test set that the run does not hold.")]
-    ties_at_cutoff: Annotated[
-        Count, Meta(description="Queries in which documents with one score stand on both sides of the cutoff.")
-    ]
+    tied: Annotated[Count, Meta(description="Queries whose value depends on the order of passages with one score.")]
     worst: Annotated[
         float | UnsetType,
-        Meta(description="The mean, were each of those ties resolved worst; present where there are ties."),
+        Meta(description="The mean, were all tied passages in the worst order; present where their order matters."),
     ] = UNSET
     best: Annotated[
         float | UnsetType,
-        Meta(description="The mean, were each of those ties resolved best; present where there are ties."),
+        Meta(description="The mean, were all tied passages in the best order; present where their order matters."),
     ] = UNSET
     trained_on: Annotated[
         Literal["no", "unknown", "yes"],

@@ -215,21 +215,18 @@ def with_values(queries: pl.LazyFrame, measure: Measure, judgements: pl.DataFram
     )
 
 
-def with_ties_resolved(judgements: pl.DataFrame, cutoff: int, best: bool, lowest_grade: int = 1) -> pl.DataFrame:
-    """The ranks if every tie across the cutoff were broken in the best way (relevant passages first) or the worst.
+def with_ties_resolved(judgements: pl.DataFrame, best: bool) -> pl.DataFrame:
+    """The ranks if all tied passages stood in the best order, higher grades first, or in the worst.
+
+    No other order of them gives any of the measures a better, or worse, value: in each, a passage of a higher grade
+    that changes places with a lower one before it gains at least what the other loses.
 
     Args:
         judgements: as for :func:`per_query`, with ``tied_from`` and ``tied_to`` too.
-        cutoff: only passages tied with others on both sides of it move.
-        best: the higher grades first, or last.
-        lowest_grade: passages of lower grades stay where they are; 0 for none.
+        best: the higher grades first, or last, with those that nobody judged before all of them.
     """
-    crossing = (pl.col("tied_from") <= cutoff) & (pl.col("tied_to") > cutoff)
-    if lowest_grade:
-        crossing &= pl.col("relevance") >= lowest_grade
-    order = pl.col("relevance").rank("ordinal", descending=True).over("query_id", "tied_from", crossing)
-    rank = pl.col("tied_from") + order - 1 if best else pl.col("tied_to") - order + 1
-    return judgements.with_columns(rank=pl.when(crossing).then(rank).otherwise(pl.col("rank")))
+    order = pl.col("relevance").rank("ordinal", descending=True).over("query_id", "tied_from")
+    return judgements.with_columns(rank=pl.col("tied_from") + order - 1 if best else pl.col("tied_to") - order + 1)
 
 
 def check_values(measure: Measure, values: pl.Series) -> None:

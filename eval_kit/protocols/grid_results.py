@@ -276,7 +276,7 @@ def _trained_on(scores: Scores, cells: dict[Run, RunName], shift: Shift, release
 
 def values_of(scores: Scores, cells: Mapping[Run, RunName]) -> pl.DataFrame:
     """Per-query values with the ``system``, ``shift``, ``held_out`` and ``seed`` of each run's cell."""
-    values = scores.per_query_in_full().drop("missing", "trained_on")
+    values = scores.per_query_in_full().drop("worst", "best", "missing", "trained_on")
     return values.join(_by_run(scores, cells), on="run", how="inner", maintain_order="left")
 
 

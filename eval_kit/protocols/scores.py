@@ -28,10 +28,14 @@ NOTHING_JUDGED = "No passage of {} is judged. Check that its passage ids are the
 _COLUMNS = {
     **dict.fromkeys(("run", "test_set", "measure"), pl.String()),
     "value": pl.Float64(),
-    **dict.fromkeys(("queries", "missing", "ties_at_cutoff"), pl.Int64()),
+    **dict.fromkeys(("queries", "missing", "tied"), pl.Int64()),
     **dict.fromkeys(("worst", "best"), pl.Float64()),
     "trained_on": contamination.COLUMN,
 }
+
+
+IN_FULL = ("searched", "worst", "best", "missing", "trained_on")
+"""What :meth:`Scores.per_query_in_full` adds."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class Mean:
     value: float
     queries: int
     missing: int
-    ties_at_cutoff: int
+    tied: int
     worst: float | None
     best: float | None
     per_query: pl.DataFrame
@@ -52,7 +56,7 @@ class Mean:
 
     def as_json(self) -> dict[str, Any]:
         """The entry of the scores document."""
-        names = ("run", "test_set", "measure", "value", "queries", "missing", "ties_at_cutoff", "trained_on")
+        names = ("run", "test_set", "measure", "value", "queries", "missing", "tied", "trained_on")
         entry = {name: getattr(self, name) for name in names}
         return entry if self.worst is None else entry | {"worst": self.worst, "best": self.best}
 
@@ -78,7 +82,7 @@ class Scores(Result):
     def to_polars(self) -> pl.DataFrame:
         """One row per figure, with the fields of :class:`Mean`.
 
-        ``worst`` and ``best`` are null where no tie crosses the cutoff.
+        ``worst`` and ``best`` are null where no order of tied passages matters.
         """
         return pl.DataFrame(list(map(Mean.as_json, self.means)), _COLUMNS, infer_schema_length=None)
 
@@ -155,7 +159,7 @@ class Scores(Result):
             show = parse(mean.measure).show
             worst, best = show(mean.worst), show(mean.best)
             if worst != best:
-                ties = f"depending on the order of ties across the cutoff ({mean.ties_at_cutoff:,} queries)"
+                ties = f"depending on the order of tied passages ({counted(mean.tied, 'query')})"
                 notes.append(f"{mean.run}: {mean.measure} on {mean.test_set} is {worst} to {best}, {ties}")
         return notes
 
@@ -165,12 +169,14 @@ class Scores(Result):
 
     def per_query(self) -> pl.DataFrame:
         """``run``, ``test_set``, ``measure``, ``query_id``, ``value``: one row per query and measure."""
-        return self.per_query_in_full().drop("searched", "missing", "trained_on")
+        return self.per_query_in_full().drop(*IN_FULL)
 
     def per_query_in_full(self) -> pl.DataFrame:
-        """The same, with whether the run holds the query (``searched``), and what holds for all of a test set.
+        """The same, with :data:`IN_FULL`.
 
-        ``missing`` is how many of its queries the run lacks; ``trained_on``, whether its model was trained on any.
+        ``searched`` is whether the run holds the query; ``worst`` and ``best`` are the values that orders of tied
+        passages give; ``missing`` is how many queries of the test set the run lacks; ``trained_on``, whether its
+        model was trained on any.
         """
         return pl.concat(
             mean.per_query.select(
@@ -180,6 +186,7 @@ class Scores(Result):
                 "query_id",
                 "value",
                 "searched",
+                *(pl.col("value" if mean.worst is None else end).alias(end) for end in ("worst", "best")),
                 pl.lit(mean.missing, pl.Int64).alias("missing"),
                 pl.lit(mean.trained_on, contamination.COLUMN).alias("trained_on"),
             )

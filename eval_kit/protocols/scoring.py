@@ -16,6 +16,7 @@ from eval_kit.console import reading, status
 from eval_kit.divisions import Parts
 from eval_kit.errors import UserError, choices, did_you_mean, parameter
 from eval_kit.measures.definitions import (
+    ROUNDING,
     Measure,
     check_library,
     check_values,
@@ -171,13 +172,12 @@ def _scores(
     passages = pairs.select("passage_id").unique() if for_any_query else pairs
     pooled = {split: of_split for split, of_split in qrels.items() if (of_split["relevance"] <= 0).any()}
     measures.update([parse(JUDGED)] if pooled else [])
-    cutoffs = {measure.cutoff or 0 for measure in measures if _across(measure)}
     means: list[Mean] = []
     sources = []
     with status("reading runs"):
         for run in runs:
             reading(run.name)
-            ranking = rank_judged(run, passages, cutoffs, own_kept)
+            ranking = rank_judged(run, passages, own_kept)
             coverage = choose(run, ranking.queries["query_id"])
             declared = contamination.training_beside(run.path)
             training_data = declared.training_data
@@ -292,7 +292,7 @@ def _values(
 ) -> pl.DataFrame:
     """``members`` with the columns of :attr:`RankedRun.queries`, and one per measure, named after it.
 
-    A measure whose cutoff cuts ties has two more, ``<measure> worst`` and ``<measure> best``. A query without
+    Where judged passages are tied, each has two more, ``<measure> worst`` and ``<measure> best``. A query without
     judgements has the value of an empty result.
     """
     judgements = qrels.join(ranking.judged, on=["query_id", "passage_id"], how="left")
@@ -300,6 +300,7 @@ def _values(
         judgements = judgements.join(ranking.queries.select("query_id", "retrieved"), on="query_id", how="left")
     values = members.lazy()
     highest = _highest(qrels)
+    has_ties = bool((ranking.judged["tied_to"] > ranking.judged["tied_from"]).any())
     for measure in measures:
         if highest > (most := measure.kind.highest_grade or highest):
             raise UserError(
@@ -307,10 +308,9 @@ def _values(
             )
         passages = _annotations(ranking, qrels) if measure.kind.for_any_query else judgements
         passages_of = {measure.name: passages}
-        if (across := _across(measure)) and ranking.queries[across].any():
+        if has_ties:
             for how in ("worst", "best"):
-                in_order = with_ties_resolved(passages, measure.cutoff or 0, how == "best", min(measure.grade, 1))
-                passages_of[f"{measure.name} {how}"] = in_order
+                passages_of[f"{measure.name} {how}"] = with_ties_resolved(passages, how == "best")
         for name, ranks in passages_of.items():
             values = with_values(values, measure, ranks, name)
     with_counts = values.join(ranking.queries.lazy(), on="query_id", how="left", maintain_order="left").collect()
@@ -342,9 +342,14 @@ def _annotations(ranking: RankedRun, qrels: pl.DataFrame) -> pl.DataFrame:
 
 
 def _mean(run: str, test_set: TestSet, measure: Measure, rows: pl.DataFrame) -> Mean:
-    across = _across(measure)
-    ties = int(rows[across].sum()) if across else 0
-    worst, best = (mean(rows[f"{measure.name} {how}"]) if ties else None for how in ("worst", "best"))
+    values = rows.select("query_id", value=measure.name, searched=pl.col("retrieved").is_not_null())
+    tied, worst, best = 0, None, None
+    if f"{measure.name} worst" in rows.columns:
+        ends = rows.select(worst=f"{measure.name} worst", best=f"{measure.name} best")
+        tied = int(((ends["best"] - ends["worst"]).abs() > ROUNDING).sum())
+        if tied:
+            values = values.hstack(ends)
+            worst, best = mean(ends["worst"]), mean(ends["best"])
     return Mean(
         run=run,
         test_set=test_set.name,
@@ -352,16 +357,11 @@ def _mean(run: str, test_set: TestSet, measure: Measure, rows: pl.DataFrame) -> 
         value=mean(rows[measure.name]),
         queries=rows.height,
         missing=rows["retrieved"].null_count(),
-        ties_at_cutoff=ties,
+        tied=tied,
         worst=worst,
         best=best,
-        per_query=rows.select("query_id", value=measure.name, searched=pl.col("retrieved").is_not_null()),
+        per_query=values,
     )
-
-
-def _across(measure: Measure) -> str:
-    """The column that tells where passages with one score stand on both sides of the measure's cutoff, if any."""
-    return f"tied_across_{measure.cutoff}" if measure.cutoff and not measure.kind.bounded_by_cutoff else ""
 
 
 def mean(values: pl.Series) -> float:
@@ -381,6 +381,7 @@ def _source(ranking: RankedRun, pairs: pl.DataFrame, coverage: Coverage) -> dict
         "judged_passages": ranking.judged.join(pairs, on=pairs.columns, how="semi").height,
         "unjudged_queries": coverage.unjudged,
         "rank_contradictions": ranking.contradictions,
+        **({"one_score": one_score} if (one_score := int(ranking.queries["one_score"].sum())) else {}),
         **({"own_passages_left_out": ranking.own_left_out} if ranking.own_left_out else {}),
         **({"tags": ranking.tags[1:]} if ranking.tags[2:] else {}),
     }

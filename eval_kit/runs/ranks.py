@@ -5,7 +5,7 @@ is needed for it: a passage's rank is one more than the number of passages befor
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,7 +22,7 @@ TIE_RULE = "score descending (MS MARCO runs: rank ascending), then passage id de
 LINES_AT_ONCE = 2_000_000
 """Lines of an unordered run that are sorted together."""
 
-QUERIES_SCHEMA = {"query_id": pl.String(), "retrieved": pl.UInt32()}
+QUERIES_SCHEMA = {"query_id": pl.String(), "retrieved": pl.UInt32(), "one_score": pl.Boolean()}
 JUDGED_SCHEMA = {
     **dict.fromkeys(("query_id", "passage_id"), pl.String()),
     **dict.fromkeys(("rank", "tied_from", "tied_to"), pl.UInt32()),
@@ -37,8 +37,8 @@ class RankedRun:
         run: which.
         sha256: of the file's bytes as they are; of a run in memory, of the file that ``write_run`` would write.
         lines: how many lines it has.
-        queries: one row per query: ``query_id``, ``retrieved`` (passages), and for each cutoff k
-            ``tied_across_k`` (whether passages at ranks k and k + 1 share a score).
+        queries: one row per query: ``query_id``, ``retrieved`` (passages), and ``one_score``: whether all of several
+            passages share it.
         contradictions: queries in which the run states a better rank for a passage than for one of higher score; all
             of several passages where the run gives a query's passages one score and different ranks. In an MS MARCO
             run, queries with a rank that is there twice (its last line counts, as in MS MARCO's script) or that is
@@ -60,16 +60,13 @@ class RankedRun:
     tags: Sequence[str] = ()
 
 
-def rank_judged(
-    run: Run, pairs: pl.DataFrame, cutoffs: Iterable[int] = (), own_kept: pl.Series | None = None
-) -> RankedRun:
+def rank_judged(run: Run, pairs: pl.DataFrame, own_kept: pl.Series | None = None) -> RankedRun:
     """Read a run once and rank the judged passages in it.
 
     Args:
         run: from :func:`eval_kit.runs.given.take`.
         pairs: ``query_id`` and ``passage_id`` of the passages whose rank is wanted; without
             ``query_id``, their rank is wanted in every query.
-        cutoffs: ranks at which ties are looked for.
         own_kept: if given, a passage with the query's own id is left out of the ranking, but for these queries.
 
     Raises:
@@ -77,13 +74,12 @@ def rank_judged(
             run has ranks.
     """
     columns = pairs.select({"query_id", "passage_id"}.intersection(pairs.columns))
-    ascending = sorted(set(cutoffs))
 
     def rank(in_queries: Callable[[Iterator[pl.DataFrame]], Iterator[pl.DataFrame]]) -> RankedRun:
         digest, tags = hashlib.sha256(), list[str]()
         with ThreadPoolExecutor(1) as beside:  # computes the digest during the reading
             pieces = run.pieces(lambda data: beside.submit(digest.update, data), tags)
-            ranking = _ranking(run, in_queries(pieces), columns, ascending, own_kept)
+            ranking = _ranking(run, in_queries(pieces), columns, own_kept)
         return replace(ranking, sha256=digest.hexdigest(), tags=tags)
 
     try:
@@ -96,11 +92,9 @@ class _ScatteredError(Exception):
     """A query's lines do not stand together; they must be grouped first."""
 
 
-def _ranking(
-    run: Run, frames: Iterator[pl.DataFrame], pairs: pl.DataFrame, cutoffs: list[int], own_kept: pl.Series | None
-) -> RankedRun:
+def _ranking(run: Run, frames: Iterator[pl.DataFrame], pairs: pl.DataFrame, own_kept: pl.Series | None) -> RankedRun:
     """The run of frames of whole queries; its digest is known once all of them are read."""
-    queries = [pl.DataFrame(schema=QUERIES_SCHEMA | {f"tied_across_{k}": pl.Boolean() for k in cutoffs})]
+    queries = [pl.DataFrame(schema=QUERIES_SCHEMA)]
     hits = [pl.DataFrame(schema=JUDGED_SCHEMA)]
     ranks = []
     query_ids: set[str] = set()
@@ -139,7 +133,7 @@ def _ranking(
                 contradictions += _contradictions(frame)
                 one_score = one_score and frame["tied"].sum() == frame.height - blocks.height
                 has_order = has_order or (one_score and frame["stated_rank"].drop_nulls().n_unique() > 1)
-            queries.append(_queries(blocks, frame["tied"], cutoffs))
+            queries.append(_queries(blocks, frame["tied"]))
             hits.append(_hits(blocks, frame, pairs))
     faults = Faults(run)
     if ranks and _look_like_scores(pl.concat(ranks)):
@@ -153,14 +147,12 @@ def _ranking(
     return RankedRun(run, "", lines, contradictions, pl.concat(queries), pl.concat(hits), own_left_out)
 
 
-def _queries(blocks: pl.DataFrame, ties: pl.Series, cutoffs: list[int]) -> pl.DataFrame:
-    """The rows of :attr:`RankedRun.queries`; where a query ends before a cutoff, the line there is another's."""
-    after = {k: pl.min_horizontal(pl.col("start") + k, len(ties) - 1) for k in cutoffs}
-    return blocks.select(
-        "query_id",
-        "retrieved",
-        *(((pl.col("retrieved") > k) & pl.lit(ties).gather(after[k])).alias(f"tied_across_{k}") for k in after),
-    )
+def _queries(blocks: pl.DataFrame, ties: pl.Series) -> pl.DataFrame:
+    """The rows of :attr:`RankedRun.queries`."""
+    before = pl.lit(ties.cast(pl.UInt32).cum_sum())  # ties up to a line
+    start, others = pl.col("start"), pl.col("retrieved") - 1
+    all_tied = before.gather(start + others) - before.gather(start) == others
+    return blocks.select("query_id", "retrieved", one_score=(others > 0) & all_tied)
 
 
 def _hits(blocks: pl.DataFrame, frame: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:

@@ -208,3 +208,51 @@ def test_a_measure_typed_without_its_sign_is_guessed_with_it():
     }.items():
         with pytest.raises(UserError, match=rf"did you mean {meant}\?"):
             measure_named(typed)
+
+
+EVERY = (
+    "RR",
+    "RR@2",
+    "R@2",
+    "R_cap@2",
+    "P@3",
+    "Success@1",
+    "AP",
+    "AP(rel=2)@3",
+    "nDCG",
+    "nDCG@3",
+    "nDCG(dcg='exp-log2')@3",
+)
+EVERY += ("Rprec", "Bpref", "ERR@3", "RBP(p=0.5)", "ASL@3", "hole@2")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.sampled_from([None, -1, 0, 1, 2, 3])), min_size=1, max_size=6),
+    st.integers(0, 2),
+)
+def test_no_order_of_tied_passages_gives_more_than_the_best_or_less_than_the_worst(passages, not_found) -> None:
+    """By all orders: each passage is its score and its grade; some relevant ones are not found."""
+    ids = [str(number) for number in range(len(passages))]
+    scores = {id: score for id, (score, _) in zip(ids, passages, strict=True)}
+    grades = {id: grade for id, (_, grade) in zip(ids, passages, strict=True) if grade is not None}
+    grades |= {f"x{number}": 1 for number in range(not_found)}
+    orders = [sum(each, ()) for each in itertools.product(*map(itertools.permutations, (
+        [id for id in ids if scores[id] == score] for score in (1, 0))))]  # fmt: skip
+    firsts = {1: (1, sum(scores.values())), 0: (sum(scores.values()) + 1, len(ids))}
+    rows = [(id, grade, *firsts.get(scores.get(id, -1), (None, None))) for id, grade in grades.items()]
+    schema = {"passage_id": pl.String, "relevance": pl.Int64, "tied_from": pl.UInt32, "tied_to": pl.UInt32}
+    judged = pl.DataFrame(rows, schema, orient="row").with_columns(query_id=pl.lit("q"), retrieved=pl.lit(len(ids)))
+
+    def value(frame, measure):
+        return per_query(measure, frame, pl.Series(["q"]))[0]
+
+    for name in EVERY:
+        measure = parse(name)
+        found = []
+        for order in orders:
+            places = {id: rank for rank, id in enumerate(order, 1)}
+            ranks = [places.get(id) for id in judged["passage_id"]]
+            found.append(value(judged.with_columns(rank=pl.Series(ranks, dtype=pl.UInt32)), measure))
+        ends = [value(definitions.with_ties_resolved(judged, best), measure) for best in (False, True)]
+        assert sorted(ends) == pytest.approx([min(found), max(found)]), name

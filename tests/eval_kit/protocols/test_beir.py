@@ -114,20 +114,10 @@ def ranking(scores) -> list[str]:
     return sorted(scores, key=lambda passage: (scores[passage], passage.encode()), reverse=True)
 
 
-def crosses(scores, k: int) -> bool:
-    order = ranking(scores)
-    return len(order) > k and scores[order[k - 1]] == scores[order[k]]
-
-
-def resolved(scores, grades, k: int, best: bool) -> list[str]:
-    """The ranking, the tie across rank k rearranged by the passages' grades."""
-    order = ranking(scores)
-    if not crosses(scores, k):
-        return order
-    tied = [passage for passage in order if scores[passage] == scores[order[k]]]
-    start = order.index(tied[0])
-    order[start : start + len(tied)] = sorted(tied, key=lambda passage: grades.get(passage, -1), reverse=best)
-    return order
+def resolved(scores, grades, best: bool) -> list[str]:
+    """The ranking, tied passages rearranged by their grades."""
+    sign = -1 if best else 1
+    return sorted(scores, key=lambda passage: (-scores[passage], sign * grades.get(passage, -9)))
 
 
 @pytest.fixture(scope="module")
@@ -156,12 +146,12 @@ def test_scores_and_bounds_of_ties_are_those_of_a_ranking_without_the_query_itse
             grades = for_any_query if of is hole else judged[query]
             goods = dict.fromkeys(grades, 1) if of is judged_share else grades
             plain.append(of(ranking(results), grades, k))
-            worst.append(of(resolved(results, goods, k, best=False), grades, k))
-            best.append(of(resolved(results, goods, k, best=True), grades, k))
+            worst.append(of(resolved(results, goods, best=False), grades, k))
+            best.append(of(resolved(results, goods, best=True), grades, k))
             assert values[figure.measure, query] == pytest.approx(plain[-1])
         assert figure.value == pytest.approx(sum(plain) / 3)
-        assert figure.ties_at_cutoff == sum(crosses(results, k) for results in rankings.values())
-        if figure.ties_at_cutoff:
+        assert figure.tied == sum(abs(one - other) > 1e-9 for one, other in zip(worst, best, strict=True))
+        if figure.tied:
             assert (figure.worst, figure.best) == pytest.approx((sum(worst) / 3, sum(best) / 3)), figure.measure
         else:
             assert (figure.worst, figure.best) == (None, None)

@@ -22,7 +22,6 @@ QUERIES = ["10", "9", "q", "é"]
 # in UTF-16, "ｚ" would come after "😀"; in a locale, "é" before "z"
 PASSAGES = ["1", "10", "9", "Z", "a", "ab", "z", "é", "e\u0301", "ｚ", "😀"]
 SCORES = [-1e300, -2.5, -0.0, 0.0, 5e-324, 1.0, 1.0000000000000002, 1e300]
-CUTOFFS = (1, 2, 3, 10)
 
 pairs = st.dictionaries(
     st.tuples(st.sampled_from(QUERIES), st.sampled_from(PASSAGES)), st.sampled_from(SCORES), min_size=1, max_size=40
@@ -47,7 +46,7 @@ def ranked_in_pieces(path):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(taken, "read_pieces", partial(read_pieces, piece_bytes=piece_bytes))
             patch.setattr(ranks, "LINES_AT_ONCE", 5 if piece_bytes == 60 else ranks.LINES_AT_ONCE)
-            return rank_judged(Run(path, "run", "run"), wanted, CUTOFFS)
+            return rank_judged(Run(path, "run", "run"), wanted)
 
     return rank
 
@@ -64,7 +63,7 @@ def ordered(run, order, seed=0):
 
 
 def sorted_out(run):
-    """By a full sort: each pair's rank, tied_from, tied_to; each query's retrieved and ties at cutoffs."""
+    """By a full sort: each pair's rank, tied_from, tied_to; each query's retrieved, and whether all have one score."""
     places, queries = {}, {}
     for query in {query for query, _ in run}:
         scores = {passage: score for (other, passage), score in run.items() if other == query}
@@ -73,7 +72,7 @@ def sorted_out(run):
         for rank, passage in enumerate(ranking, 1):
             tied = [other for other, value in enumerate(values, 1) if value == scores[passage]]
             places[query, passage] = (rank, tied[0], tied[-1])
-        queries[query] = (len(values), *(len(values) > k and values[k - 1] == values[k] for k in CUTOFFS))
+        queries[query] = len(values), len(values) > 1 and len(set(values)) == 1
     return places, queries
 
 
@@ -95,7 +94,7 @@ def test_ranks_are_those_of_a_full_sort(ranked_in_pieces, path, run, order, piec
     assert ranked.judged.height == len(judged & run.keys())
     assert {row[0]: row[1:] for row in ranked.queries.iter_rows()} == queries
     assert ranked.queries.height == len(queries)
-    assert ranked.queries.columns == ["query_id", "retrieved", *(f"tied_across_{k}" for k in CUTOFFS)]
+    assert ranked.queries.columns == ["query_id", "retrieved", "one_score"]
     assert ranked.lines == len(run)
     assert ranked.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -109,7 +108,7 @@ def test_ranks_that_contradict_the_scores_are_counted(path):
         ranked = rank_judged(Run(path, "run", "run"), judged)
         assert ranked.contradictions == contradictions, numbers
         assert ranked.judged.is_empty()
-        assert sorted(ranked.queries.rows()) == [("q", 3), ("r", 1)]
+        assert sorted(ranked.queries.select("query_id", "retrieved").rows()) == [("q", 3), ("r", 1)]
     for numbers, contradictions in (((1, 2, 3), 2), ((1, 1, 1), 0)):  # no scores, but ranks
         lines = (
             f"{query} Q0 {passage} {rank} 0 t\n" for query in "qr" for passage, rank in zip("abc", numbers, strict=True)
