@@ -69,9 +69,9 @@ class Fidelity(Result):
         """What cannot be reproduced, and why."""
         return [f"{shift} cannot be reproduced: {why}" for shift, reasons in self.limits.items() for why in reasons]
 
-    def as_json(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return super().as_json() | {"matches": self.matches.to_dicts(), "sizes": self.sizes.to_dicts()}
+        return super().content() | {"matches": self.matches.to_dicts(), "sizes": self.sizes.to_dicts()}
 
 
 def compare(rebuilt: Release, published: Release) -> Fidelity:

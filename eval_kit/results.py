@@ -25,6 +25,7 @@ import polars as pl
 from markupsafe import Markup
 from rich.console import Console
 
+from eval_kit import known
 from eval_kit.errors import UserError, printable
 from eval_kit.markup import element
 from eval_kit.tables import latex, markdown, terminal
@@ -124,12 +125,8 @@ class Result(ABC):
         return []
 
     def said(self) -> list[str]:
-        """The summary and the facts, for where there are only sentences."""
-        return [*self.summary(), *map(str, self.facts())]
-
-    def answer(self) -> list[str]:
-        """What a terminal begins with."""
-        return self.said()
+        """What every form begins with: what is known of the runs that may make it another answer, and the answer."""
+        return [*known.first(self.provenance), *self.summary(), *map(str, self.facts())]
 
     def following(self) -> list[str]:
         """The next commands that a terminal ends with, as this one was typed."""
@@ -160,13 +157,14 @@ class Result(ABC):
         return [replace(table, title=f"{table.title}, synthetic data") if table.title else table for table in tables]
 
     def all_notes(self) -> list[str]:
-        """The notes, what the release makes every result say, and the method."""
-        return [*self._notes_and_cautions(), *self.method_shown()]
+        """The notes, what is known of the runs and of the release, and the method."""
+        return [*self.cautions(), *self.method_shown()]
 
-    def _notes_and_cautions(self) -> list[str]:
-        notes = self.notes()
-        cautions = (self.provenance.get("release") or {}).get("cautions", ())
-        return [*notes, *(each for each in cautions if not any(each in note for note in notes))]
+    def cautions(self) -> list[str]:
+        """The notes, and what every result says of its runs and of its release."""
+        notes = [*self.notes(), *known.further(self.provenance)]
+        of_release = (self.provenance.get("release") or {}).get("cautions", ())
+        return [*notes, *(each for each in of_release if not any(each in note for note in notes))]
 
     def notes(self) -> list[str]:
         """What a reader must know about these figures, a sentence each."""
@@ -187,13 +185,14 @@ class Result(ABC):
         """What the command exits with: 0, unless it answers a question that a script asked."""
         return 0
 
+    def content(self) -> dict[str, Any]:
+        """What its JSON holds between the answer and the notes: the rows."""
+        return {"rows": self.to_polars().to_dicts()}
+
     def as_json(self) -> dict[str, Any]:
-        """Plain JSON values: the rows, the notes and the provenance."""
-        return {
-            "rows": self.to_polars().to_dicts(),
-            "notes": [*self.notes(), *self.method()],
-            "provenance": dict(self.provenance),
-        }
+        """Plain JSON values: the answer, the content, the notes and the provenance."""
+        notes = [*self.notes(), *known.further(self.provenance), *self.method()]
+        return {"said": self.said(), **self.content(), "notes": notes, "provenance": dict(self.provenance)}
 
     def to_pandas(self) -> Any:
         """The rows as a ``pandas.DataFrame``; imports pandas only here, and pyarrow nowhere."""
@@ -219,16 +218,18 @@ class Result(ABC):
         return self.to_polars().with_columns(texts.map_elements(printable, pl.String)).write_csv()
 
     def to_markdown(self) -> str:
-        """The tables in GitHub's Markdown, each under its title, and the notes below them."""
-        tables = map(markdown.to_markdown, self.captioned())
-        return "\n".join([*tables, *(f"{markdown.escape(note)}\n" for note in self.all_notes())])
+        """The answer, the tables in GitHub's Markdown, each under its title, and the notes, folded."""
+        said = (f"{markdown.escape(sentence)}\n" for sentence in self.said())
+        notes = "".join(f"- {markdown.escape(note)}\n" for note in self.all_notes())
+        folded = [f"<details><summary>Notes</summary>\n\n{notes}\n</details>\n"] if notes else []
+        return "\n".join([*said, *map(markdown.to_markdown, self.captioned()), *folded])
 
     def to_latex(self) -> str:
-        """The tables as floats of the package booktabs, with captions; the notes stand in comments."""
+        """The tables as floats of the package booktabs, with captions; the answer and the notes stand in comments."""
         heading = f"{self.heading}{', synthetic data' * is_synthetic(self.provenance)}"
         named = (table if table.heading else replace(table, title=heading) for table in self.captioned())
         tables = map(latex.to_latex, named)
-        return "".join(f"% {printable(note)}\n" for note in self.all_notes()) + "\n".join(tables)
+        return "".join(f"% {printable(note)}\n" for note in [*self.said(), *self.all_notes()]) + "\n".join(tables)
 
     def show(self, console: Console) -> int:
         """Print what it has to say, the tables, each section under its heading, the other notes, and what follows.
@@ -238,14 +239,14 @@ class Result(ABC):
         Returns:
             How many sentences of the method were left out.
         """
-        said, section = self.answer(), ""
+        said, section = self.said(), ""
         terminal.show_notes(said, console, style="")
         for table in self.captioned():
             if table.section != section:
                 section = table.section
                 console.rule(printable(section))
             terminal.show(table, console)
-        notes = [note for note in self._notes_and_cautions() if note not in said]
+        notes = [note for note in self.cautions() if note not in said]
         method = self.method_shown()
         signs = [note for note in method if note[:1] in SIGNS]
         room = max(SHOWN_NOTES - len(notes) - len(signs), 0)
@@ -266,11 +267,11 @@ class Result(ABC):
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        """The tables and notes for a notebook."""
+        """The answer, the tables and the notes for a notebook."""
         from eval_kit.tables.html import to_html  # only notebooks need it
 
         tables = self.captioned()
-        parts: list[Markup] = []
+        parts = [element("p", sentence) for sentence in self.said()]
         notes: list[str] = []
         for table in tables[:_REPR_TABLES]:
             parts.append(to_html(table, bars=False))

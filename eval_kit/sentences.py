@@ -1,6 +1,7 @@
 """Words that go with a number or with a list, as English has them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 
 def counted(number: int, noun: str) -> str:
@@ -14,3 +15,14 @@ def counted(number: int, noun: str) -> str:
 def joined(names: Sequence[str]) -> str:
     """The names in a sentence: ``a``, ``a and b`` or ``a, b and c``."""
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
+def most_telling[Item](items: Sequence[Item], weight: Callable[[Item], Any], most: int) -> tuple[list[Item], int]:
+    """The weightiest items, the weightiest first, and how many more there are: what is left out is said."""
+    in_order = sorted(items, key=weight, reverse=True)
+    return in_order[:most], max(len(items) - most, 0)
+
+
+def and_more(rest: int, noun: str = "") -> str:
+    """What stands behind the weightiest: `` and 3 more``; empty if that is all."""
+    return f" and {rest:,} more{f' {noun}' if noun else ''}" if rest else ""

@@ -30,7 +30,17 @@ class ScoredRun(Document, frozen=True, kw_only=True):
     sha256: Sha256
     lines: Positive
     queries: Positive
+    of_several: Annotated[Count, Meta(description="Queries for which it holds several passages.")]
     depth: Annotated[Positive, Meta(description="Most passages that it holds for one query.")]
+    cutoff: Annotated[Count, Meta(description="The deepest of the measures; 0 if none has one.")]
+    scored: Annotated[
+        dict[str, dict[str, int | str]],
+        Meta(description="By test set: its queries, how many the run lacks, and whether it was trained on any."),
+    ]
+    ties: Annotated[
+        list[dict[str, float | str]] | UnsetType,
+        Meta(description="Means that depend on the order of passages with one score, from worst to best."),
+    ] = UNSET
     judged_passages: Annotated[Count, Meta(description="(query, passage) pairs of the run that somebody judged.")]
     judged: Annotated[
         dict[str, float] | UnsetType,
@@ -104,8 +114,10 @@ class ScoredFigure(Figure, frozen=True, kw_only=True):
 class ScoresDocument(Document, frozen=True, kw_only=True):
     """What 'eval_kit score --json' writes: every figure with its n, and what it was computed from."""
 
+    said: Annotated[list[str], Meta(description="The answer, and what may make it another one before it.")]
     measures: list[Annotated[ScoredFigure, together("worst", "best")]]
     panel: Annotated[
         list[dict[str, Any]] | UnsetType, Meta(description="With --panel: each run's places among known systems.")
     ] = UNSET
+    notes: Annotated[list[str], Meta(description="What else a reader must know, and how it was computed.")]
     provenance: Provenance

@@ -300,23 +300,18 @@ class Card(Result):
         return filter(None, (self.figures_of, self.variations, self.generalises, self.leaks))
 
     def to_markdown(self) -> str:
-        """A model card for the Hub: the heading and what it has to say, then the tables and notes."""
-        said = "".join(f"{markdown.escape(sentence)}\n\n" for sentence in self.said())
-        return f"# {markdown.escape(self.heading)}\n\n{said}{super().to_markdown()}"
-
-    def answer(self) -> list[str]:
-        """What was found; the next command is the end."""
-        return [*self.summary(), *map(str, [*self._found(), *self._kinds(names_alone=False)])]
+        """A model card for the Hub: the heading, then as of every result."""
+        return f"# {markdown.escape(self.heading)}\n\n{super().to_markdown()}"
 
     def following(self) -> list[str]:
         """The next command, as it was typed."""
         return [str(self._next(names_alone=False))]
 
-    def as_json(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         """The documents of both, and the declared training data."""
         varied_figures = self.variations.as_json() if self.variations else None
         leaks = None if self.leaks is None else self.leaks.counts().to_dicts()
         further: dict[str, Any] = {"variations": varied_figures, "training_data": self.trained_on, "model": self.model}
-        further |= {"summary": self.said(), "leaks": leaks}
+        further["leaks"] = leaks
         further |= {"shown": dict(self.shown.lines) if self.shown else None, "first_passages": self.limit}
-        return self.figures_of.as_json() | further | {"generalises": self.generalises and self.generalises.as_json()}
+        return self.figures_of.content() | further | {"generalises": self.generalises and self.generalises.as_json()}

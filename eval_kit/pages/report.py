@@ -129,11 +129,11 @@ class Report(Result):
         """The method of both."""
         return list(chain.from_iterable(part.method() for part in self.parts))
 
-    def as_json(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         """The document of the grid, with that of the changes as ``variations``; of one alone, its own."""
         if self.grid is None or self.changes is None:
-            return self.parts[0].as_json()
-        return self.grid.as_json() | {"variations": self.changes.as_json()}
+            return self.parts[0].content()
+        return self.grid.content() | {"variations": self.changes.as_json()}
 
 
 def report(

@@ -85,14 +85,14 @@ class PapersBeside(Report):
                 comparisons[printed_table.key(cell)] = comparison
         return comparisons
 
-    def as_json(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         """Plain JSON values."""
         rest = {
             "comparisons": list(map(BesidePaper.as_json, self.comparisons)),
             "comparable": self.comparable,
             "incomplete": self.incomplete,
         }
-        return rest | super().as_json()
+        return rest | super().content()
 
     def tables(self) -> list[Table]:
         """The papers' tables, what our runs have beside them, and each comparison."""
@@ -137,7 +137,7 @@ class PublishedBeside(Result):
         """Our figures that the table also prints."""
         return self.ours.comparisons_of(self.id) if self.ours else {}
 
-    def as_json(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         """Plain JSON values."""
         return {"published": load(self.id), "comparisons": list(map(BesidePaper.as_json, self.comparisons.values()))}
 

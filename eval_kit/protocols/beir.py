@@ -119,12 +119,6 @@ class Suite(Result):
                 f"{system} found nothing for {counted(group['missing'][0], 'query')} of {dataset}, scored as 0. "
                 f"Without them, as BEIR averages: {means}"
             )
-        for source in self.provenance["runs"]:
-            if left_out := source.get("own_passages_left_out"):
-                notes.append(
-                    f"{source['run']} had a passage with the query's own id for {counted(left_out, 'query')}. It "
-                    "was left out"
-                )
         return notes
 
     @property

@@ -134,16 +134,16 @@ class ScoresByPart(Scores):
         return super().tables() + _tables_of_means(self.parts)
 
     def notes(self) -> list[str]:
-        """As of the scores; and what is in no part."""
-        return [*super().notes(), *self.remarks]
+        """What is in no part."""
+        return [*self.remarks]
 
     def method(self) -> list[str]:
         """As of the scores; and what is small."""
         return [f"\u00b7 fewer than {FEW} queries", *super().method()]
 
-    def as_json(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         """The document of scores.schema.json, with the means of parts as ``parts``, and the ``divisions``."""
-        return super().as_json() | {"parts": self.parts.to_dicts(), "divisions": dict(self.divisions)}
+        return super().content() | {"parts": self.parts.to_dicts(), "divisions": dict(self.divisions)}
 
 
 def scores_by_part(

@@ -80,10 +80,9 @@ class Chameleons(Result):
             notes.append(f"{row['run']}: {row['measure']} on {row['set']}: place {row['rank']} of {row['of']}")
         return notes
 
-    def as_json(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         """Plain JSON values."""
-        rows = {"chameleons": self.performance.to_dicts(), "standing": self.standing.to_dicts()}
-        return {**rows, "provenance": self.provenance}
+        return {"chameleons": self.performance.to_dicts(), "standing": self.standing.to_dicts()}
 
 
 def _shown(row: Fields) -> str:

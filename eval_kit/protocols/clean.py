@@ -115,15 +115,14 @@ class Clean(Result):
             origin(self.provenance),
         ]
 
-    def as_json(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         """The counts, and the ids of each test set's leaked and clean queries."""
         sides = []
         for (name, is_leaked), group in self.queries.group_by("test_set", LEAKED, maintain_order=True):
             side = f"{name}.{LEAKED if is_leaked else CLEAN}"
             sides.append({"name": side, "of": name, "queries": group["query_id"].to_list()})
         sides.sort(key=itemgetter("name"))
-        rows = {"rows": self.counts().to_dicts(), "test_sets": sides}
-        return {**rows, "notes": self.notes(), "provenance": self.provenance}
+        return {"rows": self.counts().to_dicts(), "test_sets": sides}
 
 
 def _with_share(name: str, row: Fields) -> str | None:

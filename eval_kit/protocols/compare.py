@@ -35,14 +35,13 @@ from eval_kit.protocols.differences_shown import (
     word,
 )
 from eval_kit.protocols.gate import Gate
-from eval_kit.protocols.scores import Scores, best_shown, cut_short, judged_shares, on_judgements, value_shown
+from eval_kit.protocols.scores import Scores, best_shown, value_shown
 from eval_kit.protocols.scoring import mean, named, scores_of, with_measures
 from eval_kit.release import Release, TestSet
 from eval_kit.results import Picture, Result, origin
 from eval_kit.runs import contamination
 from eval_kit.runs.given import GivenRuns, take
 from eval_kit.runs.training import TrainedOn, queries_of
-from eval_kit.sentences import counted
 from eval_kit.stats.differences import FEW_DIFFER, WORSE, difference
 from eval_kit.stats.losses import MARGIN, correct, p_equivalent
 from eval_kit.tables.table import (
@@ -260,16 +259,6 @@ class Comparison(Result):
         few = f"Fewer than {FEW_DIFFER} queries differ, so intervals allow for what was not drawn, and there is no ≈"
         notes += [f"{few}: {names}"] if (names := self._on_few()) else []
         notes += [*self.remarks, *filter(None, [self._lower_is_better()])]
-        incomplete = self.rows.filter(pl.col("missing") > 0)
-        for row in incomplete.unique(["system", "test_set"], maintain_order=True).iter_rows(named=True):
-            notes.append(
-                f"{row['system']} has no results for {counted(row['missing'], 'query')} of {row['test_set']}, "
-                "scored as 0"
-            )
-        notes += on_judgements(judged_shares(self.provenance["runs"]))
-        deepest = max(parse(name).cutoff or 0 for name in self.rows["measure"].unique())
-        notes += cut_short(self.provenance["runs"], {source["run"]: deepest for source in self.provenance["runs"]})
-        notes += contamination.notes(self.rows.select("system", "trained_on").iter_rows())
         if self.left_out:
             notes.append(f"Not compared, because only one run covers them: {'; '.join(self.left_out)}")
         return notes
@@ -316,7 +305,7 @@ class Comparison(Result):
         """What the table rests on: ``values``."""
         return self.values
 
-    def as_json(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         """Plain JSON values."""
         return {
             "comparison": self.rows.to_dicts(),
@@ -326,8 +315,6 @@ class Comparison(Result):
             "over_parts": self.over_parts.to_dicts(),
             "divisions": dict(self.divisions),
             "gate": self.gate.as_json() if self.gate else None,
-            "notes": [*self.notes(), *self.method()],
-            "provenance": self.provenance,
         }
 
 

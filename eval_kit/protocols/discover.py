@@ -191,11 +191,11 @@ class Discovery(Result):
             origin(self.provenance),
         ]
 
-    def as_json(self) -> dict[str, Any]:
-        """The kinds, their queries, notes and provenance."""
+    def content(self) -> dict[str, Any]:
+        """The kinds and their queries."""
         about: dict[str, Any] = {"systems": self.systems, "measure": self.measure, "test_sets": self.test_sets}
-        about |= {"searched": self.searched, "difference": self.difference, "summary": self.summary()}
-        return super().as_json() | about | {"queries": self.queries.drop("text").to_dicts()}
+        about |= {"searched": self.searched, "difference": self.difference}
+        return super().content() | about | {"queries": self.queries.drop("text").to_dicts()}
 
 
 def discover(

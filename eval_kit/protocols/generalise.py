@@ -72,10 +72,10 @@ class Generalisation(Result):
         """The contrasts."""
         return self.contrasts
 
-    def as_json(self) -> dict[str, Any]:
-        """The contrasts, notes and provenance; and each query's distance to training."""
+    def content(self) -> dict[str, Any]:
+        """The contrasts, and each query's distance to training."""
         distances = [] if self.distances is None else self.distances.to_dicts()
-        return super().as_json() | {"distances": distances}
+        return super().content() | {"distances": distances}
 
     def tables(self) -> list[Table]:
         """One row for each shift and system: both estimates, the verdict; then levels beside the pivot's."""

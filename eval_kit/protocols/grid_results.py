@@ -61,7 +61,7 @@ class Protocols(Result):
     differences: dict[str, pl.DataFrame]
     crossed: pl.DataFrame | None = None
 
-    def as_json(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         """Plain JSON values: one list of rows a shift."""
         return {
             "protocols": _rows(self.results),
@@ -69,7 +69,6 @@ class Protocols(Result):
             "differences": _rows(self.differences),
             "matrices": _rows(self.matrices),
             "untrained": self.untrained,
-            "provenance": self.provenance,
         } | ({} if self.crossed is None else {"crossed": self.crossed.to_dicts()})
 
     def to_polars(self) -> pl.DataFrame:
@@ -125,12 +124,12 @@ class Protocols(Result):
         return [crossed.figure(self.crossed)]
 
     def notes(self) -> list[str]:
-        """What rests on few queries; which systems were trained on queries that they are scored on, or may be."""
+        """What rests on few queries."""
         notes = []
         if few := self._on_few():
             why = "so intervals are too short and there is no ≈"
             notes.append(f"In and Out of fewer than {FEW_DIFFER} queries differ, {why}: {few}")
-        return [*notes, *contamination.notes(self.to_polars().select("system", "trained_on").iter_rows())]
+        return notes
 
     def method(self) -> list[str]:
         """What the marks mean, and how losses were tested."""

@@ -1,30 +1,23 @@
 """The scores of runs: every mean with its n, its missing queries and its ties, and what readers must know about it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from eval_kit.errors import choices
 from eval_kit.measures.definitions import parse
 from eval_kit.results import Picture, Result, origin
 from eval_kit.runs import contamination
 from eval_kit.runs.contamination import Seen
-from eval_kit.sentences import counted, joined
+from eval_kit.sentences import counted
 from eval_kit.tables.table import Column, Fields, Table, Value, laid_out, of, side_by_side, sides
 
 if TYPE_CHECKING:  # brings numpy, which plain scores need not
     from eval_kit.protocols.panel import Standing
 
-_RANKS = "Scores win, as in trec_eval. Without scores, ranks do, and of a repeated rank the last line"
-JUDGED = "Judged@10"
-_FEW_JUDGED, APART = 0.5, 0.05
-"""The share of judged passages below which, and the difference beyond which, figures are also of the judgements."""
-NOTHING_JUDGED = "No passage of {} is judged. Check that its passage ids are the collection's"
 _COLUMNS = {
     **dict.fromkeys(("run", "test_set", "measure"), pl.String()),
     "value": pl.Float64(),
@@ -74,10 +67,10 @@ class Scores(Result):
     provenance: dict[str, Any]
     standings: "Sequence[Standing]" = field(default=(), kw_only=True)
 
-    def as_json(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         """The document of scores.schema.json."""
         panel = {"panel": [each.as_json() for each in self.standings]} if self.standings else {}
-        return {"measures": list(map(Mean.as_json, self.means)), **panel, "provenance": self.provenance}
+        return {"measures": list(map(Mean.as_json, self.means)), **panel}
 
     def to_polars(self) -> pl.DataFrame:
         """One row per figure, with the fields of :class:`Mean`.
@@ -143,26 +136,6 @@ class Scores(Result):
             for measure, rows in groups.items()
         ]
 
-    def notes(self) -> list[str]:
-        """What readers must know about missing queries, judgements, training and ties."""
-        notes = [*_missing(self.means)]
-        notes += on_judgements(judged_shares(self.provenance["runs"]))
-        deepest: dict[str, int] = {}
-        for mean in self.means:
-            deepest[mean.run] = max(deepest.get(mean.run, 0), parse(mean.measure).cutoff or 0)
-        notes += cut_short(self.provenance["runs"], deepest)
-        notes += chain.from_iterable(map(_about, self.provenance["runs"]))
-        notes += contamination.notes(map(attrgetter("run", "trained_on"), self.means))
-        for mean in self.means:
-            if mean.worst is None or mean.best is None:
-                continue
-            show = parse(mean.measure).show
-            worst, best = show(mean.worst), show(mean.best)
-            if worst != best:
-                ties = f"depending on the order of tied passages ({counted(mean.tied, 'query')})"
-                notes.append(f"{mean.run}: {mean.measure} on {mean.test_set} is {worst} to {best}, {ties}")
-        return notes
-
     def method(self) -> list[str]:
         """What the means rest on."""
         return [origin(self.provenance)]
@@ -194,31 +167,6 @@ class Scores(Result):
         )
 
 
-def on_judgements(shares: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
-    """Of each test set, by its name, where few passages of a run, or other shares of runs, are judged: what that means.
-
-    Args:
-        shares: of each test set, the share of judged passages by what the runs are called.
-    """
-    for name, of_runs in shares.items():
-        least, most = min(of_runs.values()), max(of_runs.values())
-        if least < _FEW_JUDGED or most - least > APART:
-            told = ", ".join(f"{run} {share:.2f}" for run, share in of_runs.items())
-            yield (
-                f"{JUDGED} on {name}: {told}. What nobody judged counts as not relevant, so the figures, and the "
-                "differences between runs, depend on the judgements too"
-            )
-
-
-def judged_shares(sources: Sequence[Mapping[str, Any]], side: str = "") -> dict[str, dict[str, float]]:
-    """The share of judged passages of each test set by run, from the runs of a provenance; ``side`` follows names."""
-    shares: dict[str, dict[str, float]] = {}
-    for source in sources:
-        for name, share in source.get("judged", {}).items():
-            shares.setdefault(name, {})[f"{source['run']}{side}"] = share
-    return shares
-
-
 def best_shown(means: pl.DataFrame) -> dict[tuple[str, str], str]:
     """The best of several means by test set and measure, as it is shown."""
     best = {}
@@ -237,44 +185,3 @@ def value_shown(best: Mapping[tuple[str, str], str], row: Fields) -> Value:
 
 def _run(row: Fields) -> Value:
     return Value(row["run"], mark=contamination.mark(row["trained_on"]))
-
-
-def cut_short(sources: Sequence[Mapping[str, Any]], deepest: Mapping[str, int]) -> Iterator[str]:
-    """Of the runs of a provenance that are less deep than their deepest cutoff: what that cutoff is there."""
-    runs: dict[tuple[int, int], list[str]] = {}
-    for source in sources:
-        depth, cutoff = source["depth"], deepest.get(source["run"], 0)
-        if depth < cutoff:
-            runs.setdefault((depth, cutoff), []).append(source["run"])
-    for (depth, cutoff), names in runs.items():
-        have = "has" if len(names) == 1 else "have"
-        yield f"{joined(names)} {have} at most {counted(depth, 'passage')} a query, so @{cutoff} is really @{depth}"
-
-
-def _missing(means: Sequence[Mean]) -> Iterator[str]:
-    """For each run, the test set of which it lacks most queries."""
-    for run in dict.fromkeys(map(attrgetter("run"), means)):
-        lacking = {mean.test_set: mean for mean in means if mean.run == run and mean.missing}
-        if lacking:
-            most = max(lacking.values(), key=lambda mean: (mean.missing, mean.queries))
-            further = (
-                f". It lacks queries of {counted(len(lacking) - 1, 'other test set')} too" if len(lacking) > 1 else ""
-            )
-            queries = f"{most.missing:,} of the {most.queries:,} queries of {most.test_set}"
-            yield f"{run} has no results for {queries}, scored as 0{further}"
-
-
-def _about(source: Mapping[str, Any]) -> Iterator[str]:
-    """What is odd about a run, from its entry in the provenance."""
-    run = source["run"]
-    if not source["judged_passages"]:
-        yield NOTHING_JUDGED.format(run)
-    if queries := source["unjudged_queries"]:
-        yield f"{run} has {counted(queries, 'query')} that no test set here judges. They were left out"
-    if tags := source.get("tags"):
-        yield f"The lines of {run} have several tags ({choices(tags)}), and are ranked together as one run"
-    if left_out := source.get("own_passages_left_out"):
-        had = f"{run} had a passage with the query's own id for {counted(left_out, 'query')}"
-        yield f"{had}. It was left out, as BEIR's evaluator does"
-    if contradictions := source.get("rank_contradictions"):
-        yield f"{run} has ranks that contradict its scores or lines for {counted(contradictions, 'query')}. {_RANKS}"

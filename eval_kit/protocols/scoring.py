@@ -15,6 +15,7 @@ from eval_kit.authors.opening import ReleaseSource, release_of
 from eval_kit.console import reading, status
 from eval_kit.divisions import Parts
 from eval_kit.errors import UserError, choices, did_you_mean, parameter
+from eval_kit.known import JUDGED, NOTHING_JUDGED
 from eval_kit.measures.definitions import (
     ROUNDING,
     Measure,
@@ -25,7 +26,7 @@ from eval_kit.measures.definitions import (
     with_ties_resolved,
     with_values,
 )
-from eval_kit.protocols.scores import JUDGED, NOTHING_JUDGED, Mean, Scores
+from eval_kit.protocols.scores import Mean, Scores
 from eval_kit.release import Release, TestSet
 from eval_kit.release.manifest import MOST_MEASURES
 from eval_kit.runs import contamination
@@ -185,11 +186,14 @@ def _scores(
                 each.name: contamination.trained_on(training_data, each, release, declared.compared)
                 for each in coverage.test_sets
             }
-            for mean_of_run in _means(run.name, ranking, qrels, coverage.test_sets):
-                means.append(replace(mean_of_run, trained_on=trained_on[mean_of_run.test_set]))
+            of_run = [
+                replace(each, trained_on=trained_on[each.test_set])
+                for each in _means(run.name, ranking, qrels, coverage.test_sets)
+            ]
             judged = dict(_judged(ranking, pooled, coverage.test_sets))
             of_pools = {"judged": judged} if judged else {}
-            sources.append(_source(ranking, pairs, coverage) | of_pools | {"training_data": training_data})
+            sources.append(_source(ranking, pairs, coverage, of_run) | of_pools | {"training_data": training_data})
+            means += of_run
             if len(with_blanks) and ranking.judged["passage_id"].is_in(with_blanks.implode()).sum() == 0:
                 why = "Ids with blanks need tabs between a run's columns"
                 _warn(f"{run.name} has none of the judged ids with blanks, such as {with_blanks[0]!r}. {why}")
@@ -369,16 +373,29 @@ def mean(values: pl.Series) -> float:
     return math.fsum(values) / len(values)
 
 
-def _source(ranking: RankedRun, pairs: pl.DataFrame, coverage: Coverage) -> dict[str, Any]:
-    """What the provenance says of one run (the entries of scores.schema.json)."""
+def _source(ranking: RankedRun, pairs: pl.DataFrame, coverage: Coverage, means: Sequence[Mean]) -> dict[str, Any]:
+    """What the provenance says of one run (the entries of scores.schema.json), and what follows from it for figures."""
+    scored = {
+        each.test_set: {"queries": each.queries, "missing": each.missing, "trained_on": str(each.trained_on)}
+        for each in means
+    }
+    ties = [
+        {name: getattr(each, name) for name in ("test_set", "measure", "worst", "best", "tied")}
+        for each in means
+        if each.tied
+    ]
     return {
         "run": ranking.run.name,
         "file": str(ranking.run),
         "sha256": ranking.sha256,
         "lines": ranking.lines,
         "queries": ranking.queries.height,
+        "of_several": int((ranking.queries["retrieved"] > 1).sum()),
         "depth": int(ranking.queries["retrieved"].cast(pl.Int64).max() or 0),  # type: ignore[arg-type]
         "judged_passages": ranking.judged.join(pairs, on=pairs.columns, how="semi").height,
+        "cutoff": max((parse(each.measure).cutoff or 0 for each in means), default=0),
+        "scored": scored,
+        **({"ties": ties} if ties else {}),
         "unjudged_queries": coverage.unjudged,
         "rank_contradictions": ranking.contradictions,
         **({"one_score": one_score} if (one_score := int(ranking.queries["one_score"].sum())) else {}),

@@ -91,11 +91,10 @@ class Similarities(Result):
         """One row per cluster: ``clusters``."""
         return self.clusters
 
-    def as_json(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         """Plain JSON values."""
         figure_3 = self.figure_3.as_json() if self.figure_3 else None
-        release = self.provenance["release"]["digest"]
-        return {"clusters": self.clusters.to_dicts(), "figure_3": figure_3, "release": release}
+        return {"clusters": self.clusters.to_dicts(), "figure_3": figure_3}
 
     def tables(self) -> list[Table]:
         """The similarities; with runs, also the correlations."""

@@ -97,10 +97,9 @@ class Variations(Result):
         """One row for each test set, method, system and measure: ``results``."""
         return self.results
 
-    def as_json(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         """Plain JSON values."""
-        rows = {"variations": self.results.to_dicts(), "published": self.published.to_dicts()}
-        return rows | {"provenance": self.provenance}
+        return {"variations": self.results.to_dicts(), "published": self.published.to_dicts()}
 
     def tables(self) -> list[Table]:
         """The tables of :meth:`by_test_set` in a row."""

@@ -23,7 +23,6 @@ from eval_kit.files import atomic, strict_json
 from eval_kit.release import Release, TestSet
 from eval_kit.release.manifest import is_of_ms_marco
 from eval_kit.runs.names import run_name
-from eval_kit.sentences import joined
 from eval_kit.shifts import CONTROL, SHIFTS
 
 MARK = "†"
@@ -116,22 +115,6 @@ def training_set_id(release: Release, shift: str, held_out: str) -> str:
     if shift == CONTROL.name:
         return f"{release.collection}/train"
     return f"{release.collection}/shift/{shift}/{SHIFTS[shift].training_name(held_out)}"
-
-
-def notes(systems: Iterable[tuple[str, Seen]]) -> list[str]:
-    """The notes that a table needs on the systems it shows: those marked, and those with unknown training data."""
-    by_verdict: dict[Seen, dict[str, None]] = {}
-    for system, verdict in systems:
-        by_verdict.setdefault(Seen(verdict), {})[system] = None
-    notes = []
-    if seen := by_verdict.get(Seen.YES):
-        notes.append(
-            f"{MARK} trained on these test queries, so the figure is not for unseen queries: {', '.join(seen)}"
-        )
-    if unknown := by_verdict.get(Seen.UNKNOWN):
-        names = joined(list(unknown))
-        notes.append(f"{names} may have seen these queries. Declare the training data in NAME.training.json")
-    return notes
 
 
 def mark(verdict: str) -> str:

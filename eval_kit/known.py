@@ -1,0 +1,166 @@
+"""What is known of the runs that figures rest on: one list, made here, which every result that is made of scores has.
+
+It follows from the runs of a provenance (:func:`eval_kit.protocols.scoring.score` writes them), so no result can lose
+it on the way.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from eval_kit.errors import choices
+from eval_kit.measures.definitions import parse
+from eval_kit.sentences import counted, joined, most_telling
+
+JUDGED = "Judged@10"
+MARK = "†"
+"""Behind figures of models that were trained on the test queries."""
+_FEW_JUDGED, _APART = 0.5, 0.05
+"""The share of judged passages below which, and the difference beyond which, figures are also of the judgements."""
+_RANKS = "Scores win, as in trec_eval. Without scores, ranks do, and of a repeated rank the last line"
+NOTHING_JUDGED = "No passage of {} is judged. Check that its passage ids are the collection's"
+_MOST = 3
+"""Sentences of one kind; of more runs, the weightiest."""
+
+type Runs = Sequence[Mapping[str, Any]]
+
+
+def first(provenance: Mapping[str, Any]) -> list[str]:
+    """What may make a figure another one, a sentence each; said before any answer."""
+    runs = provenance.get("runs", ())
+    kinds = (_lacking, _contradicting, _of_one_score, _tied, _of_several_tags, _unjudged)
+    return list(dict.fromkeys(chain.from_iterable(kind(runs) for kind in kinds)))
+
+
+def further(provenance: Mapping[str, Any]) -> list[str]:
+    """What else a reader must know of the runs, a sentence each."""
+    runs = provenance.get("runs", ())
+    kinds = (_on_judgements, _cut_short, _left_out, _trained_on)
+    return list(dict.fromkeys(chain.from_iterable(kind(runs) for kind in kinds)))
+
+
+def contradicts_throughout(run: Mapping[str, Any]) -> bool:
+    """Whether a run's ranks contradict its scores in all queries of several passages: distances, say, for scores."""
+    return bool(run.get("rank_contradictions")) and run["rank_contradictions"] >= run.get("of_several", 0)
+
+
+def _some(runs: Iterable[tuple[float, str]], more: str) -> Iterator[str]:
+    """The weightiest of the sentences, and how many runs ``more`` can be said of."""
+    named, rest = most_telling(list(runs), lambda each: each[0], _MOST)
+    yield from (sentence for _, sentence in named)
+    if rest:
+        yield f"{counted(rest, 'more run')} {more}"
+
+
+def _lacking(runs: Runs) -> Iterator[str]:
+    """For each run, the test set of which it lacks most queries."""
+    found = []
+    for run in runs:
+        lacking = {name: each for name, each in run.get("scored", {}).items() if each["missing"]}
+        if lacking:
+            name, most = max(lacking.items(), key=lambda item: (item[1]["missing"], item[1]["queries"]))
+            others = counted(len(lacking) - 1, "other test set")
+            further = f". It lacks queries of {others} too" * (len(lacking) > 1)
+            what = f"{most['missing']:,} of the {most['queries']:,} queries of {name}, scored as 0{further}"
+            found.append((most["missing"] / most["queries"], f"{run['run']} has no results for {what}"))
+    yield from _some(found, "lack queries")
+
+
+def _contradicting(runs: Runs) -> Iterator[str]:
+    found = []
+    for run in runs:
+        if count := run.get("rank_contradictions"):
+            what = f"{run['run']} has ranks that contradict its scores or lines for {counted(count, 'query')}. {_RANKS}"
+            found.append((count, what))
+    yield from _some(found, "have ranks that contradict their scores")
+
+
+def _of_one_score(runs: Runs) -> Iterator[str]:
+    found = []
+    for run in runs:
+        if count := run.get("one_score"):
+            what = f"{run['run']} gives all passages one score in {count:,} of {counted(run['queries'], 'query')}"
+            found.append((count / run["queries"], what))
+    yield from _some(found, "give all passages of some queries one score")
+
+
+def _tied(runs: Runs) -> Iterator[str]:
+    """The figures whose printed digits depend on ties, the widest ranges first."""
+    found = []
+    for run in runs:
+        for tie in run.get("ties", ()):
+            show = parse(tie["measure"]).show
+            worst, best = show(tie["worst"]), show(tie["best"])
+            if worst != best:
+                ties = f"depending on the order of tied passages ({counted(tie['tied'], 'query')})"
+                what = f"{run['run']}: {tie['measure']} on {tie['test_set']} is {worst} to {best}, {ties}"
+                found.append((abs(tie["best"] - tie["worst"]), what))
+    named, rest = most_telling(found, lambda each: each[0], _MOST)
+    yield from (sentence for _, sentence in named)
+    if rest:
+        yield f"{counted(rest, 'more figure')} depend{'s' * (rest == 1)} on the order of tied passages"
+
+
+def _of_several_tags(runs: Runs) -> Iterator[str]:
+    found = []
+    for run in runs:
+        if tags := run.get("tags"):
+            what = f"The lines of {run['run']} have several tags ({choices(tags)}), and are ranked together as one run"
+            found.append((len(tags), what))
+    yield from _some(found, "have several tags")
+
+
+def _unjudged(runs: Runs) -> Iterator[str]:
+    yield from (NOTHING_JUDGED.format(run["run"]) for run in runs if run.get("judged_passages") == 0)
+
+
+def _left_out(runs: Runs) -> Iterator[str]:
+    """Queries and passages of runs that were not scored."""
+    for run in runs:
+        if queries := run.get("unjudged_queries"):
+            yield f"{run['run']} has {counted(queries, 'query')} that no test set here judges. They were left out"
+        if left_out := run.get("own_passages_left_out"):
+            had = f"{run['run']} had a passage with the query's own id for {counted(left_out, 'query')}"
+            yield f"{had}. It was left out, as BEIR's evaluator does"
+
+
+def _on_judgements(runs: Runs) -> Iterator[str]:
+    """Of each test set where few passages of a run, or other shares of runs, are judged: what that means."""
+    shares: dict[str, dict[str, float]] = {}
+    for run in runs:
+        for name, share in run.get("judged", {}).items():
+            shares.setdefault(name, {})[run["run"]] = share
+    for name, of_runs in shares.items():
+        least, most = min(of_runs.values()), max(of_runs.values())
+        if least < _FEW_JUDGED or most - least > _APART:
+            told = choices(f"{run} {share:.2f}" for run, share in of_runs.items())
+            yield (
+                f"{JUDGED} on {name}: {told}. What nobody judged counts as not relevant, so the figures, and the "
+                "differences between runs, depend on the judgements too"
+            )
+
+
+def _cut_short(runs: Runs) -> Iterator[str]:
+    """Of runs that are less deep than the deepest cutoff they are scored at: what that cutoff is there."""
+    found: dict[tuple[int, int], list[str]] = {}
+    for run in runs:
+        depth, cutoff = run["depth"], run.get("cutoff", 0)
+        if depth < cutoff:
+            found.setdefault((depth, cutoff), []).append(run["run"])
+    for (depth, cutoff), names in found.items():
+        have = "has" if len(names) == 1 else "have"
+        yield f"{choices(names)} {have} at most {counted(depth, 'passage')} a query, so @{cutoff} is really @{depth}"
+
+
+def _trained_on(runs: Runs) -> Iterator[str]:
+    """Which runs are of models that were trained on test queries, and of which nobody says so or not."""
+    names: dict[str, list[str]] = {"yes": [], "unknown": []}
+    for run in runs:
+        of_run = {each["trained_on"] for each in run.get("scored", {}).values()}
+        if verdict := next((word for word in names if word in of_run), ""):
+            names[verdict].append(run["run"])
+    if seen := names["yes"]:
+        yield f"{MARK} trained on these test queries, so the figure is not for unseen queries: {choices(seen)}"
+    if unknown := names["unknown"]:
+        who = joined(unknown) if len(unknown) < _MOST else choices(unknown)
+        yield f"{who} may have seen these queries. Declare the training data in NAME.training.json"
