@@ -4,13 +4,13 @@ It follows from the runs of a provenance (:func:`eval_kit.protocols.scoring.scor
 it on the way.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 from eval_kit.errors import choices
 from eval_kit.measures.definitions import parse
-from eval_kit.sentences import counted, joined, most_telling
+from eval_kit.sentences import counted, joined, weightiest
 
 JUDGED = "Judged@10"
 MARK = "†"
@@ -19,8 +19,6 @@ _FEW_JUDGED, _APART = 0.5, 0.05
 """The share of judged passages below which, and the difference beyond which, figures are also of the judgements."""
 _RANKS = "Scores win, as in trec_eval. Without scores, ranks do, and of a repeated rank the last line"
 NOTHING_JUDGED = "No passage of {} is judged. Check that its passage ids are the collection's"
-_MOST = 3
-"""Sentences of one kind; of more runs, the weightiest."""
 
 type Runs = Sequence[Mapping[str, Any]]
 
@@ -44,14 +42,6 @@ def contradicts_throughout(run: Mapping[str, Any]) -> bool:
     return bool(run.get("rank_contradictions")) and run["rank_contradictions"] >= run.get("of_several", 0)
 
 
-def _some(runs: Iterable[tuple[float, str]], more: str) -> Iterator[str]:
-    """The weightiest of the sentences, and how many runs ``more`` can be said of."""
-    named, rest = most_telling(list(runs), lambda each: each[0], _MOST)
-    yield from (sentence for _, sentence in named)
-    if rest:
-        yield f"{counted(rest, 'more run')} {more}"
-
-
 def _lacking(runs: Runs) -> Iterator[str]:
     """For each run, the test set of which it lacks most queries."""
     found = []
@@ -63,7 +53,7 @@ def _lacking(runs: Runs) -> Iterator[str]:
             further = f". It lacks queries of {others} too" * (len(lacking) > 1)
             what = f"{most['missing']:,} of the {most['queries']:,} queries of {name}, scored as 0{further}"
             found.append((most["missing"] / most["queries"], f"{run['run']} has no results for {what}"))
-    yield from _some(found, "lack queries")
+    yield from weightiest(found, "run")
 
 
 def _contradicting(runs: Runs) -> Iterator[str]:
@@ -72,7 +62,7 @@ def _contradicting(runs: Runs) -> Iterator[str]:
         if count := run.get("rank_contradictions"):
             what = f"{run['run']} has ranks that contradict its scores or lines for {counted(count, 'query')}. {_RANKS}"
             found.append((count, what))
-    yield from _some(found, "have ranks that contradict their scores")
+    yield from weightiest(found, "run")
 
 
 def _of_one_score(runs: Runs) -> Iterator[str]:
@@ -81,7 +71,7 @@ def _of_one_score(runs: Runs) -> Iterator[str]:
         if count := run.get("one_score"):
             what = f"{run['run']} gives all passages one score in {count:,} of {counted(run['queries'], 'query')}"
             found.append((count / run["queries"], what))
-    yield from _some(found, "give all passages of some queries one score")
+    yield from weightiest(found, "run")
 
 
 def _tied(runs: Runs) -> Iterator[str]:
@@ -95,10 +85,7 @@ def _tied(runs: Runs) -> Iterator[str]:
                 ties = f"depending on the order of tied passages ({counted(tie['tied'], 'query')})"
                 what = f"{run['run']}: {tie['measure']} on {tie['test_set']} is {worst} to {best}, {ties}"
                 found.append((abs(tie["best"] - tie["worst"]), what))
-    named, rest = most_telling(found, lambda each: each[0], _MOST)
-    yield from (sentence for _, sentence in named)
-    if rest:
-        yield f"{counted(rest, 'more figure')} depend{'s' * (rest == 1)} on the order of tied passages"
+    yield from weightiest(found, "figure")
 
 
 def _of_several_tags(runs: Runs) -> Iterator[str]:
@@ -107,7 +94,7 @@ def _of_several_tags(runs: Runs) -> Iterator[str]:
         if tags := run.get("tags"):
             what = f"The lines of {run['run']} have several tags ({choices(tags)}), and are ranked together as one run"
             found.append((len(tags), what))
-    yield from _some(found, "have several tags")
+    yield from weightiest(found, "run")
 
 
 def _unjudged(runs: Runs) -> Iterator[str]:
@@ -162,5 +149,5 @@ def _trained_on(runs: Runs) -> Iterator[str]:
     if seen := names["yes"]:
         yield f"{MARK} trained on these test queries, so the figure is not for unseen queries: {choices(seen)}"
     if unknown := names["unknown"]:
-        who = joined(unknown) if len(unknown) < _MOST else choices(unknown)
+        who = joined(unknown) if len(unknown) < 3 else choices(unknown)
         yield f"{who} may have seen these queries. Declare the training data in NAME.training.json"

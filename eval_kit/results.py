@@ -98,10 +98,12 @@ class Result(ABC):
     Attributes:
         title: the heading of its page.
         provenance: what it was computed from: at least ``kit_version`` and, of a release, ``release``.
+        otherwise: where runs lack queries, what figures are on those that all runs have, a sentence each.
     """
 
     title: ClassVar[str]
     provenance: Mapping[str, Any]
+    otherwise: Sequence[str] = ()
 
     @abstractmethod
     def to_polars(self) -> pl.DataFrame:
@@ -126,7 +128,11 @@ class Result(ABC):
 
     def said(self) -> list[str]:
         """What every form begins with: what is known of the runs that may make it another answer, and the answer."""
-        return [*known.first(self.provenance), *self.summary(), *map(str, self.facts())]
+        return [*self.reservations(), *self.summary(), *map(str, self.facts())]
+
+    def reservations(self) -> list[str]:
+        """What is known of the runs that may make it another answer, and figures on the queries that all runs have."""
+        return [*known.first(self.provenance), *self.otherwise]
 
     def following(self) -> list[str]:
         """The next commands that a terminal ends with, as this one was typed."""

@@ -74,6 +74,11 @@ class Card(Result):
     again: Sequence[str] = ()
 
     @property
+    def otherwise(self) -> Sequence[str]:  # type: ignore[override]
+        """Those of its parts."""
+        return list(chain.from_iterable(part.otherwise for part in self._results()))
+
+    @property
     def heading(self) -> str:
         """The model and the data."""
         return f"{self.model} on {data_name(self.release.manifest)}"

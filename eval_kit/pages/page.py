@@ -17,7 +17,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from eval_kit import __version__, known
+from eval_kit import __version__
 from eval_kit.files import atomic
 from eval_kit.markup import visible
 from eval_kit.measures.definitions import parse
@@ -56,7 +56,7 @@ TEMPLATES = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-TEMPLATES.globals |= {"synthetic": is_synthetic, "known": known.first}
+TEMPLATES.globals["synthetic"] = is_synthetic
 for helper in (anchored, loss_bar, number, percent, sort_header, swatch):
     TEMPLATES.globals[helper.__name__] = helper
 # For the filter ``tojson``, which escapes whatever could end a script element.

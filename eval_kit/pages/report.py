@@ -64,6 +64,11 @@ class Report(Result):
             raise UserError("A report needs the runs of a grid or of query variations")
         return self.parts[0].provenance
 
+    @property
+    def otherwise(self) -> Sequence[str]:  # type: ignore[override]
+        """Those of the grid and of the changes."""
+        return list(chain.from_iterable(part.otherwise for part in self.parts))
+
     def query_vectors(self) -> Vectors | Mapping[str, Vectors]:
         """The vectors for the figures about R; empty if there are none."""
         if isinstance(self.vectors, str):

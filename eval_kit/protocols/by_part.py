@@ -45,7 +45,7 @@ DIFFERENCES = (
     | dict.fromkeys(("queries", "unsearched", "helped", "hurt", "needed"), pl.Int64())
     | dict.fromkeys(("baseline", "value", "difference", "low", "high", "p", "p_holm"), pl.Float64())
     | dict.fromkeys(("p_rest", "p_rest_holm", "pooled", "detectable", "p_loses", "p_loses_holm"), pl.Float64())
-    | {"verdict": pl.String(), "is_beside": pl.Boolean()}
+    | {"verdict": pl.String(), "is_beside": pl.Boolean(), "decides": pl.String(), "on_shared": pl.Float64()}
 )
 """Of a part: its queries without those that neither run searched (``unsearched``), how many of them are ``helped`` and
 ``hurt``, both means, the difference with p over its queries; of parts that are tested, p after Holm's correction over

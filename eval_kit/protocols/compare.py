@@ -6,6 +6,7 @@ per-query values are compared; means alone are not enough.
 
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -21,11 +22,12 @@ from eval_kit.divisions import WHOLE, Parts, whole
 from eval_kit.errors import UserError, choices, parameter
 from eval_kit.measures.definitions import parse
 from eval_kit.program import typed
-from eval_kit.protocols import by_part
+from eval_kit.protocols import by_part, readings
 from eval_kit.protocols.differences_shown import (
     BETTER,
     FIRST_MEASURE,
     counts,
+    decided,
     difference_shown,
     effect,
     forest,
@@ -62,7 +64,8 @@ ROWS = (
     | dict.fromkeys(("queries", "missing", "differ"), pl.Int64())
     | {"trained_on": contamination.COLUMN}
     | dict.fromkeys(("value", "difference", "low", "high", "p", "p_holm"), pl.Float64())
-    | dict.fromkeys(("p_equivalent", "p_equivalent_holm"), pl.Float64())
+    | dict.fromkeys(("p_equivalent", "p_equivalent_holm", "on_shared"), pl.Float64())
+    | {"decides": pl.String()}
 )
 BESIDE = 2
 """Systems that a table shows side by side; more stand one below the other."""
@@ -85,9 +88,10 @@ class Comparison(Result):
             the baseline's, ``differ`` the queries that differ, ``p`` that of the paired t-test, ``p_equivalent`` that
             of equivalence, both also with ``_holm``, corrected over all systems and test sets of a measure, and
             ``low`` and ``high`` the ends of the 95 % intervals that hold for all of these together; all null in the
-            baseline's rows. ``trained_on`` is whether the system was trained on queries of the test set.
-        values: ``system``, ``test_set``, ``measure``, ``query_id``, ``value``, ``searched``, ``missing``,
-            ``trained_on``.
+            baseline's rows. ``decides`` and ``on_shared`` are of :mod:`eval_kit.protocols.readings`. ``trained_on`` is
+            whether the system was trained on queries of the test set.
+        values: ``system``, ``test_set``, ``measure``, ``query_id``, ``value``, and the columns of
+            :data:`eval_kit.protocols.scores.IN_FULL`.
         systems: in the order of the columns, the baseline first.
         left_out: systems and test sets that the baseline does not cover: ``system: test set``.
         provenance: of the scores.
@@ -217,12 +221,14 @@ class Comparison(Result):
     def _verdict_on(self, row: dict[str, Any]) -> str:
         """The same of a test set: both values, and what its other measures show otherwise."""
         kinds = {BETTER: "is better than", WORSE: "is worse than", "": "is not significantly different from"}
+        if row["decides"]:
+            kinds[""] = "cannot be told from"
         here = self.rows.filter(pl.col("system") == row["system"], pl.col("test_set") == row["test_set"]).to_dicts()
         others = [f"{word(each)} by {each['measure']}" for each in here if word(each) not in ("", word(row))]
         value, before = (parse(row["measure"]).show(row["value"] - minus) for minus in (0, row["difference"]))
         text = f"{row['system']} {kinds[word(row)]} {self.systems[0]} on {row['test_set']} by {row['measure']}"
         text += f" ({', '.join(others)})" if others else ""
-        return f"{text}: {value} against {before} ({difference_shown(row, short=True)})."
+        return f"{text}: {value} against {before} ({difference_shown(row, short=True)}).{decided(row)}"
 
     def first_measures(self) -> pl.DataFrame:
         """The differences by each test set's first measure."""
@@ -383,7 +389,8 @@ def compared(scores: Scores, release: Release, baseline: str | None = None, **ho
     systems = _systems(scores)
     of_run = pl.col("run").replace_strict(systems).alias("system")
     values = scores.per_query_in_full().select(of_run, pl.exclude("run"))
-    return of_values(values, release, baseline, scores.provenance, **how)
+    doubtful = readings.doubtful(scores.provenance["runs"], systems)
+    return of_values(values, release, baseline, scores.provenance, doubtful=doubtful, **how)
 
 
 def of_values(
@@ -396,6 +403,7 @@ def of_values(
     by: Sequence[str | Parts] = (),
     training: pl.DataFrame | None = None,
     margin: float | None = None,
+    doubtful: AbstractSet[str] = frozenset(),
 ) -> Comparison:
     """The comparison of systems whose value of each query is known.
 
@@ -408,26 +416,21 @@ def of_values(
         by: divisions of the queries, to compare in each part as well.
         training: ``query_id`` and ``text`` of training queries, for the divisions ``distance`` and ``leaked``.
         margin: the loss that a gate is about.
+        doubtful: systems whose ranks contradict their scores.
     """
     base, *_ = names = baseline_first(values["system"].unique(maintain_order=True).to_list(), baseline)
-    rows: list[dict[str, Any]] = []
     left_out: list[str] = []
     for (test_set,), group in values.group_by("test_set", maintain_order=True):
-        searched = set(group["system"].unique())
-        present = [name for name in names if name in searched]
-        if present[0] == base and present[1:]:
-            rows += rows_of(group.sort("query_id", maintain_order=True), present, str(test_set))
-        else:
-            left_out += [f"{name}: {test_set}" for name in present]
-    if not rows:
+        present = group["system"].unique()
+        if base not in present or len(present) < 2:
+            left_out += [f"{name}: {test_set}" for name in names if name in present]
+    table = _table(values, names)
+    if table.is_empty():
         raise UserError(
             f"{base} and {' or '.join(names[1:])} have no test set in common", do="Compare runs of the same queries"
         )
-    for measure in dict.fromkeys(row["measure"] for row in rows):
-        family = [row for row in rows if row["measure"] == measure and row["system"] != base]
-        correct(family, "p_equivalent")
-        by_part.hold_together(family)
-    table = pl.DataFrame(rows, ROWS)
+    keys = ["test_set", "measure", "system"]
+    table = readings.with_decides(table, keys, values, base, doubtful, partial(_table, names=names)).select(*ROWS)
     comparison = Comparison(table, values, names, left_out, provenance)
     if not by and margin is None:
         return comparison
@@ -447,6 +450,8 @@ def of_values(
                 do=f"Choose a {parameter('no_worse_than')} below {most:g}, such as 0.05",
             )
     parts, over = by_part.compared(values, names, divisions, margin)
+    again = lambda other: by_part.compared(other, names, divisions, margin)[0]  # noqa: E731
+    parts = readings.with_decides(parts, [*keys, "by", "part"], values, base, doubtful, again)
     gate = None if margin is None else Gate(margin, parts, base)
     comparison = replace(comparison, parts=parts, over_parts=over, gate=gate)
     if not by:
@@ -454,6 +459,20 @@ def of_values(
     remarks = list(by_part.remarks_on(divisions, release))
     few = list(by_part.scarce(divisions, release))
     return replace(comparison, divisions=by_part.sources(divisions), remarks=remarks, scarce=few)
+
+
+def _table(values: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    """The rows of :data:`ROWS` on the test sets of the first of the systems and another, but for other readings."""
+    rows: list[dict[str, Any]] = []
+    for (test_set,), group in values.group_by("test_set", maintain_order=True):
+        present = [name for name in names if name in group["system"]]
+        if present[0] == names[0] and present[1:]:
+            rows += rows_of(group.sort("query_id", maintain_order=True), present, str(test_set))
+    for measure in dict.fromkeys(row["measure"] for row in rows):
+        family = [row for row in rows if row["measure"] == measure and row["system"] != names[0]]
+        correct(family, "p_equivalent")
+        by_part.hold_together(family)
+    return pl.DataFrame(rows, ROWS)
 
 
 def baseline_first(systems: Sequence[str], named: str | None) -> list[str]:

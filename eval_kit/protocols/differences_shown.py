@@ -10,6 +10,7 @@ from eval_kit import plots
 from eval_kit.divisions import FEW, HOLLOW
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols.by_part import label
+from eval_kit.protocols.readings import MENDS
 from eval_kit.results import Picture
 from eval_kit.stats.differences import WORSE
 from eval_kit.tables.table import ALPHA, bracketed
@@ -26,9 +27,20 @@ def gain(row: dict[str, Any]) -> float:
 
 def word(row: dict[str, Any]) -> str:
     """Whether the test over queries shows the system better or worse; empty if neither."""
-    if row["p_holm"] is None or row["p_holm"] >= ALPHA:
+    if row["p_holm"] is None or row["p_holm"] >= ALPHA or row.get("decides"):
         return ""
     return BETTER if gain(row) > 0 else WORSE
+
+
+def decided(row: dict[str, Any]) -> str:
+    """What decides a row's word and what to do about it, and its difference on shared queries; after a blank."""
+    said = []
+    if row["on_shared"] is not None:
+        shared = parse(row["measure"]).show(row["on_shared"], with_sign=True).replace("-", "\u2212")
+        said.append(f"On the queries that all runs have, the difference is {shared}.")
+    if what := row["decides"]:
+        said.append(f"{what[0].upper()}{what[1:]} decide. {MENDS[what]}.")
+    return "".join(f" {sentence}" for sentence in said)
 
 
 def counts(rows: Sequence[dict[str, Any]]) -> tuple[int, int]:

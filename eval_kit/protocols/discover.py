@@ -15,6 +15,7 @@ from eval_kit.authors.opening import ReleaseSource, release_of
 from eval_kit.divisions import FEW, FEWEST, HOLLOW, QUESTION_WORD, WORDS, divide, names_of
 from eval_kit.errors import UserError, parameter
 from eval_kit.measures.definitions import parse
+from eval_kit.protocols import readings
 from eval_kit.protocols.by_part import difference_of, most, signed, turned
 from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.scoring import named, scores_of, with_measures
@@ -55,9 +56,10 @@ class Discovery(Result):
         test_sets: those whose queries were looked at.
         searched: how many queries that is.
         looked_at: how many kinds.
-        left_out: queries that neither run searched, or without a text.
+        left_out: queries that a run lacks, or without a text.
         difference: the mean over the queries.
         provenance: of the scores, with the seed.
+        decides: what makes it impossible to tell which kinds lose; empty if nothing does.
     """
 
     title = "Kinds of query that lose"
@@ -72,6 +74,7 @@ class Discovery(Result):
     left_out: int
     difference: float
     provenance: dict[str, Any]
+    decides: str = ""
 
     @property
     def heading(self) -> str:
@@ -98,6 +101,8 @@ class Discovery(Result):
     def summary(self) -> list[str]:
         """The kinds that lose, how much of what was found is luck, and what so few queries cannot show."""
         before, after = self.systems
+        if self.decides:
+            return [f"Cannot tell which kinds {after} loses: {self.decides} decide. {readings.MENDS[self.decides]}."]
         lost = self.rows.filter("loses")
         more = lost.filter(pl.col("p_rest_holm") < ALPHA)
         named = (more if more.height else lost).group_by("kind", maintain_order=True)
@@ -173,7 +178,7 @@ class Discovery(Result):
 
     def notes(self) -> list[str]:
         """What was looked at, and what was left out."""
-        left_out = f"{counted(self.left_out, 'query')} that neither run searched, or without a text, left out"
+        left_out = f"{counted(self.left_out, 'query')} that a run lacks, or without a text, left out"
         return [
             f"{self.looked_at:,} kinds of at least {FEWEST} queries in each half were looked at",
             *([left_out] if self.left_out else []),
@@ -242,13 +247,20 @@ def discover(
         raise UserError("The texts of the queries are needed", do=f"Add {parameter('queries')} FILE")
     pairs = values.join(texts.drop_nulls("text"), on="query_id").filter("searched").sort("query_id").drop("searched")
     of_measure = parse(name)
-    pairs = pairs.with_columns(difference=pl.col("after") - pl.col("before"))
+    kindest = of_measure.sign * (pairs["best"] - pairs["worst"]).to_numpy()  # what ties may give the second run
+    pairs = pairs.drop("best", "worst").with_columns(difference=pl.col("after") - pl.col("before"))
     known = kinds(pairs["text"], 2 * FEWEST, seed) | dict(_of_divisions(opened, pairs.select("query_id", "text")))
     greatest = most(name, pairs.select("before", "after").to_numpy())
     gains = of_measure.sign * pairs["difference"].to_numpy()
     found = worst(gains, known, FEWEST, greatest, seed)
+    lose = {(kind.name, kind.half) for kind in found if kind.loses}
+    if (kindest != gains).any():  # a loss that another order of tied passages would undo is none
+        lose &= {(kind.name, kind.half) for kind in worst(kindest, known, FEWEST, greatest, seed) if kind.loses}
     frames = [_members(pairs, kind, of_measure.sign) for kind in found]
-    rows = [_row(kind, frame, of_measure.sign) for kind, frame in zip(found, frames, strict=True)]
+    rows = [
+        _row(kind, frame, of_measure.sign) | {"loses": (kind.name, kind.half) in lose}
+        for kind, frame in zip(found, frames, strict=True)
+    ]
     empty = pairs.head(0).with_columns(kind=pl.lit(""), half=pl.lit(0, pl.Int64))
     members = pl.concat(frames or [empty])
     counts = {"searched": pairs.height, "looked_at": len(known), "left_out": values.height - pairs.height}
@@ -261,12 +273,16 @@ def discover(
         names,
         difference=_mean(pairs["difference"]),
         provenance=provenance,
+        decides=readings.RANKS if readings.doubtful(scores.provenance["runs"], {}) else "",
         **counts,
     )
 
 
 def _values(scores: Scores, systems: tuple[str, str], release: Release) -> tuple[pl.DataFrame, list[str], str]:
-    """``query_id``, ``before``, ``after`` and whether a run ``searched`` it; of which test sets; the measure."""
+    """``query_id``, ``before`` (tied at ``worst``), ``after`` (at ``best``), whether both runs ``searched`` it.
+
+    And of which test sets they are; and the measure.
+    """
     first = {mean.test_set: mean.measure for mean in reversed(scores.means)}
     covered = [{mean.test_set for mean in scores.means if mean.run == system} for system in systems]
     shared = [name for name in first if name in covered[0] & covered[1]]
@@ -278,12 +294,12 @@ def _values(scores: Scores, systems: tuple[str, str], release: Release) -> tuple
     names = [name for name in release.test_sets if name in shared and first[name] == measure]
     values = scores.per_query_in_full().filter(pl.col("test_set").is_in(names), measure=pl.lit(measure))
     sides = [
-        values.filter(run=pl.lit(system)).unique("query_id", keep="first").select("query_id", "searched", value)
-        for system, value in zip(
-            systems, (pl.col("value").alias("before"), pl.col("value").alias("after")), strict=True
+        values.filter(run=pl.lit(system)).unique("query_id", keep="first").select("query_id", "searched", end, **side)
+        for system, end, side in zip(
+            systems, ("worst", "best"), ({"before": pl.col("value")}, {"after": pl.col("value")}), strict=True
         )
     ]
-    both = sides[0].join(sides[1], on="query_id").with_columns(pl.col("searched") | pl.col("searched_right"))
+    both = sides[0].join(sides[1], on="query_id").with_columns(pl.col("searched") & pl.col("searched_right"))
     return both.drop("searched_right"), names, measure
 
 
@@ -307,7 +323,7 @@ def _row(kind: Picked, members: pl.DataFrame, sign: int) -> dict[str, Any]:
     low, high = turned(kind.ends, sign)
     row = {"kind": kind.name, "half": kind.half, "found": signed(sign, kind.found), "queries": len(kind.rows)}
     row |= {"difference": signed(sign, kind.held.value), "low": low, "high": high, "p_holm": kind.p}
-    row |= {"p_rest_holm": kind.p_rest, "detectable": kind.detectable, "loses": kind.loses}
+    row |= {"p_rest_holm": kind.p_rest, "detectable": kind.detectable}
     return row | {"examples": members["text"].head(_EXAMPLES).to_list()}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from eval_kit.protocols import by_part
-from eval_kit.protocols.differences_shown import found_in, gain
+from eval_kit.protocols.differences_shown import decided, found_in, gain
 from eval_kit.stats.differences import CANNOT_TELL, FEW_DIFFER, NOT_WORSE, UNCHANGED, WORSE, overall
 from eval_kit.tables.table import ALPHA
 
@@ -64,7 +64,7 @@ class Gate:
         if self.verdict == UNCHANGED:
             fewest = min(row["queries"] for row in due)
             said += f". That leaves open that up to {1 - ALPHA ** (1 / fewest):.1%} of such queries lose"
-        return f"{said}."
+        return f"{said}.{next(filter(None, map(decided, sorted(due, key=gain))), '')}"
 
     def rules(self) -> str:
         """What its words mean."""

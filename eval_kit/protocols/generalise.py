@@ -6,7 +6,8 @@ that must agree (:mod:`eval_kit.stats.far`). Parts count as random, since kinds 
 and its pivot get along; with a handful of parts that spread cannot be told, and the verdict is "cannot tell".
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, product
@@ -23,6 +24,7 @@ from eval_kit.authors.opening import ReleaseSource, release_of
 from eval_kit.divisions import Parts, divide
 from eval_kit.errors import UserError, parameter
 from eval_kit.measures.definitions import parse
+from eval_kit.protocols import readings
 from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.scoring import named, score_on, scores_of
 from eval_kit.release import Release, TestSet
@@ -31,7 +33,7 @@ from eval_kit.runs.given import GivenRuns, Run, take
 from eval_kit.runs.ranks import rank_judged
 from eval_kit.runs.training import TrainedOn, queries_of
 from eval_kit.search.passages import has_passages, passages
-from eval_kit.sentences import counted, joined
+from eval_kit.sentences import counted, joined, weightiest
 from eval_kit.shifts import MAIN_SPLITS, SHIFTS, main_split
 from eval_kit.stats import distance, parts
 from eval_kit.stats.differences import CANNOT_TELL
@@ -65,6 +67,7 @@ class Generalisation(Result):
     contrasts: pl.DataFrame
     distances: pl.DataFrame | None
     provenance: dict[str, Any]
+    otherwise: Sequence[str] = ()
 
     title: ClassVar[str] = "What a shift costs models that are trained already"
 
@@ -295,19 +298,62 @@ def contrasts(
     """Compare gains over the pivots on near and far queries of a test set, on which both are scored."""
     measures = [name for name in test_set.measures if not parse(name).kind.lower_is_better][:1]
     values = scores.per_query_in_full().filter(pl.col("measure").is_in(measures), pl.col("test_set") == test_set.name)
-    covariates = _covariates(pivots, release, test_set, values)
     names = [pivot.name for pivot in pivots]
-    rows = []
-    for division in sides.divisions:
-        for run, measure, pivot in product(runs, measures, names):
-            of_system = values.filter(pl.col("run") == run.name, pl.col("measure") == measure)
-            row = _contrast(of_system, covariates[pivot], division, sides.distances)
-            row["why"] = row["why"].replace("the pivot", pivot)
-            rows.append({"shift": division.shift, "system": run.name, "measure": measure, "pivot": pivot} | row)
+
+    def found(values: pl.DataFrame) -> pl.DataFrame:
+        covariates = _covariates(pivots, release, test_set, values)
+        rows = []
+        for division in sides.divisions:
+            for run, measure, pivot in product(runs, measures, names):
+                of_system = values.filter(pl.col("run") == run.name, pl.col("measure") == measure)
+                row = _contrast(of_system, covariates[pivot], division, sides.distances)
+                row["why"] = row["why"].replace("the pivot", pivot)
+                rows.append({"shift": division.shift, "system": run.name, "measure": measure, "pivot": pivot} | row)
+        return _with_verdicts(rows)
+
+    rows, otherwise = _decided(found(values), values, names, readings.doubtful(scores.provenance["runs"], {}), found)
     sources = {division.shift: division.source for division in sides.divisions if division.source}
     provenance = scores.provenance | {"pivots": names, "margin": MARGIN, "divisions": sources}
     provenance |= {"seed": sides.seed, "vectors": sides.vectors}
-    return Generalisation(_with_verdicts(rows), sides.distances, provenance)
+    return Generalisation(rows, sides.distances, provenance, otherwise)
+
+
+def _decided(
+    rows: pl.DataFrame,
+    values: pl.DataFrame,
+    pivots: Sequence[str],
+    doubtful: AbstractSet[str],
+    found: Callable[[pl.DataFrame], pl.DataFrame],
+) -> tuple[pl.DataFrame, list[str]]:
+    """The rows, without the verdicts that depend on how runs are read, and the figures on shared queries.
+
+    Args:
+        rows: of ``values``.
+        values: of the runs.
+        pivots: their names.
+        doubtful: runs whose ranks contradict their scores throughout.
+        found: computes such rows from other values.
+    """
+    concerned = pl.col("system").is_in(doubtful) | pl.lit(not doubtful.isdisjoint(pivots))
+    decides = pl.when(concerned & pl.col("verdict").is_not_null()).then(pl.lit(readings.RANKS))
+    rows, otherwise = rows.with_columns(decides=decides), []
+    for what, other in readings.others(values, pivots, "run"):
+        if other.is_empty():
+            continue
+        again = found(other)
+        is_other = again["verdict"].ne_missing(rows["verdict"]) & rows["verdict"].is_not_null()
+        rows = rows.with_columns(decides=pl.coalesce("decides", pl.when(is_other).then(pl.lit(what))))
+        if what == readings.LACKING:
+            for row, shared in zip(rows.iter_rows(named=True), again["adjusted"], strict=True):
+                if row["adjusted"] is not None and shared is not None and abs(shared - row["adjusted"]) >= 5e-5:
+                    on = f"On the queries that all runs have, {row['system']} beside {row['pivot']}, {row['shift']}"
+                    said = f"{on}: far minus near is {shared:+.4f}, not {row['adjusted']:+.4f} ({row['measure']})"
+                    otherwise.append((abs(shared - row["adjusted"]), said.replace("-", "\u2212")))
+    why = pl.col("decides").replace_strict({what: f"{what} decide" for what in readings.MENDS}, default=None)
+    is_open = pl.col("decides").is_not_null()
+    verdict = pl.when(is_open).then(pl.lit(CANNOT_TELL)).otherwise("verdict")
+    rows = rows.with_columns(verdict=verdict, why=pl.when(is_open).then(why).otherwise("why"))
+    return rows.drop("decides"), weightiest(otherwise, "figure")
 
 
 def small_division(shift: str, sides: Mapping[str, pl.DataFrame], far: str, seed: int) -> NearAndFar:
@@ -441,6 +487,7 @@ def _covariates(
         frames.append(relevant.group_by("query_id").agg(characters=characters.mean()))
     for each in frames:
         frame = frame.join(each, on="query_id", how="left", maintain_order="left")
+    frame = frame.join(values.select("query_id").unique(), on="query_id", how="semi", maintain_order="left")
     covariates = {}
     for run in pivots:
         of_run = values.filter(pl.col("run") == run.name).select("query_id", pivot="value", pivot_searched="searched")

@@ -19,7 +19,7 @@ from eval_kit.runs import contamination
 from eval_kit.runs.given import GivenRuns, Run, take
 from eval_kit.runs.grids import in_cells
 from eval_kit.runs.names import RunName, grid
-from eval_kit.sentences import joined
+from eval_kit.sentences import joined, weightiest
 from eval_kit.shifts import SHIFTS, Shift
 from eval_kit.stats.differences import FEW_DIFFER
 from eval_kit.stats.losses import MARGIN
@@ -60,6 +60,7 @@ class Protocols(Result):
     overall: dict[str, pl.DataFrame]
     differences: dict[str, pl.DataFrame]
     crossed: pl.DataFrame | None = None
+    otherwise: Sequence[str] = ()
 
     def content(self) -> dict[str, Any]:
         """Plain JSON values: one list of rows a shift."""
@@ -235,6 +236,16 @@ def of_cells(
     scores = scores_of(
         [*runs, *untrained], release, allow_missing=allow_missing, test_sets=with_average_precision(release)
     )
+    found = _found(scores, cells, release, seed)
+    system_of = {run.name: cell.system for run, cell in cells.items()}
+    shared = scores.on_shared_queries(lambda run: system_of.get(run, run))
+    otherwise = _otherwise(found, _found(shared, cells, release, seed)) if shared else []
+    provenance = {**scores.provenance, "seed": seed}
+    return replace(found, provenance=provenance, untrained=_means_of_untrained(scores, untrained), otherwise=otherwise)
+
+
+def _found(scores: Scores, cells: dict[Run, RunName], release: Release, seed: int) -> Protocols:
+    """The results of the runs that are scored, without what untrained systems have."""
     values = values_of(scores, cells)
     results: dict[str, pl.DataFrame] = {}
     matrices: dict[str, pl.DataFrame] = {}
@@ -259,9 +270,27 @@ def of_cells(
             differences[shift] = in_out.differences(of_shift, shift, release, measure)
         trained_on = _trained_on(scores, cells, SHIFTS[shift], release)
         results[shift] = losses.join(trained_on, on=trained_on.columns[:-1], how="left", maintain_order="left")
-    provenance = {**scores.provenance, "seed": seed}
-    means = _means_of_untrained(scores, untrained)
-    return Protocols(values, results, matrices, means, clusters, provenance, overall, differences, of_clusters)
+    return Protocols(values, results, matrices, {}, clusters, scores.provenance, overall, differences, of_clusters)
+
+
+def _otherwise(found: Protocols, shared: Protocols) -> list[str]:
+    """The losses in the main measure that are others on the queries that all runs of a system have."""
+    sentences = []
+    for shift, frame in found.results.items():
+        measure = in_out.main_measure(frame)
+        keys = ["system", *(name for name in ("cluster", "size") if name in frame.columns)]
+        tables = [(frame, shared.results[shift], keys)]
+        tables += [(found.overall[shift], shared.overall[shift], ["system"])] if shift in found.overall else []
+        for ours, other, by in tables:
+            both = ours.filter(measure=pl.lit(measure)).join(other.filter(measure=pl.lit(measure)), on=by, suffix="_of")
+            for row in both.iter_rows(named=True):
+                losses = share(row["rel_loss"]), share(row["rel_loss_of"])
+                if losses[0] != losses[1]:
+                    where = " ".join(filter(None, (SHIFTS[shift].title, row.get("cluster"), row.get("size"))))
+                    weight = abs((row["rel_loss"] or 0.0) - (row["rel_loss_of"] or 0.0))
+                    on = f"On the {row['queries_of']:,} queries of {where} that all runs of {row['system']} have"
+                    sentences.append((weight, f"{on}, Rel Loss is {losses[1]}, not {losses[0]} ({measure})"))
+    return weightiest(sentences, "figure")
 
 
 def _trained_on(scores: Scores, cells: dict[Run, RunName], shift: Shift, release: Release) -> pl.DataFrame:

@@ -1,7 +1,7 @@
 """The scores of runs: every mean with its n, its missing queries and its ties, and what readers must know about it."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -139,6 +139,23 @@ class Scores(Result):
     def method(self) -> list[str]:
         """What the means rest on."""
         return [origin(self.provenance)]
+
+    def on_shared_queries(self, group: Callable[[str], Hashable]) -> "Scores | None":
+        """The same, of test sets that a run lacks queries of on those that all runs of its group have.
+
+        None where no run lacks any, or none are shared. ``group`` is of a run's name.
+        """
+        shared: dict[tuple[Hashable, str], set[str]] = {}
+        for mean in self.means:
+            ids = set(mean.per_query.filter("searched")["query_id"])
+            key = group(mean.run), mean.test_set
+            shared[key] = shared.get(key, ids) & ids
+        if not any(mean.missing for mean in self.means) or not all(shared.values()):
+            return None
+        of_queries = (pl.col("query_id").is_in(shared[group(mean.run), mean.test_set]) for mean in self.means)
+        kept = [mean.per_query.filter(among) for mean, among in zip(self.means, of_queries, strict=True)]
+        means = [replace(mean, per_query=rows) for mean, rows in zip(self.means, kept, strict=True)]
+        return Scores(means, self.provenance)
 
     def per_query(self) -> pl.DataFrame:
         """``run``, ``test_set``, ``measure``, ``query_id``, ``value``: one row per query and measure."""

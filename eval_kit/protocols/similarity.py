@@ -86,6 +86,7 @@ class Similarities(Result):
     clusters: pl.DataFrame
     figure_3: Figure3 | None
     provenance: dict[str, Any]
+    otherwise: Sequence[str] = ()
 
     def to_polars(self) -> pl.DataFrame:
         """One row per cluster: ``clusters``."""
@@ -163,7 +164,7 @@ def similarity(
     if beside := vectors_beside(grid, release):
         r = nearness(grid, release, beside).group_by("shift", cluster="part").agg(pl.col("r").mean())
         clusters = clusters.join(r, on=["shift", "cluster"], how="left", maintain_order="left")
-    return Similarities(clusters, figure_3(grid, release), grid.provenance)
+    return Similarities(clusters, figure_3(grid, release), grid.provenance, grid.otherwise)
 
 
 def _document(rho: Figure, counts: dict[str, Any]) -> dict[str, Any]:

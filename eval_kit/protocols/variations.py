@@ -28,6 +28,7 @@ from eval_kit.release import Release, TestSet, Variation
 from eval_kit.results import Picture, Result
 from eval_kit.runs.given import GivenRuns, Run, take
 from eval_kit.runs.wordings import WordedRun, original_of, wordings_of
+from eval_kit.sentences import weightiest
 from eval_kit.stats.differences import ROUNDING
 from eval_kit.stats.figure import Figure
 from eval_kit.stats.losses import holm_corrected, paired_t_test, relative_losses
@@ -92,6 +93,7 @@ class Variations(Result):
     published: pl.DataFrame
     pivot: str | None
     provenance: dict[str, Any]
+    otherwise: Sequence[str] = ()
 
     def to_polars(self) -> pl.DataFrame:
         """One row for each test set, method, system and measure: ``results``."""
@@ -215,12 +217,31 @@ def varied(
     """The same of runs that are scored, each on the queries that it searched."""
     called = [(each.run.name, each.system, each.variation and each.variation.full_name) for each in runs]
     of_variations = pl.DataFrame(called, dict.fromkeys(("run", "system", "variation"), pl.String), orient="row")
-    values = scores.per_query().join(of_variations, on="run", maintain_order="left")
+    values = (
+        scores.per_query_in_full().drop("missing", "trained_on").join(of_variations, on="run", maintain_order="left")
+    )
     descriptions = list({each.variation.full_name: each.variation for each in runs if each.variation}.values())
     results = changes(values, descriptions, pivot, seed)
+    lacks = not values["searched"].all()
+    otherwise = _otherwise(results, changes(values, descriptions, pivot, seed, shared=True)) if lacks else []
     paper = beside_published(results, rankers or {})
     provenance = {**scores.provenance, "seed": seed, "pivot": pivot}
-    return Variations(values, descriptions, results, paper, pivot, provenance)
+    return Variations(values, descriptions, results, paper, pivot, provenance, otherwise)
+
+
+def _otherwise(results: pl.DataFrame, shared: pl.DataFrame) -> list[str]:
+    """The losses in the first measure that are others on the queries that both runs have."""
+    keys = ["test_set", "method", "queries_are", "system", "measure"]
+    first = pl.col("measure") == pl.col("measure").first().over("test_set")
+    both = results.filter(first, queries_are=ALL).join(shared, on=keys, suffix="_of", maintain_order="left")
+    found = []
+    for row in both.iter_rows(named=True):
+        losses = share(row["rel_loss"]), share(row["rel_loss_of"])
+        if losses[0] != losses[1]:
+            on = f"On the {row['queries_of']:,} queries of {row['test_set']} that both runs of {row['system']} have"
+            weight = abs((row["rel_loss"] or 0.0) - (row["rel_loss_of"] or 0.0))
+            found.append((weight, f"{on}, {row['method']} costs {losses[1]}, not {losses[0]} ({row['measure']})"))
+    return weightiest(found, "figure")
 
 
 def varied_beside(scores: Scores, runs: Sequence[Run], release: Release, seed: int = 0) -> Variations:
@@ -263,16 +284,22 @@ def _variant(test_set: TestSet, variation: Variation, release: Release) -> TestS
 
 
 def changes(
-    values: pl.DataFrame, variations: Sequence[Variation], pivot: str | None = None, seed: int = 0
+    values: pl.DataFrame,
+    variations: Sequence[Variation],
+    pivot: str | None = None,
+    seed: int = 0,
+    *,
+    shared: bool = False,
 ) -> pl.DataFrame:
     """What every system loses by every method of variation, over the queries that the method varied.
 
     Args:
         values: ``system``, ``test_set``, ``variation`` (``<base>.<name>``; null for the original wording), ``measure``,
-            ``query_id``, ``value``. Queries of a variation without a clean value are left out.
+            ``query_id``, ``value``, ``searched``. Queries of a variation without a clean value are left out.
         variations: those in ``values``.
         pivot: the system that LongEval's effect ratio and ΔRI compare with, usually BM25.
         seed: for the bootstrap.
+        shared: only on queries of which both wordings were searched.
 
     Returns:
         One row for each test set, method, system and measure, in the order of ``values``, and a second one where
@@ -292,7 +319,7 @@ def changes(
           improvement over the pivot, clean − varied (:mod:`eval_kit.stats.snapshots`), of the means over replicas,
           with ``_low`` and ``_high`` over queries; null without a pivot.
     """
-    pairs = beside_clean(values)
+    pairs = beside_clean(values.filter("searched") if shared else values)
     rows_of_variations = [(each.full_name, each.group, each.replica or 0) for each in variations]
     schema = {"variation": pl.String, "method": pl.String, "replica": pl.Int64}
     of_variations = pl.DataFrame(rows_of_variations, schema, orient="row")

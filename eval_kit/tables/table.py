@@ -255,7 +255,7 @@ def share(value: float | None) -> str:
 
 ALPHA = 0.05
 """Family-wise error rate of signs and verdicts."""
-UNTESTED = "? nothing to test: a single query, or none that differs"
+UNTESTED = "? cannot tell: nothing to test (a single query, or none that differs), or the reading of the runs decides"
 """The legend of that sign."""
 
 
@@ -265,7 +265,7 @@ def significance(row: Mapping[str, Any]) -> str:
     ``?`` where there is no test (:data:`UNTESTED`).
     """
     different, equivalent = map(row.get, ("p_holm", "p_equivalent_holm"))
-    sign = "?" if different is None else "°" * (different >= ALPHA)
+    sign = "?" if different is None or row.get("decides") else "°" * (different >= ALPHA)
     return sign + "≈" * (equivalent is not None and equivalent < ALPHA)
 
 
