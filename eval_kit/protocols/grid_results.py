@@ -9,6 +9,7 @@ import polars as pl
 
 from eval_kit.authors.opening import ReleaseSource, open_release
 from eval_kit.errors import UserError
+from eval_kit.measures.definitions import parse
 from eval_kit.protocols import crossed, in_out, papers
 from eval_kit.protocols.chameleons import with_average_precision
 from eval_kit.protocols.scores import Scores
@@ -19,12 +20,12 @@ from eval_kit.runs import contamination
 from eval_kit.runs.given import GivenRuns, Run, take
 from eval_kit.runs.grids import in_cells
 from eval_kit.runs.names import RunName, grid
-from eval_kit.sentences import joined, weightiest
+from eval_kit.sentences import and_more, joined, most_telling, weightiest
 from eval_kit.shifts import SHIFTS, Shift
 from eval_kit.stats.differences import FEW_DIFFER
 from eval_kit.stats.losses import MARGIN
 from eval_kit.stats.similarity import by_cluster
-from eval_kit.tables.table import ALPHA, UNTESTED, Table, share
+from eval_kit.tables.table import ALPHA, UNTESTED, Table, ends_shown, share
 
 _SIGNIFICANCE = (
     "° not significant: two-sided paired t-test over queries, and over trainings where there are several seeds, "
@@ -35,9 +36,18 @@ _SIGNIFICANCE = (
     "The 95 % intervals of losses are each of that loss alone, uncorrected",
 )
 OVER_PARTS = (
-    '"over parts" treats parts as random draws of kinds: τ is their standard deviation, and F tests that they do not '
-    'differ. "over queries" is about these parts only'
+    '"over queries" is about these parts, whose queries are random. "over parts", from five parts on, is about others '
+    "like them, as if they were drawn at random. F tests that parts differ by no more than chance"
 )
+
+
+_MOST_SENTENCES, _MOST_PARTS = 6, 3
+
+
+def _verb(row: Mapping[str, Any]) -> str:
+    """What a difference that is shown is: a loss or a gain."""
+    harm = row["rel_loss"] * parse(row["measure"]).sign
+    return f"{'loses' if harm > 0 else 'gains'} {share(abs(row['rel_loss']))}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,28 +100,43 @@ class Protocols(Result):
         return tables
 
     def summary(self) -> list[str]:
-        """What held-out parts of each shift cost each system, by the shift's main measure."""
+        """What held-out parts of each shift cost each system, by the shift's main measure, the greatest loss first."""
         sentences = []
         for shift in self.results:
-            rows = self.standings(shift)
-            losses, unclear, unchanged = list[str](), list[str](), list[str]()
-            for row in rows.drop_nulls("rel_loss").iter_rows(named=True):
-                name = " ".join(filter(None, (row["system"], row.get("size"))))
-                parts_differ = row.get("p_q") is not None and row["p_q"] < ALPHA  # as the page has it
-                of, over = ("of_parts", " over parts") if parts_differ else ("rel_loss", "")
-                low, high = row[f"{of}_low"], row[f"{of}_high"]
-                ends = "" if low is None else f" ({share(low)} to {share(high)}{over})"
-                is_shown = low is not None and (low > 0 or high < 0) and (row["p_holm"] or 0) < ALPHA
-                if row[of] == 0 and low in (None, 0):
-                    unchanged.append(name)
-                else:
-                    (losses if is_shown else unclear).append(f"{name} {share(row[of])}{ends}")
-            said = f"held-out parts cost {joined(losses)}" if losses else "no loss is significant"
-            said += f". Not significant: {joined(unclear)}" if unclear else ""
-            said += f". Unchanged: {joined(unchanged)}" if unchanged else ""
-            if rows.drop_nulls("rel_loss").height:
-                sentences.append(f"{SHIFTS[shift].title}, {rows['measure'][0]}: {said}.")
+            rows = self.standings(shift).drop_nulls("rel_loss")
+            said = [self._of_system(shift, row) for row in rows.iter_rows(named=True)]
+            named, rest = most_telling(said, itemgetter(0, 1), _MOST_SENTENCES)
+            if named:
+                text = "; ".join(text for *_, text in named) + and_more(rest, "systems")
+                sentences.append(f"{SHIFTS[shift].title}, {rows['measure'][0]}: {text}.")
         return sentences
+
+    def _of_system(self, shift: str, row: dict[str, Any]) -> tuple[bool, float, str]:
+        """Whether anything is shown of a system, its greatest loss or gain, and a sentence.
+
+        Where its parts differ beyond their queries, it is about those in which a test over queries shows a difference;
+        what other parts cost is another figure, and told apart.
+        """
+        name = " ".join(filter(None, (row["system"], row.get("size"))))
+        parts = self.results[shift].filter(pl.col("p_holm") < ALPHA, system=row["system"], measure=row["measure"])
+        differ = shift in self.overall and row.get("p_q") is not None and row["p_q"] < ALPHA
+        if differ and parts.height:
+            of_parts = parts.sort(pl.col("rel_loss").abs(), descending=True).rows(named=True)
+            said = [f"{_verb(each)} on {each['cluster']}" for each in of_parts[:_MOST_PARTS]]
+            text = f"{name} {joined(said)}{and_more(len(of_parts) - _MOST_PARTS, 'parts')}"
+            if row["of_parts_low"] is not None:
+                is_open = row["of_parts_low"] <= 0 <= row["of_parts_high"]
+                shown = f"{share(row['of_parts'])} ({ends_shown(row, share, 'of_parts')})"
+                text += f" (for other parts {'it is open: ' * is_open}{shown})"
+            return True, abs(of_parts[0]["rel_loss"]), text
+        ends = ends_shown(row, share, "rel_loss")
+        low, high = row["rel_loss_low"], row["rel_loss_high"]
+        is_shown = row["p_holm"] is not None and row["p_holm"] < ALPHA and (low is None or not low <= 0 <= high)
+        if row["rel_loss"] == 0 and ends is None:
+            return False, -1.0, f"{name} unchanged"
+        interval = f" ({ends})" if ends else ""
+        text = f"{name} {_verb(row)}{interval}" if is_shown else f"{name} open: {share(row['rel_loss'])}{interval}"
+        return is_shown, abs(row["rel_loss"]), text
 
     def standings(self, shift: str) -> pl.DataFrame:
         """One loss for each system (and ReSTrain size) of a shift, of its main measure, over all of its clusters."""

@@ -35,7 +35,9 @@ _MEANS = {
 }
 
 
-_OF_PARTS = ("of_parts", "of_parts_low", "of_parts_high", "spread", "q", "p_q")
+_OF_PARTS = ("of_parts", "of_parts_low", "of_parts_high", "q", "p_q")
+_FEWEST_DRAWN = 5
+"""Parts below which nothing is said of others like them: their interval is as wide as all losses (docs/protocol.md)."""
 
 
 def matrix(values: pl.DataFrame) -> pl.DataFrame:
@@ -101,8 +103,8 @@ def overall(values: pl.DataFrame, shift: str, release: Release, measure: str, se
 
     Returns:
         One row a system, with the columns of :func:`losses`, corrected over the systems; and with parts as random
-        (:class:`eval_kit.stats.parts.Heterogeneity`, null with fewer than two that have a loss): ``parts``,
-        ``of_parts`` (the Rel Loss expected of a part) with ``_low`` and ``_high``, ``spread``, ``q``, ``p_q``.
+        (:class:`eval_kit.stats.parts.Heterogeneity`, null with fewer than two that have a loss): ``parts``, ``q``,
+        ``p_q``, and from five on ``of_parts`` (the Rel Loss expected of a part) with ``_low`` and ``_high``.
     """
     comparison = SHIFTS[shift].roles(values, release).filter(pl.col("measure") == measure)
     rows = []
@@ -115,8 +117,9 @@ def overall(values: pl.DataFrame, shift: str, release: Release, measure: str, se
                 errors.append(error)
                 sizes.append(inside.shape[1])
         kinds = heterogeneity(*map(np.array, (losses, errors, sizes)))
-        row |= {"parts": len(losses)} | (kinds or Figure()).columns("of_parts")
-        rows.append(row | {"spread": kinds and kinds.spread, "q": kinds and kinds.q, "p_q": kinds and kinds.p_q})
+        drawn = kinds if kinds and len(losses) >= _FEWEST_DRAWN else Figure()
+        row |= {"parts": len(losses)} | drawn.columns("of_parts")
+        rows.append(row | {"q": kinds and kinds.q, "p_q": kinds and kinds.p_q})
     return holm_corrected(pl.DataFrame(rows, schema_overrides=dict.fromkeys(_OF_PARTS, pl.Float64)), ["measure"])
 
 

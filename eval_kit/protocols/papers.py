@@ -13,7 +13,6 @@ import polars as pl
 from eval_kit.measures.definitions import Measure, parse
 from eval_kit.runs import contamination
 from eval_kit.tables.table import (
-    ALPHA,
     Column,
     Fields,
     LossBar,
@@ -65,23 +64,19 @@ def ms_shift(
 
 
 def overall(results: pl.DataFrame) -> Table:
-    """In, Out and Rel Loss of each system over all parts of a shift (:func:`eval_kit.protocols.in_out.overall`).
-
-    What is expected of a part leads where the parts of a system differ beyond their queries (F, p < 0.05).
-    """
+    """In, Out and Rel Loss of each system over all parts of a shift (:func:`eval_kit.protocols.in_out.overall`)."""
     show = parse(results["measure"][0]).show_as_ecir_2023
     over_queries = [
         Column("Rel Loss", "number", lambda row: Value(loss(row["rel_loss"]), mark=_mark(row)), group="over queries"),
         Column("95 %", "number", partial(ends_shown, name="rel_loss"), group="over queries"),
     ]
     over_parts = figure_columns("of_parts", loss, "Rel Loss", group="over parts")
-    parts_lead = bool((results["p_q"] < ALPHA).any())
     columns = [
         Column("Models", "heading", "system"),
         Column("In", "number", "avg_in", show),
         Column("Out", "number", "out", show),
-        *([*over_parts, *over_queries] if parts_lead else [*over_queries, *over_parts]),
-        Column("τ", "number", "spread", loss),
+        *over_queries,
+        *(over_parts if results["of_parts"].count() else []),
         Column("F (p)", "number", lambda row: None if row["q"] is None else f"{row['q']:.1f} ({p_value(row['p_q'])})"),
         Column("parts", "number"),
         Column("n", "number", "queries", ","),
