@@ -119,6 +119,23 @@ def test_the_page_of_results_takes_parts_as_draws():
         assert "{:.2f} ({:.2f} to {:.2f})".format(rho.value, *rho.interval) in " ".join(text.split())
 
 
+def test_the_page_of_results_has_the_simulated_crossed_grids():
+    """Each row: how often the interval held the truth, how often p < 0.05, and the interval's half-width in points."""
+    text, figures = page("docs/results.md"), measured("crossed")["figures"]
+    for name in ("as on SQuAD", "no loss", "no loss on average", "trainings differ more", "sixteen clusters"):
+        covered, small, half = figures[name].values()
+        small = f"{100 * small:.0f}" if small == 1 else f"{100 * small:.1f}"
+        assert f"| {100 * covered:.1f} % | {small} % | {100 * half:.1f} |" in text
+
+
+def test_the_page_of_running_it_has_the_rehearsed_hours_and_memory():
+    text, stages = " ".join(page("docs/baselines.md").split()), measured("rehearsal")["1"]["stages"]
+    prepared = [stages[name] for name in ("texts", "bm25 index", "negatives", "candidates")]
+    hours = sum(stage["cpu_s"] for stage in prepared) / 3600
+    assert f"candidates take {hours:.1f} hours" in text
+    assert f"{max(stage['peak_gb'] for stage in prepared):.0f} GB of memory" in text
+
+
 def test_the_page_of_beir_has_the_measured_memory():
     text = page("docs/beir.md")
     for stage in measured("beir_memory"):
