@@ -23,7 +23,7 @@ from eval_kit.release import Release
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "docs" / "tutorials" / "your-model.ipynb"
 PROGRAMS = ("eval_kit", "builder", "baselines")
-NOT_RUN = re.compile(r"^(git|pip|make|\.) |docs/(reference|notebook|pictures)\.py")
+NOT_RUN = re.compile(r"^(git|pip|make|\.) |docs/(reference|pictures)\.py")
 """Commands that install, fetch or take many minutes; `make demo`, `make reproduce` and the notebook have tests."""
 ELLIPSIS = "..."
 
@@ -182,11 +182,11 @@ def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which the cells of the tutorial's notebook ran, on the full-size mini."""
     folder = tmp_path_factory.mktemp("tutorial")
     script = (
-        "import builder.mini, builder.release, notebook, pathlib, sys\n"
+        "import builder.mini, builder.release, notebooks, pathlib, sys\n"
         "builder.release.write(builder.mini.draft(), pathlib.Path('mini'))\n"
-        "notebook.run([code for code, _ in notebook.shown(pathlib.Path(sys.argv[1]))])\n"
+        "notebooks.run([code for code, _ in notebooks.shown(pathlib.Path(sys.argv[1]))])\n"
     )
-    path = os.pathsep.join([str(ROOT), str(ROOT / "docs")])
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
     subprocess.run(
         [sys.executable, "-c", script, NOTEBOOK], cwd=folder, env=os.environ | {"PYTHONPATH": path}, check=True
     )
