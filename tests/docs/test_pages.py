@@ -131,11 +131,6 @@ class Folder:
     def run_of_dl19(self) -> None:
         link(self.shared / "real-slice" / "runs" / "tas-b.dl19.trec", self.folder / "run.trec")
 
-    def trec_years(self) -> None:
-        qrels = (self.shared / "upstream" / "castorini" / "anserini-tools" / "qrels").glob("qrels.dl??-passage.txt")
-        for file in (*qrels, *(self.shared / "real-slice" / "runs").glob("*.trec")):
-            link(file, self.folder / file.name)
-
     def damaged_runs(self) -> None:
         lines = (self.folder / "runs" / "bm25.dl19.trec").read_text().splitlines()
         broken = [*lines[:3], re.sub(r"\S+( \S+)$", r"high\1", lines[3]), *lines[4:]]
@@ -195,7 +190,6 @@ def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 PAGES = {
     "README.md": "published tutorial_runs run_of_dl19",
-    "docs/by.md": "trec_years",
     "docs/index.md": "upstream",
     "docs/integrations/ir-datasets.md": "published without_ir_datasets",
     "docs/integrations/sentence-transformers.md": "",
