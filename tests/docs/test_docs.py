@@ -1,6 +1,7 @@
 """The documentation: its notebook runs and shows what it says, its generated page is current, and the site builds."""
 
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -73,6 +74,16 @@ def test_the_published_losses_are_those_of_the_printed_tables():
                 assert cell == f"{seen:.1f} → {unseen:.1f} ({1 - unseen / seen:.1%})"
             else:
                 assert cell == f"{means[of, shift, 'value']:.1f}"
+
+
+def test_what_contributors_are_told_to_read_and_change_is_there():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([a-z_]+/[a-z_0-9/.]+)`", text)
+    assert [name for name in named if not (ROOT / name).exists()] == []
+    path = text.partition("## What to read first")[2].partition("##")[0]
+    total = sum((ROOT / name).read_text(encoding="utf-8").count("\n") for name in re.findall(r"`(.+?)`", path))
+    [printed] = re.findall(r"([\d,]+) lines", path)
+    assert total == pytest.approx(int(printed.replace(",", "")), abs=100)
 
 
 @pytest.mark.slow
