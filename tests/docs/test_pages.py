@@ -76,9 +76,8 @@ def outputs(listed: list[Command], folder: Path) -> list[tuple[list[str], int]]:
     )
     parts = re.split(r"^=== \d+ (\d+)\n", shell.stdout.replace(f"{folder}/", ""), flags=re.MULTILINE)
     # how many lines of progress a command prints follows the machine's speed
-    printed = [
-        re.sub(r"^.*, \d+:\d\d:\d\d left\n", "", part, flags=re.M).rstrip().splitlines() for part in parts[:-1:2]
-    ]
+    progress = re.compile(r"^.*(, \d+:\d\d:\d\d left|: 0 of [\d,]+ \w+)\n", re.MULTILINE)
+    printed = [progress.sub("", part).rstrip().splitlines() for part in parts[:-1:2]]
     return list(zip(printed, map(int, parts[1::2]), strict=True))
 
 
