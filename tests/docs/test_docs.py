@@ -76,6 +76,20 @@ def test_the_published_losses_are_those_of_the_printed_tables():
                 assert cell == f"{means[of, shift, 'value']:.1f}"
 
 
+def test_every_table_of_the_evidence_has_rows(from_docs):
+    """A pattern that fits no cage, or a claim that has another name now, would leave a table empty without a word."""
+    rates = from_docs("rates")
+    page = (ROOT / "docs" / "evidence.md").read_text(encoding="utf-8")
+    asked = [match.groups() for match in rates.DIRECTIVE.finditer(page)]
+    text = rates.filled(page)
+    assert asked and "<!--" not in text
+    for claims, _ in asked:
+        table = text.partition(f"| | {' | '.join(claims.split('; '))} |")[2].split("\n\n")[0].splitlines()[2:]
+        columns = list(zip(*(row.split("|")[2:-1] for row in table), strict=True))
+        assert len(columns) == len(claims.split("; "))
+        assert all(any(cell.strip(" -/") for cell in column) for column in columns), claims
+
+
 def test_what_contributors_are_told_to_read_and_change_is_there():
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     named = re.findall(r"`([a-z_]+/[a-z_0-9/.]+)`", text)
