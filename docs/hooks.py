@@ -1,12 +1,10 @@
-"""MkDocs events: pages generated from the code, pages outside ``docs/``, the notebook as a page, figures of results."""
+"""MkDocs events: pages from the code, pages outside ``docs/``, notebooks as pages, and figures of results."""
 
 import json
 import re
 from pathlib import Path
 from typing import Any
 
-import glossary_links
-import notebook
 import pictures
 import polars as pl
 import rates
@@ -31,20 +29,24 @@ def on_files(files: Files, config: Any) -> Files:
         files.append(File.generated(config, target, content=text.replace("](docs/", "](")))
     for path in sorted((ROOT / "docs").rglob("*.ipynb")):
         page = path.relative_to(ROOT / "docs").with_suffix(".md").as_posix()
-        files.append(File.generated(config, page, content=notebook.markdown(path)))
+        files.append(File.generated(config, page, content=of_notebook(path)))
     return files
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Point links to files of the root at their pages, link words to the glossary, draw figures."""
+def of_notebook(path: Path) -> str:
+    """Its texts, its code and what the code shows."""
+    parts = []
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        parts += [f"```text\n{''.join(output['text']).rstrip()}\n```" for output in cell.get("outputs", [])]
+    return "\n\n".join(parts)
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Point links to files of the root at their pages; fill in rates and figures."""
     for source, target in OUTSIDE.items():
         markdown = markdown.replace(f"](../{source}", f"]({target}")
-    path = page.file.src_uri
-    if path == glossary_links.PAGE:
-        markdown = glossary_links.anchored(markdown)
-    elif not path.startswith("reference/"):
-        glossary = (ROOT / "docs" / glossary_links.PAGE).read_text(encoding="utf-8")
-        markdown = glossary_links.linked(markdown, path, glossary)
     return rates.filled(FIGURE.sub(lambda match: losses_on_squad(match[1]), markdown))
 
 

@@ -31,7 +31,7 @@ PROGRAMS = {
 HELP_WIDTH = 100
 CLUSTERS = """\
 The parts of the published shifts have no names. Here are the words that are typical of each (by the z-score of their
-log-odds against the other parts, Monroe, Colaresi and Quinn, 2008), and three test queries full of them. The card of
+log-odds against the other parts, Monroe, Colaresi and Quinn, 2008), and a test query full of them. The card of
 any release has such a table for its own parts.
 
 The queries of topic, wh and length are from [naver/ms-marco-shift](https://github.com/naver/ms-marco-shift) by Simon
@@ -71,20 +71,20 @@ def test_sets(release: Release) -> str:
 
 
 def clusters(release: Release) -> str:
-    """The page that says what each cluster of the published release is about: typical words, and three typical queries.
+    """The page that says what each cluster of the published release is about: typical words, and a typical query.
 
     Args:
         release: built from all the lists at hand.
     """
-    parts = ["# What the clusters are about", CLUSTERS]
+    lines = ["# What the clusters are about", "", CLUSTERS, "", "| part | queries | typical words | a typical query |"]
+    lines.append("|---|---:|---|---|")
     for shift in ("topic", "wh", "length", "resttest"):
         queries = release.table(shift, "test" if shift != "resttest" else "dev")
         label = "cluster" if "cluster" in queries.columns else "bucket"
-        for topic in typical.topics(queries, label, examples=3):
-            texts = "\n".join(topic.examples)
-            words = f"{topic.queries:,} test queries; typical words: {', '.join(topic.terms)}."
-            parts.append(f"## {shift}.{topic.cluster}\n\n{words}\n\n```text\n{texts}\n```")
-    return "\n\n".join(parts) + "\n"
+        for topic in typical.topics(queries, label, examples=1):
+            words = ", ".join(topic.terms)
+            lines.append(f"| {shift}.{topic.cluster} | {topic.queries:,} | {words} | {topic.examples[0]} |")
+    return "\n".join(lines) + "\n"
 
 
 def _selection(entry: TestSetEntry) -> str:

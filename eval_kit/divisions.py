@@ -121,6 +121,7 @@ def _coarser(division: Division, queries: pl.Series) -> Division:
     Whole numbers stay: they may be names of parts.
     """
     parts, part = division.of(queries), pl.col("part")
+    # so many parts of ten queries each; of more, most would be too small to say anything of
     if parts["part"].n_unique() <= max(FEWEST, parts.height / FEWEST):
         return division
     if parts["part"].str.contains(_DATE).all():
@@ -143,7 +144,7 @@ def _named(by: str, release: Release, queries: pl.DataFrame, training: pl.DataFr
         parts = read_parts(*of_file)
         known = frozenset().union(*(test_set.query_ids for test_set in release.test_sets.values()))
         strange = [query for query in parts["query_id"].unique(maintain_order=True) if query not in known]
-        if strange and len(strange) < parts["query_id"].n_unique():
+        if strange and len(strange) < parts["query_id"].n_unique():  # a file without any is refused by divide
             warnings.warn(
                 f"{counted(len(strange), 'id')} in {by} match no test query. The first is {strange[0]}", stacklevel=2
             )
@@ -214,6 +215,7 @@ def _labels(release: Release) -> dict[str, list[tuple[str, str, str]]]:
                 continue
             level = _CHAMELEONS.fullmatch(column.name)
             name = f"{table.config}{level[1]}" if level else column.name
+            # topic, wh and length each have a column of that name; people ask for the shift
             name = table.config if name == "cluster" else name
             places.setdefault(name, []).append((table.config, table.split, column.name))
     return places
@@ -252,6 +254,7 @@ def _distances(queries: pl.DataFrame, training: pl.DataFrame) -> pl.DataFrame:
 
     known = queries.drop_nulls("text")
     measured = distance.to_training(known, training)
+    # ties at the median are near: of queries that are all as far, none is said to be far
     is_far = pl.col("distance") > pl.col("distance").median()
     return measured.select("query_id", part=pl.when(is_far).then(pl.lit("far")).otherwise(pl.lit("near")))
 

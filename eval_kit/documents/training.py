@@ -35,13 +35,6 @@ class Training(Document, frozen=True, omit_defaults=True):
         Positive | None,
         Meta(description="Queries of a step, over all processes; runs of different batches are not averaged."),
     ] = None
-    models: Annotated[
-        list[Text],
-        Meta(
-            description="Names of the models that made the run: rankers, and language models that rewrote its queries "
-            "or re-ranked its passages. Where one of them judges the run too, compare marks it as its own judge."
-        ),
-    ] = []
     compared: Annotated[
         Compared | None, Meta(description="What eval_kit run --trained-on found; it decides on these test sets.")
     ] = None

@@ -206,10 +206,12 @@ def per_query(measure: Measure, judgements: pl.DataFrame, queries: pl.Series) ->
 
 def with_values(queries: pl.LazyFrame, measure: Measure, judgements: pl.DataFrame, name: str) -> pl.LazyFrame:
     """``queries`` with the measure's values (:func:`per_query`) in the column ``name``."""
+    # signed: ranks come without a sign, and a difference of such would wrap round below 0
     passages = judgements.lazy().with_columns(pl.col("rank").cast(pl.Int64))
-    if measure.grade:
+    if measure.grade:  # Judged counts every grade, a negative one too
         passages = passages.filter(pl.col("relevance") >= (0 if measure.kind.reads_irrelevant else measure.grade))
     values = passages.group_by("query_id").agg(measure.kind.value(measure).cast(pl.Float64).alias(name))
+    # null is a query that has no row, as none of its passages counts, and one for which nothing was found
     return queries.join(values, on="query_id", how="left", maintain_order="left").with_columns(
         pl.col(name).fill_null(measure.value_of_empty_result)
     )
@@ -344,6 +346,7 @@ def _bpref(measure: Measure) -> pl.Expr:
     is_found = pl.col("rank").sort(nulls_last=True).is_not_null()
     relevant, irrelevant = is_relevant.sum(), (~is_relevant).sum()
     above = pl.min_horizontal((~is_relevant).cum_sum(), relevant)
+    # 0 / 0 where nothing is judged irrelevant: then nothing can stand above
     share = (above / pl.min_horizontal(relevant, irrelevant)).fill_nan(0)
     return ((1 - share).filter(is_relevant & is_found).sum() / relevant).fill_nan(0)
 

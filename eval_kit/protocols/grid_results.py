@@ -45,9 +45,14 @@ _MOST_SENTENCES, _MOST_PARTS = 6, 3
 
 
 def _verb(row: Mapping[str, Any]) -> str:
-    """What a difference that is shown is: a loss or a gain."""
-    harm = row["rel_loss"] * parse(row["measure"]).sign
-    return f"{'loses' if harm > 0 else 'gains'} {share(abs(row['rel_loss']))}"
+    """What a difference that is shown is, a loss or a gain, with the interval of that."""
+    values = [row["rel_loss"], row["rel_loss_low"], row["rel_loss_high"]]
+    loses = row["rel_loss"] * parse(row["measure"]).sign > 0
+    if row["rel_loss"] < 0:
+        values = [value and -value for value in (values[0], values[2], values[1])]
+    figure = dict(zip(("value", "low", "high"), values, strict=True))
+    ends = ends_shown(figure, share)
+    return f"{'loses' if loses else 'gains'} {share(figure['value'])}" + (f" ({ends})" if ends else "")
 
 
 @dataclass(frozen=True, repr=False)
@@ -123,20 +128,19 @@ class Protocols(Result):
         if differ and parts.height:
             of_parts = parts.sort(pl.col("rel_loss").abs(), descending=True).rows(named=True)
             said = [f"{_verb(each)} on {each['cluster']}" for each in of_parts[:_MOST_PARTS]]
-            text = f"{name} {joined(said)}{and_more(len(of_parts) - _MOST_PARTS, 'parts')}"
+            text = f"{name} {joined(said)}{and_more(len(of_parts[_MOST_PARTS:]), 'parts')}"
             if row["of_parts_low"] is not None:
                 is_open = row["of_parts_low"] <= 0 <= row["of_parts_high"]
                 shown = f"{share(row['of_parts'])} ({ends_shown(row, share, 'of_parts')})"
                 text += f" (for other parts {'it is open: ' * is_open}{shown})"
             return True, abs(of_parts[0]["rel_loss"]), text
-        ends = ends_shown(row, share, "rel_loss")
         low, high = row["rel_loss_low"], row["rel_loss_high"]
         is_shown = row["p_holm"] is not None and row["p_holm"] < ALPHA and (low is None or not low <= 0 <= high)
-        if row["rel_loss"] == 0 and ends is None:
+        if row["rel_loss"] == 0 and low is None:
             return False, -1.0, f"{name} unchanged"
-        interval = f" ({ends})" if ends else ""
-        text = f"{name} {_verb(row)}{interval}" if is_shown else f"{name} open: {share(row['rel_loss'])}{interval}"
-        return is_shown, abs(row["rel_loss"]), text
+        open_ends = f" ({ends_shown(row, share, 'rel_loss')})" if low is not None else ""
+        text = _verb(row) if is_shown else f"open: {share(row['rel_loss'])}{open_ends}"
+        return is_shown, abs(row["rel_loss"]), f"{name} {text}"
 
     def standings(self, shift: str) -> pl.DataFrame:
         """One loss for each system (and ReSTrain size) of a shift, of its main measure, over all of its clusters."""

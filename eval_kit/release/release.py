@@ -188,6 +188,7 @@ class Release:
             if entry.column is not None:
                 rows = rows.filter(pl.col(entry.column).is_in(entry.values or []))
             queries = rows["query_id"].unique(maintain_order=True)
+            # digests prove the table, not that this selection of it is what the builder counted
             if len(queries) != entry.queries:
                 raise ReleaseError(
                     f"The test set {entry.name} of {self.folder} has {counted(len(queries), 'query')}, but "
@@ -214,6 +215,7 @@ class Release:
     def queries(self, test_set: str) -> pl.DataFrame:
         """``query_id`` and ``text`` of a test set, in the order of its query ids."""
         entry = next(entry for entry in self.manifest.test_sets if entry.name == test_set)
+        # a query has a row for each of its parts, as in wh
         texts = self.table(*entry.table).select("query_id", "text").unique("query_id")
         ids = self.test_sets[test_set].queries.to_frame("query_id")
         return ids.join(texts, on="query_id", how="left", maintain_order="left")
@@ -260,6 +262,7 @@ def open_release(source: Release | str | os.PathLike[str] | None = None) -> Rele
     check_folder_name(where)
     folder, obtained = Path(where), ""
     on_the_hub = None if is_folder(folder) or is_file(folder) else _ON_THE_HUB.fullmatch(where)
+    # ./a/b is a folder that is not there, never an id
     if on_the_hub and (on_the_hub["surely"] or not where.startswith(".")):
         folder, obtained = _download(on_the_hub["id"], on_the_hub["revision"])
     if not is_file(folder / MANIFEST) and is_file(folder / beir_folder.QUERIES_FILE):
@@ -291,6 +294,7 @@ def _download(repository: str, revision: str | None) -> tuple[Path, str]:
     source = repository if revision is None else f"{repository} at {revision}"
     pin = revision if revision is not None and _FIXED_REVISION.fullmatch(revision) else None
     try:
+        # asked first: snapshot_download takes what is in its cache, without a word, where the Hub does not answer
         commit = str(HfApi().dataset_info(repository, revision=revision).sha)
         if not _FIXED_REVISION.fullmatch(commit):
             raise ValueError(hub.UNREADABLE)

@@ -82,6 +82,7 @@ def rank_judged(run: Run, pairs: pl.DataFrame, own_kept: pl.Series | None = None
             ranking = _ranking(run, in_queries(pieces), columns, own_kept)
         return replace(ranking, sha256=digest.hexdigest(), tags=tags)
 
+    # nearly every run has a query's lines together: only the others are read again, and cost a sort
     try:
         return rank(partial(_whole_queries, run))
     except _ScatteredError:
@@ -109,6 +110,7 @@ def _ranking(run: Run, frames: Iterator[pl.DataFrame], pairs: pl.DataFrame, own_
             if len(query_ids) - before < blocks.height:
                 raise _ScatteredError
             frame = frame.with_columns(block=pl.col("query_id").rle_id())
+            # it hashes every passage id, which costs no time beside the ranking
             repeats.append(beside.submit(_repeats, frame, lines))
             lines += frame.height
             if "rank" in frame.columns:
@@ -117,6 +119,7 @@ def _ranking(run: Run, frames: Iterator[pl.DataFrame], pairs: pl.DataFrame, own_
                 if ranks[-1]["reorders"].any():
                     frame = frame.unique(["block", "rank"], keep="last", maintain_order=True)
                     blocks = _blocks(frame)
+                # some tools count from 0, where the first passage would have no reciprocal rank
                 starts_at_0 = pl.col("rank").min().over("block") == 0
                 frame = frame.with_columns(rank=pl.col("rank") + starts_at_0)
             if own_kept is not None:
@@ -163,6 +166,7 @@ def _hits(blocks: pl.DataFrame, frame: pl.DataFrame, pairs: pl.DataFrame) -> pl.
         frame.lazy()
         .select("query_id", "passage_id")
         .with_row_index("row")
+        # one column first: it leaves few of a run's lines for the join on both
         .filter(pl.col("passage_id").is_in(pairs["passage_id"].implode()))
         .join(pairs.lazy(), on=pairs.columns, how="semi")
         .join(blocks.lazy().select("query_id", "start"), on="query_id")
@@ -203,6 +207,7 @@ def _by_score(frame: pl.DataFrame) -> pl.DataFrame:
     """``frame`` with each block's scores descending, and ``tied``: whether a line has the score of the one before."""
     same = pl.col("block") == pl.col("block").shift()
     before = pl.col("score").shift()
+    # most runs are in order, and looking is much cheaper than sorting
     if frame.select((same & (pl.col("score") > before)).any()).item():
         frame = frame.sort("block", "score", descending=[False, True])
     return frame.with_columns(tied=(same & (pl.col("score") == before)).fill_null(False))

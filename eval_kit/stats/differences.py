@@ -15,7 +15,7 @@ from eval_kit.tables.table import ALPHA
 type Integers = NDArray[np.int64]
 
 WORSE, NOT_WORSE, UNCHANGED, CANNOT_TELL = "worse", "not worse", "no query changed", "cannot tell"
-# 20: with fewer a loss of the margin passed the gate in up to 42 % of draws (docs/rates.md)
+# 20: with fewer a loss of the margin passed the gate in up to 42 % of draws (docs/evidence.md)
 FEW_DIFFER = 20
 """Queries that differ below which nothing is known of the losses that were not drawn."""
 _MANY = 1e6

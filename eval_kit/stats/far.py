@@ -23,7 +23,7 @@ from eval_kit.stats.parts import Contrast, Flags, Floats, Parts, between, contra
 from eval_kit.tables.table import ALPHA
 
 DEGRADES, DOES_NOT = "degrades", "does not"
-# the three limits are those whose rates of error are in docs/generalise.md ("Does it work?")
+# the three limits are those whose rates of error are in docs/evidence.md ("Degrades, does not")
 _LEAST_APART = 0.6
 """Chance that a far query is farther from training than a near one, below which "does not" says nothing of a shift."""
 _LEAST_R = 0.38
@@ -32,7 +32,7 @@ _FARTHEST = 2.0
 """Standard deviations of near parts, beyond which far is not like anything near."""
 _SLOPES = np.linspace(-2.0, 6.0, 401)
 # the slope is 1 / reliability of a query's pivot value, so 1.25 is that of values four fifths of which are difficulty;
-# the doubt was 0.5 until the experiment of docs/generalise.md (bench/zoo_generalise.py), whose rates are those of 0.8
+# the doubt was 0.5 until the experiment of bench/zoo_generalise.py, whose rates are those of 0.8
 _SLOPE, _DOUBT, _TAILS = 1.25, 0.8, 3
 """Before near parts are seen, their slope is 1.25 ± 0.8, by Student's t with three degrees of freedom."""
 

@@ -7,6 +7,7 @@ from functools import cache
 from eval_kit.stats import p_values
 
 LEVEL, POWER = 0.95, 0.8
+# halvings of 10,000, after which nothing is left but a float's last digit
 _STEPS = 64
 
 
@@ -50,6 +51,7 @@ class Figure:
             return self.chance
         if self.error:
             return p_values.of_t(self.value / self.error, self.degrees)
+        # t would be infinite, of three queries as of three thousand; the signs still say how many there are
         return p_values.of_one_sign(self.degrees + 1) if self.value else None
 
     def p_loses(self, margin: float) -> float | None:
@@ -70,6 +72,7 @@ class Figure:
         """The least loss that is found in 80 % of cases, at the first step of Holm's correction of so many tests."""
         if self.error is None:
             return None
+        # the test's own t, and the one below which 80 % of draws stay: 60 % lie between it and its negative
         found = quantile_of_t(1 - (1 - LEVEL) / tests, self.degrees) + quantile_of_t(2 * POWER - 1, self.degrees)
         return found * self.error
 

@@ -14,22 +14,6 @@ from eval_kit.stats.parts import Floats
 from eval_kit.tables.table import ALPHA
 
 
-def relative_change(columns: Floats) -> Figure:
-    """RC = (before − after) / before, of means; the p is that of equal means.
-
-    Args:
-        columns: (2, queries) before and after.
-    """
-    means, covariance, degrees = _moments(columns)
-    after, before = np.array([[0.0, 1], [1, 0]])
-    kept = _ratio(after, before, means, covariance, degrees)
-    error = _error(after - before, covariance)
-    p = Figure(float((after - before) @ means), error, degrees).p
-    if kept.value is None:
-        return Figure(chance=p)
-    return Figure(1 - kept.value, ends=kept.ends and (1 - kept.ends[1], 1 - kept.ends[0]), chance=p)
-
-
 def effect_ratio(columns: Floats) -> Figure:
     """ER: the difference of means from the pivot's, after / before (Breuer et al., SIGIR 2020). 1: all is kept.
 
@@ -46,8 +30,6 @@ def effect_ratio(columns: Floats) -> Figure:
 
 def delta_ri(columns: Floats) -> Figure:
     """ΔRI: the relative improvement of means over the pivot's, before − after (Breuer et al., SIGIR 2020). 0: all kept.
-
-    It is 0 where the system's RC is the pivot's: its p is also that of two equal RC.
 
     Args:
         columns: as for :func:`effect_ratio`.

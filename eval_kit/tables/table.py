@@ -100,7 +100,7 @@ class Column:
     def cell(self, row: Fields) -> "Value | str":
         """The cell of a row."""
         value = self.source(row) if callable(self.source) else row[self.source or self.name]
-        if isinstance(value, (Value, str)):
+        if isinstance(value, (Value, str)):  # laid out already: a number with its mark, a name
             return value
         if value is None:
             return self.none if self.kind == "number" else ""
@@ -265,6 +265,7 @@ def significance(row: Mapping[str, Any]) -> str:
     ``?`` where there is no test (:data:`UNTESTED`).
     """
     different, equivalent = map(row.get, ("p_holm", "p_equivalent_holm"))
+    # both signs at once: a difference may be too small to matter and too small to be shown
     sign = "?" if different is None or row.get("decides") else "°" * (different >= ALPHA)
     return sign + "≈" * (equivalent is not None and equivalent < ALPHA)
 

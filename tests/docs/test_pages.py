@@ -23,7 +23,7 @@ from eval_kit.release import Release
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "docs" / "tutorials" / "your-model.ipynb"
 PROGRAMS = ("eval_kit", "builder", "baselines")
-NOT_RUN = re.compile(r"^(git|pip|make|\.) |docs/(reference|notebook|pictures)\.py")
+NOT_RUN = re.compile(r"^(git|pip|make|\.) |docs/(reference|pictures)\.py")
 """Commands that install, fetch or take many minutes; `make demo`, `make reproduce` and the notebook have tests."""
 ELLIPSIS = "..."
 
@@ -76,9 +76,8 @@ def outputs(listed: list[Command], folder: Path) -> list[tuple[list[str], int]]:
     )
     parts = re.split(r"^=== \d+ (\d+)\n", shell.stdout.replace(f"{folder}/", ""), flags=re.MULTILINE)
     # how many lines of progress a command prints follows the machine's speed
-    printed = [
-        re.sub(r"^.*, \d+:\d\d:\d\d left\n", "", part, flags=re.M).rstrip().splitlines() for part in parts[:-1:2]
-    ]
+    progress = re.compile(r"^.*(, \d+:\d\d:\d\d left|: 0 of [\d,]+ \w+)\n", re.MULTILINE)
+    printed = [progress.sub("", part).rstrip().splitlines() for part in parts[:-1:2]]
     return list(zip(printed, map(int, parts[1::2]), strict=True))
 
 
@@ -131,11 +130,6 @@ class Folder:
     def run_of_dl19(self) -> None:
         link(self.shared / "real-slice" / "runs" / "tas-b.dl19.trec", self.folder / "run.trec")
 
-    def trec_years(self) -> None:
-        qrels = (self.shared / "upstream" / "castorini" / "anserini-tools" / "qrels").glob("qrels.dl??-passage.txt")
-        for file in (*qrels, *(self.shared / "real-slice" / "runs").glob("*.trec")):
-            link(file, self.folder / file.name)
-
     def damaged_runs(self) -> None:
         lines = (self.folder / "runs" / "bm25.dl19.trec").read_text().splitlines()
         broken = [*lines[:3], re.sub(r"\S+( \S+)$", r"high\1", lines[3]), *lines[4:]]
@@ -182,11 +176,11 @@ def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which the cells of the tutorial's notebook ran, on the full-size mini."""
     folder = tmp_path_factory.mktemp("tutorial")
     script = (
-        "import builder.mini, builder.release, notebook, pathlib, sys\n"
+        "import builder.mini, builder.release, notebooks, pathlib, sys\n"
         "builder.release.write(builder.mini.draft(), pathlib.Path('mini'))\n"
-        "notebook.run([code for code, _ in notebook.shown(pathlib.Path(sys.argv[1]))])\n"
+        "notebooks.run([code for code, _ in notebooks.shown(pathlib.Path(sys.argv[1]))])\n"
     )
-    path = os.pathsep.join([str(ROOT), str(ROOT / "docs")])
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
     subprocess.run(
         [sys.executable, "-c", script, NOTEBOOK], cwd=folder, env=os.environ | {"PYTHONPATH": path}, check=True
     )
@@ -195,7 +189,6 @@ def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 PAGES = {
     "README.md": "published tutorial_runs run_of_dl19",
-    "docs/by.md": "trec_years",
     "docs/index.md": "upstream",
     "docs/integrations/ir-datasets.md": "published without_ir_datasets",
     "docs/integrations/sentence-transformers.md": "",

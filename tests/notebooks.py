@@ -1,0 +1,46 @@
+"""A notebook's cells, run one after the other; ``python tests/notebooks.py FILE`` writes their outputs anew.
+
+Cells run with ``exec`` in one namespace; what is shown is what they print, and the value of the last line where that is
+an expression.
+"""
+
+import ast
+import contextlib
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def shown(path: Path) -> list[tuple[str, str]]:
+    """The code of every code cell, and what the file says it shows."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    codes = [cell for cell in cells if cell["cell_type"] == "code"]
+    return [("".join(cell["source"]), "".join("".join(each["text"]) for each in cell["outputs"])) for cell in codes]
+
+
+def run(codes: list[str]) -> list[str]:
+    """Run cells one after the other; what each shows."""
+    namespace: dict[str, Any] = {}
+    return [_run(code, namespace) for code in codes]
+
+
+def _run(code: str, namespace: dict[str, Any]) -> str:
+    body = ast.parse(code).body
+    last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        exec(compile(ast.Module(body, []), "<cell>", "exec"), namespace)
+        value = eval(compile(ast.Expression(last.value), "<cell>", "eval"), namespace) if last else None
+    return output.getvalue() + (f"{value!r}\n" if value is not None else "")
+
+
+if __name__ == "__main__":
+    file = Path(sys.argv[1])
+    document = json.loads(file.read_text(encoding="utf-8"))
+    codes = [cell for cell in document["cells"] if cell["cell_type"] == "code"]
+    for cell, text in zip(codes, run([code for code, _ in shown(file)]), strict=True):
+        lines = text.splitlines(keepends=True)
+        cell["outputs"] = [{"name": "stdout", "output_type": "stream", "text": lines}] if lines else []
+    file.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
