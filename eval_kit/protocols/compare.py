@@ -44,6 +44,7 @@ from eval_kit.results import Picture, Result, origin
 from eval_kit.runs import contamination
 from eval_kit.runs.given import GivenRuns, take
 from eval_kit.runs.training import TrainedOn, queries_of
+from eval_kit.sentences import and_more, joined, most_telling
 from eval_kit.stats.differences import FEW_DIFFER, WORSE, difference
 from eval_kit.stats.losses import MARGIN, correct, p_equivalent
 from eval_kit.tables.table import (
@@ -71,6 +72,7 @@ BESIDE = 2
 """Systems that a table shows side by side; more stand one below the other."""
 _MOST_SENTENCES = 5
 """Systems of which each, the baseline apart, has a sentence; of more there is one a test set."""
+_MOST_TEST_SETS = 4
 _MOST_PICTURES = 12
 """Pictures of a page; what more there is stands in its tables alone."""
 _MOST_NAMED = 3
@@ -184,23 +186,38 @@ class Comparison(Result):
         """The gate; and for each system, or of many on each test set, what was shown and the lowest or highest."""
         sentences = [str(self.gate)] if self.gate else []
         if len(self.systems) > _MOST_SENTENCES:
-            for (test_set,), group in list(self.first_measures().group_by("test_set", maintain_order=True))[:4]:
-                rows = group.to_dicts()
-                (better, worse), best = counts(rows), max(rows, key=gain)
-                text = f"{test_set}: {better} of {len(rows)} systems are better than {self.systems[0]}, {worse} worse"
-                sentences.append(f"{text}{neither(rows)}. Best is {best['system']}, {difference_shown(best)}.")
-            return [*sentences, *self.scarce]
-        of_systems = filter(None, map(self.verdict_on, self.systems[1:4]))
+            by_test_set = self.first_measures().partition_by("test_set", maintain_order=True)
+            sentences += map(self._verdict_on_many, by_test_set[:_MOST_TEST_SETS])
+            more = and_more(len(by_test_set[_MOST_TEST_SETS:]), "test sets").strip()
+            return [*sentences, *([f"{more}: the tables have them."] if more else []), *self.scarce]
+        loses_first = sorted(self.systems[1:], key=lambda name: WORSE not in self._words_of(name))
+        of_systems = filter(None, map(self.verdict_on, loses_first))
         return [*sentences, *of_systems, *self._parts_that_differ(), *self.scarce]
+
+    def _words_of(self, system: str) -> list[str]:
+        """What the tests show of a system, by the first measure of each test set."""
+        return list(map(word, self.first_measures().filter(system=pl.lit(system)).to_dicts()))
+
+    def _verdict_on_many(self, of_test_set: pl.DataFrame) -> str:
+        """A sentence: how many systems are better or worse on a test set, and the greatest loss, or the best."""
+        rows = of_test_set.to_dicts()
+        better, worse = counts(rows)
+        text = (
+            f"{rows[0]['test_set']}: {better} of {len(rows)} systems are better than {self.systems[0]}, {worse} worse"
+        )
+        best, least = max(map(gain, rows)), min(rows, key=gain)
+        names = joined([row["system"] for row in rows if gain(row) == best])
+        shown = difference_shown(max(rows, key=gain))
+        lost = f" {least['system']} loses most, {difference_shown(least)}." if word(least) == WORSE else ""
+        return f"{text}{neither(rows)}. Best {'is' if names.count(' and ') == 0 else 'are'} {names}, {shown}.{lost}"
 
     def _parts_that_differ(self) -> Iterator[str]:
         """A sentence with the parts that were shown to differ, the greatest losses first; a gate has its own."""
         shown = self.parts.filter(FIRST_MEASURE, pl.col("p_holm") < ALPHA, pl.col("by") != WHOLE)
-        rows = sorted(shown.to_dicts(), key=gain)
+        rows, rest = most_telling(shown.to_dicts(), lambda row: -gain(row), _MOST_NAMED)
         if rows and not self.gate:
-            more = f" and {len(rows) - _MOST_NAMED} more" if len(rows) > _MOST_NAMED else ""
-            named = "; ".join(found_in(row, len(self.systems) > 2, True) for row in rows[:_MOST_NAMED])
-            yield f"Parts that differ: {named}{more}."
+            named = "; ".join(found_in(row, len(self.systems) > 2, True) for row in rows)
+            yield f"Parts that differ: {named}{and_more(rest)}."
 
     def verdict_on(self, system: str, test_set: str | None = None) -> str:
         """A sentence: what the tests over queries show of a system, here or on all; empty if it has no difference."""
@@ -305,7 +322,7 @@ class Comparison(Result):
         """The differences that rest on too few queries for t."""
         few = self.rows.filter(pl.col("differ").is_between(1, FEW_DIFFER - 1)).to_dicts()
         names = [f"{row['system']}, {row['test_set']}, {row['measure']} ({row['differ']})" for row in few]
-        return "; ".join(names[:_MOST_NAMED]) + f" and {len(names) - _MOST_NAMED} more" * (len(names) > _MOST_NAMED)
+        return "; ".join(names[:_MOST_NAMED]) + and_more(len(names[_MOST_NAMED:]))
 
     def per_query(self) -> pl.DataFrame:
         """What the table rests on: ``values``."""

@@ -7,6 +7,7 @@ import polars as pl
 
 from eval_kit.protocols import by_part
 from eval_kit.protocols.differences_shown import decided, found_in, gain
+from eval_kit.sentences import and_more, most_telling
 from eval_kit.stats.differences import CANNOT_TELL, FEW_DIFFER, NOT_WORSE, UNCHANGED, WORSE, overall
 from eval_kit.tables.table import ALPHA
 
@@ -49,8 +50,8 @@ class Gate:
             return f"Gate at {self.margin:g}: {by_part.NOT_TESTED}."
         due = [row for row in rows if row["verdict"] == self.verdict]
         several, systems = parts.height > 1, self.parts["system"].n_unique() > 1
-        named = [found_in(row, systems, several) for row in sorted(due, key=gain)[:_MOST_NAMED]]
-        more = f" and in {len(due) - len(named)} more" if len(due) > len(named) else ""
+        worst, rest = most_telling(due, lambda row: -gain(row), _MOST_NAMED)
+        named, more = [found_in(row, systems, several) for row in worst], and_more(rest)
         said = f"Gate at {self.margin:g}: {self.verdict}{' in ' if several else ': '}{'; in '.join(named)}{more}"
         words = [*(row["verdict"] for row in rows), *[by_part.NOT_TESTED] * (parts.height - len(rows))]
         others = dict.fromkeys(word for word in (*by_part.ORDER, by_part.NOT_TESTED) if word in words)

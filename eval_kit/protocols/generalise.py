@@ -6,6 +6,7 @@ that must agree (:mod:`eval_kit.stats.far`). Parts count as random, since kinds 
 and its pivot get along; with a handful of parts that spread cannot be told, and the verdict is "cannot tell".
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -33,7 +34,7 @@ from eval_kit.runs.given import GivenRuns, Run, take
 from eval_kit.runs.ranks import rank_judged
 from eval_kit.runs.training import TrainedOn, queries_of
 from eval_kit.search.passages import has_passages, passages
-from eval_kit.sentences import counted, joined, weightiest
+from eval_kit.sentences import and_more, counted, joined, most_telling, weightiest
 from eval_kit.shifts import MAIN_SPLITS, SHIFTS, main_split
 from eval_kit.stats import distance, parts
 from eval_kit.stats.differences import CANNOT_TELL
@@ -42,7 +43,8 @@ from eval_kit.stats.losses import MARGIN, correct
 from eval_kit.tables.table import Column, Fields, Table, Value, ends_shown, laid_out, p_value
 
 DISTANCE = "distance"
-_WORDS: dict[str, Literal["bad", "good", "open"]] = {DEGRADES: "bad", DOES_NOT: "good", CANNOT_TELL: "open"}
+_WORDS: dict[str, Literal["bad", "good", "open"]] = {DEGRADES: "bad", CANNOT_TELL: "open", DOES_NOT: "good"}
+_MOST = 5
 _WORD_OF = ("shift", "system", "measure")
 """What a word is about; it is asked of each pivot."""
 QUERIES_A_PART, MOST_PARTS = 3, 60  # a part has a variance, and fifty parts do (docs/generalise.md)
@@ -123,11 +125,13 @@ class Generalisation(Result):
         return [f"Cannot tell whether {joined(systems)} {lose} on far queries."] if untold else []
 
     def facts(self) -> list[Fact]:
-        """The verdict of each of the first five rows, with its interval and what would be found."""
+        """The verdicts, each of its least sure pivot, with interval and what would be found: those that lose first."""
         facts = []
         several = self.contrasts["system"].n_unique() > 1
         least_sure = self.contrasts.drop_nulls("verdict").sort("p", descending=True, maintain_order=True)
-        for row in least_sure.unique(_WORD_OF, keep="first", maintain_order=True).head(5).iter_rows(named=True):
+        rows = least_sure.unique(_WORD_OF, keep="first", maintain_order=True).to_dicts()
+        named, rest = most_telling(rows, lambda row: (-list(_WORDS).index(row["verdict"]), -(row["p"] or 0.0)), _MOST)
+        for row in named:
             said = []
             if (ends := ends_shown(row, "{:+.4f}".format, between=", ")) is not None:
                 found = f"{row['adjusted']:+.4f} {row['measure']} [{ends}]"
@@ -138,7 +142,9 @@ class Generalisation(Result):
             verdict = {DEGRADES: "loses on them", DOES_NOT: "does not lose on them"}.get(row["verdict"], row["verdict"])
             about = f"{row['system']}, {row['shift']}" if several else row["shift"]
             facts.append(Fact(about, "; ".join(said), verdict, _WORDS[row["verdict"]]))
-        return facts
+        words = Counter(row["verdict"] for row in rows if row not in named)
+        more = ", ".join(f"{word} {count}" for word, count in words.items())
+        return [*facts, *([Fact(and_more(rest).strip(), more)] if rest else [])]
 
     def figures(self) -> list[Picture]:
         """Of each row the levels on near and on far queries, the system's beside the pivots'."""

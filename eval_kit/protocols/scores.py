@@ -3,7 +3,6 @@
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -12,7 +11,7 @@ from eval_kit.measures.definitions import parse
 from eval_kit.results import Picture, Result, origin
 from eval_kit.runs import contamination
 from eval_kit.runs.contamination import Seen
-from eval_kit.sentences import counted
+from eval_kit.sentences import and_more, counted, joined
 from eval_kit.tables.table import Column, Fields, Table, Value, laid_out, of, side_by_side, sides
 
 if TYPE_CHECKING:  # brings numpy, which plain scores need not
@@ -27,6 +26,7 @@ _COLUMNS = {
 }
 
 
+_MOST_TEST_SETS = 4
 IN_FULL = ("searched", "worst", "best", "missing", "trained_on")
 """What :meth:`Scores.per_query_in_full` adds."""
 
@@ -105,19 +105,24 @@ class Scores(Result):
     def heading(self) -> str:
         """The runs and, if it is one, the test set."""
         runs = list(dict.fromkeys(mean.run for mean in self.means))
-        names = ", ".join(runs[:4]) + (f" and {len(runs) - 4} more" if len(runs) > 4 else "")
+        names = ", ".join(runs[:4]) + and_more(len(runs[4:]))
         test_sets = list(dict.fromkeys(mean.test_set for mean in self.means))
         return f"{names} on {test_sets[0] if len(test_sets) == 1 else f'{len(test_sets)} test sets'}"
 
     def summary(self) -> list[str]:
-        """The best run by the first measure of the first test set; of a single run its first measure there."""
-        first = self.means[0]
-        of_first = [mean for mean in self.means if (mean.test_set, mean.measure) == (first.test_set, first.measure)]
-        measure = parse(first.measure)
-        best = (min if measure.kind.lower_is_better else max)(of_first, key=attrgetter("value"))
-        place = f"{first.test_set} ({counted(best.queries, 'query')})"
-        rank = f" is the best of {len(of_first)} runs" if len(of_first) > 1 else ""
-        return [f"{best.run}{rank}: {measure.name} {measure.show(best.value)} on {place}.", *map(str, self.standings)]
+        """The best runs by the first measure of each test set; of a single run its value."""
+        of_test_sets: dict[str, list[Mean]] = {}
+        for mean in self.means:
+            of_test_set = of_test_sets.setdefault(mean.test_set, [])
+            if not of_test_set or of_test_set[0].measure == mean.measure:
+                of_test_set.append(mean)
+        said = list(map(_best_of, of_test_sets.values()))
+        more = (
+            [f"The table has {counted(len(said[_MOST_TEST_SETS:]), 'more test set')}."]
+            if said[_MOST_TEST_SETS:]
+            else []
+        )
+        return [*said[:_MOST_TEST_SETS], *more, *map(str, self.standings)]
 
     def figures(self) -> list[Picture]:
         """Bars of the first measure of each test set, one picture a measure."""
@@ -182,6 +187,16 @@ class Scores(Result):
             )
             for mean in self.means
         )
+
+
+def _best_of(means: Sequence[Mean]) -> str:
+    """A sentence on the best of some means of one measure and test set; of several, a tie has no winner."""
+    measure = parse(means[0].measure)
+    best = measure.show(measure.best(mean.value for mean in means))
+    names = [mean.run for mean in means if measure.show(mean.value) == best]
+    place = f"{means[0].test_set} ({counted(means[0].queries, 'query')})"
+    rank = f" {'tie as' if names[1:] else 'is'} the best of {len(means)} runs" if means[1:] else ""
+    return f"{joined(names)}{rank}: {measure.name} {best} on {place}."
 
 
 def best_shown(means: pl.DataFrame) -> dict[tuple[str, str], str]:

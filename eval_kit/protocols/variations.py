@@ -28,7 +28,7 @@ from eval_kit.release import Release, TestSet, Variation
 from eval_kit.results import Picture, Result
 from eval_kit.runs.given import GivenRuns, Run, take
 from eval_kit.runs.wordings import WordedRun, original_of, wordings_of
-from eval_kit.sentences import weightiest
+from eval_kit.sentences import and_more, most_telling, weightiest
 from eval_kit.stats.differences import ROUNDING
 from eval_kit.stats.figure import Figure
 from eval_kit.stats.losses import holm_corrected, paired_t_test, relative_losses
@@ -124,16 +124,18 @@ class Variations(Result):
         return f"What query variations cost {', '.join(self.results['system'].unique(maintain_order=True))}"
 
     def summary(self) -> list[str]:
-        """What costs each of the first five systems most, by the first measure of the first test set."""
+        """What costs each system most, by the first measure of the first test set, the greatest loss first."""
         first = self.results.row(0, named=True)
         here = self.results.filter(test_set=pl.lit(first["test_set"]), measure=pl.lit(first["measure"]))
-        sentences = []
         sign = parse(first["measure"]).sign
-        for (system,), rows in list(here.drop_nulls("rel_loss").group_by("system", maintain_order=True))[:5]:
-            row = max(rows.iter_rows(named=True), key=lambda row: sign * row["rel_loss"])
+        groups = here.drop_nulls("rel_loss").partition_by("system", maintain_order=True)
+        most = [max(group.iter_rows(named=True), key=lambda row: sign * row["rel_loss"]) for group in groups]
+        named, rest = most_telling(most, lambda row: sign * row["rel_loss"], 5)
+        sentences = []
+        for row in named:
             cost = f"{row['method']}: {share(row['rel_loss'])} of {row['measure']}"
-            sentences.append(f"{system} loses most by {cost} ({row['test_set']}, n = {row['queries']:,}).")
-        return sentences
+            sentences.append(f"{row['system']} loses most by {cost} ({row['test_set']}, n = {row['queries']:,}).")
+        return [*sentences, *([f"The table has{and_more(rest, 'systems').removeprefix(' and')}."] if rest else [])]
 
     def method(self) -> list[str]:
         """What the marks and the columns mean."""
