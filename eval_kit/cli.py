@@ -220,6 +220,7 @@ def compare(
             min=0,
         ),
     ] = None,
+    groups: options.Groups = None,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":
     """Compare the runs of several systems, with paired tests.

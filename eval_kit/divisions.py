@@ -34,6 +34,8 @@ _CROSS = " × "
 _WORD_COUNTS = ((3, "1-3"), (5, "4-5"), (8, "6-8"), (12, "9-12"))
 _MORE_WORDS = "13+"
 _QUESTION_WORDS = {ENGLISH: ("what", "how", "who", "whom", "whose", "when", "where", "which", "why")}
+_PIECE = 0.9
+"""Share of a part that a part of another division holds, from which it is a piece of that: a query may be astray."""
 _NOT_LABELS = ("query_id", "text", "passage_ids")
 _DATE = r"^\d{4}-\d\d-\d\d([T ].*)?$"
 _CHAMELEONS = re.compile(r"level_(\d+)")
@@ -71,8 +73,13 @@ class Division:
             return "its parts combine two groupings"
         for other in others:
             both = self.parts.join(other.parts, on="query_id", suffix="_of_other")
-            wholes = both.group_by("part").agg(pl.col("part_of_other").n_unique())["part_of_other"]
-            if other.parts["part"].n_unique() < self.parts["part"].n_unique() and (wholes == 1).all():
+            held = (
+                both.group_by("part", "part_of_other")
+                .len()
+                .group_by("part")
+                .agg(pl.col("len").max() / pl.col("len").sum())
+            )
+            if other.parts["part"].n_unique() < self.parts["part"].n_unique() and (held["len"] >= _PIECE).all():
                 return f"its parts are pieces of {other.name}"
         return ""
 

@@ -34,12 +34,22 @@ def further(provenance: Mapping[str, Any]) -> list[str]:
     """What else a reader must know of the runs, a sentence each."""
     runs = provenance.get("runs", ())
     kinds = (_on_judgements, _cut_short, _left_out, _trained_on)
-    return list(dict.fromkeys(chain.from_iterable(kind(runs) for kind in kinds)))
+    of_runs = chain.from_iterable(kind(runs) for kind in kinds)
+    return list(dict.fromkeys([*_together(provenance.get("groups", {})), *of_runs]))
 
 
 def contradicts_throughout(run: Mapping[str, Any]) -> bool:
     """Whether a run's ranks contradict its scores in all queries of several passages: distances, say, for scores."""
     return bool(run.get("rank_contradictions")) and run["rank_contradictions"] >= run.get("of_several", 0)
+
+
+def _together(groups: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Of each test set where tests count groups of queries: how many there are, and what that does to intervals."""
+    for name, each in groups.items():
+        yield (
+            f"The {each['queries']:,} queries of {name} hang together in {each['groups']:,} groups (by their text or a "
+            f"relevant passage, if not by what you named), so intervals are up to {each['ratio']:.2f} times as wide"
+        )
 
 
 def _lacking(runs: Runs) -> Iterator[str]:

@@ -105,6 +105,14 @@ By = Annotated[
         "GROUPING",
     ),
 ]
+Groups = Annotated[
+    str | None,
+    option(
+        "Queries that hang together, such as one article's or user's, which tests count as one where it matters. As for "
+        "--by. Default: those with one text or a relevant passage in common.",
+        "GROUPING",
+    ),
+]
 Qrels = Annotated[
     Path | None, option("Score on these judgements, in TREC's or BEIR's columns, instead of a release.", "FILE")
 ]

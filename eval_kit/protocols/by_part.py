@@ -14,21 +14,23 @@ from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols.scores import Scores
 from eval_kit.release import Release
-from eval_kit.stats.differences import (
-    CANNOT_TELL,
-    FEW_DIFFER,
-    NOT_WORSE,
-    UNCHANGED,
-    WORSE,
-    Difference,
-    difference,
-    differences,
-    verdict,
-)
-from eval_kit.stats.figure import Figure
+from eval_kit.sentences import counted
+from eval_kit.stats.differences import CANNOT_TELL, NOT_WORSE, UNCHANGED, WORSE, Difference, differences, verdict
 from eval_kit.stats.losses import correct, simultaneous
 from eval_kit.stats.parts import FEWEST_PARTS, Floats, heterogeneity, within
-from eval_kit.tables.table import Column, Fields, Source, Table, Value, bracketed, laid_out, of, p_value, side_by_side
+from eval_kit.tables.table import (
+    ALPHA,
+    Column,
+    Fields,
+    Table,
+    Value,
+    bracketed,
+    laid_out,
+    of,
+    p_said,
+    p_value,
+    side_by_side,
+)
 
 _MEANS = dict.fromkeys(("test_set", "by", "part", "run", "measure"), pl.String()) | {
     "queries": pl.Int64(), "value": pl.Float64()
@@ -39,29 +41,29 @@ NOT_TESTED = f"fewer than {FEWEST} queries: not tested"
 ORDER = (WORSE, CANNOT_TELL, UNCHANGED, NOT_WORSE)
 """Verdicts in the order of tables."""
 NO_PART = "queries in no part"
-THESE, KINDS = "these queries", "queries of such kinds"
+KINDS = "queries of such kinds"
 DIFFERENCES = (
     dict.fromkeys(("test_set", "measure", "system", "by", "part"), pl.String())
     | dict.fromkeys(("queries", "unsearched", "helped", "hurt", "needed"), pl.Int64())
     | dict.fromkeys(("baseline", "value", "difference", "low", "high", "p", "p_holm"), pl.Float64())
-    | dict.fromkeys(("p_rest", "p_rest_holm", "pooled", "detectable", "p_loses", "p_loses_holm"), pl.Float64())
+    | dict.fromkeys(("pooled", "detectable", "p_loses", "p_loses_holm", "ratio"), pl.Float64())
     | {"verdict": pl.String(), "is_beside": pl.Boolean(), "decides": pl.String(), "on_shared": pl.Float64()}
 )
 """Of a part: its queries without those that neither run searched (``unsearched``), how many of them are ``helped`` and
 ``hurt``, both means, the difference with p over its queries; of parts that are tested, p after Holm's correction over
-parts, systems and test sets, and the interval that holds together with theirs in 95 % of cases; ``p_rest`` of no
-difference to the other parts; ``pooled``, drawn towards the mean of the parts, for pictures alone; the loss found in
-80 % of cases; with a margin, the p of losing that much, the verdict, and the queries ``needed`` for "not worse".
-With a margin, what stands beside the parts (``is_beside``): all small parts as one, queries in no part, all queries."""
+all parts of all divisions, systems and test sets, and the interval that holds together with theirs in 95 % of cases;
+``pooled``, drawn towards the mean of the parts, for pictures alone; the loss found in 80 % of cases; with a margin, the
+p of losing that much, the verdict, and the queries ``needed`` for "not worse"; the ``ratio`` of its error to that of
+queries that do not hang together (:mod:`eval_kit.stats.groups`). With a margin, what stands beside the parts
+(``is_beside``): all small parts as one, queries in no part, all queries."""
 OVER_PARTS = (
-    dict.fromkeys(("test_set", "measure", "system", "by", "claim"), pl.String())
+    dict.fromkeys(("test_set", "measure", "system", "by"), pl.String())
     | dict.fromkeys(("parts", "queries"), pl.Int64())
-    | dict.fromkeys(("difference", "low", "high", "spread", "another_low", "another_high", "p_parts"), pl.Float64())
+    | dict.fromkeys(("difference", "low", "high", "p_parts", "p_parts_holm"), pl.Float64())
     | {"why": pl.String()}
 )
-"""Over all parts, by what is random: :data:`THESE`, with ``why`` nothing is said of :data:`KINDS`; or those with τ
-(``spread``), the 95 % interval of another part (``another_low``, ``another_high``) and the p of parts that differ by
-chance alone."""
+"""Over all parts: the p of parts that differ by chance alone (F), where queries are in one part each; and what is
+expected of :data:`KINDS`, with its 95 % interval, or ``why`` nothing is said of them."""
 
 
 def divisions(
@@ -240,7 +242,7 @@ def compared(
     Returns:
         As :data:`DIFFERENCES` and as :data:`OVER_PARTS`.
     """
-    families: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    families: dict[str, list[dict[str, Any]]] = {}
     over: list[dict[str, Any]] = []
     base, *others = systems
     why_no_kinds = {
@@ -256,7 +258,7 @@ def compared(
         for division, system in ((d, s) for d in of_test_set for s in others):
             if base not in columns or system not in columns:
                 continue
-            first = columns[base].select("query_id", "searched", baseline="value")
+            first = columns[base].select("query_id", "searched", "group", baseline="value")
             both = first.join(columns[system].select("query_id", "value", "searched"), on="query_id", suffix="_after")
             members = division.parts.join(both, on="query_id", maintain_order="left")
             gain = of_measure.sign * (pl.col("value") - pl.col("baseline"))
@@ -266,12 +268,19 @@ def compared(
             if margin is not None and division.name != WHOLE:
                 beside = _beside(members, both.with_columns(gain=gain))
                 more, _ = _in_parts(beside, of_measure.sign, greatest, division.name)
-                of_parts += [row | {"is_beside": True, "p_rest": None} for row in more]
-            families.setdefault((str(measure), division.name), []).extend(keys | row for row in of_parts)
-            over += [keys | row for row in of_all]
+                of_parts += [row | {"is_beside": True} for row in more]
+            families.setdefault(str(measure), []).extend(keys | row for row in of_parts)
+            over += [keys | of_all] if of_all and division.name != WHOLE else []
     rows = list(chain.from_iterable(families.values()))
-    for family in families.values():
-        _correct([row for row in family if row["queries"] >= FEWEST], margin)
+    for measure, family in families.items():
+        tested = [row for row in family if row["queries"] >= FEWEST]
+        # all queries stand beside the parts of each division, and are one test
+        keys_of = [(row["test_set"], row["system"], row["by"] * (row["part"] != WHOLE), row["part"]) for row in tested]
+        once = dict(zip(reversed(keys_of), reversed(tested), strict=True))
+        _correct(list(once.values()), margin)
+        for key, row in zip(keys_of, tested, strict=True):
+            row |= once[key] | {"by": row["by"]}
+        correct([row for row in over if row["measure"] == measure], "p_parts")
     frame = pl.DataFrame(rows, DIFFERENCES, infer_schema_length=None)
     return frame, pl.DataFrame(over, OVER_PARTS, infer_schema_length=None)
 
@@ -299,54 +308,49 @@ def _together(names: pl.Series) -> str:
 
 def _in_parts(
     members: pl.DataFrame, sign: int, greatest: float, why: str
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The rows of one system, test set, measure and division, each with its ``figure``; and those over all parts.
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The rows of one system, test set, measure and division, each with its ``figure``; and that over all parts.
 
-    ``members`` has part, query_id, baseline, value, gain, and whether each run searched the query.
+    ``members`` has part, query_id, baseline, value, gain, group, and whether each run searched the query.
     """
     unsearched = ~(pl.col("searched") | pl.col("searched_after"))
     grouped = members.group_by("part", maintain_order=True)
     left_out = dict(grouped.agg(unsearched.sum()).iter_rows())
     members = members.filter(~unsearched)
     if members.is_empty():
-        return [], []
+        return [], {}
     names = members["part"].unique(maintain_order=True)
     index = members["part"].replace_strict(names, range(len(names)), return_dtype=pl.Int64).to_numpy()
     once = members.unique("query_id", keep="first", maintain_order=True)["gain"].to_numpy()
     gains = members["gain"].to_numpy()
-    of_parts, to_rest = differences(gains, index, len(names), once, greatest)
+    groups = members["group"].to_numpy() if members["group"].is_duplicated().any() else None
+    of_parts, _ = differences(gains, index, len(names), once, greatest, groups)
     grouped = members.group_by("part", maintain_order=True)
     # counted apart: beside a count, polars takes the mean in another order, whose last digit differs
     levels = grouped.agg(pl.col("baseline", "value").mean()).with_columns(queries=grouped.len()["len"].cast(pl.Int64))
     large = levels["queries"].to_numpy() >= FEWEST
-    kinds = None
+    figures = [(each.value, each.error, each.queries) for each, enough in zip(of_parts, large, strict=True) if enough]
+    is_divided = len(members) == len(once)
+    found = heterogeneity(*np.array(figures, np.float64).T) if is_divided and len(figures) > 1 else None
     if not why and large.sum() < FEWEST_PARTS:
         why = f"fewer than {FEWEST_PARTS} parts with {FEWEST} queries each"
-    elif not why:
-        figures = [
-            (each.value, each.error, each.degrees + 1) for each, enough in zip(of_parts, large, strict=True) if enough
-        ]
-        kinds = heterogeneity(*np.array(figures, np.float64).T)
-        why = "" if kinds else "no query differs from the others of its part"
+    elif not why and not found:
+        why = "no query differs from the others of its part"
+    kinds = None if why else found
     noise = within(gains, gains, index)
     rows = []
-    for row, of_part, rest in zip(levels.to_dicts(), of_parts, to_rest, strict=True):
+    for row, of_part in zip(levels.to_dicts(), of_parts, strict=True):
         row |= {"difference": signed(sign, of_part.value), "helped": of_part.helped, "hurt": of_part.hurt}
-        row |= {"unsearched": left_out[row["part"]], "figure": of_part, "sign": sign}
+        row |= {"unsearched": left_out[row["part"]], "figure": of_part, "sign": sign, "ratio": of_part.ratio}
         if row["queries"] >= FEWEST:
-            row |= {"p_rest": rest, "p": of_part.p}
+            row["p"] = of_part.p
         if kinds is not None:
             share = kinds.spread**2 / ((kinds.spread**2 + noise / row["queries"]) or 1.0)
             row["pooled"] = sign * kinds.value + share * (row["difference"] - sign * kinds.value)
         rows.append(row)
-    together = difference(once, greatest)
-    queries = {"queries": len(once)}
-    over = [{"claim": THESE, "parts": len(names), "why": why, **queries} | _ends("difference", together, sign)]
-    if kinds is not None:
-        another = dict(zip(("another_low", "another_high"), turned(kinds.another.interval, sign), strict=True))
-        of_kinds = {"claim": KINDS, "parts": kinds.parts, **queries} | _ends("difference", kinds, sign)
-        over.append(of_kinds | {"spread": kinds.spread, "p_parts": kinds.p_q} | another)
-    return rows, over
+    over = {"parts": len(figures), "queries": len(once), "p_parts": found and found.p_q, "why": why}
+    low, high = turned(kinds.interval, sign) if kinds else (None, None)
+    return rows, over | {"difference": signed(sign, kinds.value) if kinds else None, "low": low, "high": high}
 
 
 def most(measure: str, values: Floats) -> float:
@@ -365,11 +369,6 @@ def turned(ends: tuple[float, float] | tuple[None, None], sign: int) -> tuple[fl
     return low, high
 
 
-def _ends(name: str, figure: Figure, sign: int) -> dict[str, Any]:
-    low, high = turned(figure.interval, sign)
-    return {name: signed(sign, figure.value), "low": low, "high": high}
-
-
 def hold_together(family: Sequence[dict[str, Any]]) -> None:
     """Give each row of a family of tests, which has its ``figure`` and ``sign``, ``low``, ``high`` and ``p_holm``."""
     for row, (ends, p) in zip(family, simultaneous([row["figure"] for row in family]), strict=True):
@@ -379,13 +378,12 @@ def hold_together(family: Sequence[dict[str, Any]]) -> None:
 
 def _correct(family: Sequence[dict[str, Any]], margin: float | None) -> None:
     """Give rows that are tested together intervals and p that hold together; with a margin also verdicts."""
-    correct([row for row in family if "is_beside" not in row], "p_rest")
     figures: list[Difference] = [row["figure"] for row in family]
     hold_together(family)
     for row, figure in zip(family, figures, strict=True):
         row["detectable"] = figure.detectable(len(family))
         if margin is not None:
-            row["p_loses"] = figure.p_loses(margin, len(family))
+            row["p_loses"] = figure.p_loses(margin)
             row["needed"] = figure.needed(margin, len(family)) if margin else None
     if margin is not None:
         correct(family, "p_loses")
@@ -403,7 +401,7 @@ def tables_of_differences(rows: pl.DataFrame, over: pl.DataFrame, with_verdict: 
         test_set, name, by = map(str, key)
         show = parse(name).show
         columns = [
-            Column(by, source=lambda row: row["part"] or row["claim"]),
+            Column(by, source=lambda row: row["part"] or KINDS),
             Column("system", shown=rows["system"].n_unique() > 1),
             Column("verdict", source=_verdict, wrap="never", shown=with_verdict),
             Column("n", "number", _count),
@@ -411,8 +409,7 @@ def tables_of_differences(rows: pl.DataFrame, over: pl.DataFrame, with_verdict: 
             Column("value", "number", format=show, none=""),
             Column("Δ [95 % interval]", "number", difference_of),
             Column("+/\u2212/=", "number", _helped, spare=True),
-            Column("p (Holm)", "number", _of_part("p_holm"), p_value),
-            Column("≠ rest", "number", _of_part("p_rest_holm"), p_value, shown=by != WHOLE, spare=with_verdict),
+            Column("p (Holm)", "number", _p_of_part),
         ]
         group = in_order(group)
         if with_verdict:
@@ -420,8 +417,8 @@ def tables_of_differences(rows: pl.DataFrame, over: pl.DataFrame, with_verdict: 
             group = group.sort(place, nulls_last=True, maintain_order=True)
             group = shown(group)
         of_parts = _folded(group, ["system", "measure"], ["baseline", "value", "difference"])
-        of_all = over.filter(pl.col("by") != WHOLE, test_set=pl.lit(test_set), measure=pl.lit(name), by=pl.lit(by))
-        lines = pl.concat([of_parts, of_all.drop("parts", "why")], how="diagonal")
+        of_kinds = over.filter(test_set=pl.lit(test_set), measure=pl.lit(name), by=pl.lit(by)).drop_nulls("difference")
+        lines = pl.concat([of_parts, of_kinds.drop("parts", "why", "p_parts", "p_parts_holm")], how="diagonal")
         lines = lines.with_columns(is_over=pl.col("part").is_null())
         title = f"{test_set}, {name}{f', by {by}' * (by != WHOLE)}"
         tables.append(laid_out(lines, columns, block="is_over", title=title))
@@ -445,9 +442,9 @@ def shown(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.filter((pl.col("queries") >= FEWEST) | pl.col("is_beside")) if rows["is_beside"].any() else rows
 
 
-def _of_part(name: str) -> Source:
-    """The p of a part that is tested; nothing stands where none could."""
-    return lambda row: row[name] if row["is_folded"] is False else ""
+def _p_of_part(row: Fields) -> Value | str:
+    """The p of a part that is tested, or that how the runs are read decides; nothing stands where none could."""
+    return Value(p_value(row["p_holm"]), mark="?" if row["decides"] else "") if row["is_folded"] is False else ""
 
 
 def _helped(row: Fields) -> str:
@@ -462,19 +459,14 @@ def _verdict(row: Fields) -> str | None:
 
 
 def notes_of(rows: pl.DataFrame, over: pl.DataFrame) -> list[str]:
-    """What is left out of parts, how much parts differ, and why nothing is said of other kinds."""
+    """What is left out of parts, whether parts differ, and why nothing is said of other kinds."""
     notes = []
     if unsearched := max(rows["unsearched"].to_list(), default=0):
-        notes.append(f"Queries that neither run searched are left out of parts: {unsearched:,} of one at most")
-    over = over.filter(pl.col("by") != WHOLE)
-    for row in over.filter(claim=pl.lit(KINDS)).iter_rows(named=True):
-        show = parse(row["measure"]).show
-        another = f"[{show(row['another_low'], with_sign=True)}, {show(row['another_high'], with_sign=True)}]"
+        notes.append(f"Parts leave out up to {counted(unsearched, 'query')} that neither run searched")
+    for row in over.drop_nulls("p_parts_holm").iter_rows(named=True):
         about = f"{row['system']}, {row['test_set']}, {row['measure']}, by {row['by']}"
-        notes.append(
-            f"{about}: kinds differ by τ = {show(row['spread'])} (SD). The true difference of a new part would "
-            f"lie in {another} (95 %)"
-        )
+        differ = "differ" if row["p_parts_holm"] < ALPHA else "do not differ"
+        notes.append(f"{about}: parts {differ} by more than chance ({p_said(row['p_parts_holm'])})")
     silent = over.filter(pl.col("why") != "").unique(["by", "why"], maintain_order=True)
     return [
         *notes,
@@ -484,21 +476,14 @@ def notes_of(rows: pl.DataFrame, over: pl.DataFrame) -> list[str]:
 
 def method_of(over: pl.DataFrame) -> list[str]:
     """How parts were tested, and what the lines over all of them claim."""
-    notes = [
-        f"· fewer than {FEW} queries",
-        "+/\u2212/= are the queries that got better, worse, and neither",
-        f"Where fewer than {FEW_DIFFER} queries of a part differ, its interval also counts a loss and a gain that were "
-        "not drawn, but does not pass 0 against its p",
-    ]
-    if over.filter(pl.col("by") != WHOLE).is_empty():
+    notes = [f"· fewer than {FEW} queries", "+/\u2212/= are the queries that got better, worse, and neither"]
+    if over.is_empty():
         return notes
     return [
         *notes,
-        "In parts: t-tests over queries. Their 95 % intervals hold together over the tested parts, systems and test "
-        'sets, and p is after Holm\'s correction over them. "≠ rest" is the corrected p that the part equals the '
-        "others",
-        f'"{THESE}": queries are random, parts are fixed. "{KINDS}": parts are random too. Both intervals are '
-        "uncorrected",
+        "In parts: t-tests over queries. Their 95 % intervals hold together over all tested parts, systems and test "
+        "sets, and p is after Holm's correction over them. Whether parts differ is tested by F (Brown and Forsythe)",
+        f'"{KINDS}": parts are random too. Its interval is uncorrected',
     ]
 
 

@@ -37,6 +37,7 @@ from eval_kit.protocols.differences_shown import (
     word,
 )
 from eval_kit.protocols.gate import Gate
+from eval_kit.protocols.hanging import counted_groups, grouped
 from eval_kit.protocols.scores import Scores, best_shown, value_shown
 from eval_kit.protocols.scoring import mean, named, scores_of, with_measures
 from eval_kit.release import Release, TestSet
@@ -44,27 +45,16 @@ from eval_kit.results import Picture, Result, origin
 from eval_kit.runs import contamination
 from eval_kit.runs.given import GivenRuns, take
 from eval_kit.runs.training import TrainedOn, queries_of
-from eval_kit.sentences import and_more, joined, most_telling
-from eval_kit.stats.differences import FEW_DIFFER, WORSE, difference
+from eval_kit.sentences import and_more, counted, joined, most_telling
+from eval_kit.stats.differences import FEW_DRAWN, UNDRAWN, WORSE, difference
 from eval_kit.stats.losses import MARGIN, correct, p_equivalent
-from eval_kit.tables.table import (
-    ALPHA,
-    UNTESTED,
-    Column,
-    Fields,
-    Table,
-    Value,
-    laid_out,
-    of,
-    side_by_side,
-    significance,
-)
+from eval_kit.tables.table import UNTESTED, Column, Fields, Table, Value, laid_out, of, side_by_side, significance
 
 ROWS = (
     dict.fromkeys(("test_set", "measure", "system"), pl.String())
-    | dict.fromkeys(("queries", "missing", "differ"), pl.Int64())
+    | dict.fromkeys(("queries", "missing", "helped", "hurt", "needed"), pl.Int64())
     | {"trained_on": contamination.COLUMN}
-    | dict.fromkeys(("value", "difference", "low", "high", "p", "p_holm"), pl.Float64())
+    | dict.fromkeys(("value", "difference", "low", "high", "p", "p_holm", "detectable", "ratio"), pl.Float64())
     | dict.fromkeys(("p_equivalent", "p_equivalent_holm", "on_shared"), pl.Float64())
     | {"decides": pl.String()}
 )
@@ -87,11 +77,12 @@ class Comparison(Result):
 
     Attributes:
         rows: one for each system, test set and measure, as :data:`ROWS`. ``difference`` is the system's mean minus
-            the baseline's, ``differ`` the queries that differ, ``p`` that of the paired t-test, ``p_equivalent`` that
-            of equivalence, both also with ``_holm``, corrected over all systems and test sets of a measure, and
-            ``low`` and ``high`` the ends of the 95 % intervals that hold for all of these together; all null in the
-            baseline's rows. ``decides`` and ``on_shared`` are of :mod:`eval_kit.protocols.readings`. ``trained_on`` is
-            whether the system was trained on queries of the test set.
+            the baseline's, ``helped`` and ``hurt`` the queries with a gain and with a loss, ``p`` that of the paired
+            t-test, ``p_equivalent`` that of equivalence, both also with ``_holm``, corrected over all systems and test
+            sets of a measure, and ``low`` and ``high`` the ends of the 95 % intervals that hold for all of these
+            together; ``detectable`` the difference found in 80 % of cases, ``needed`` the queries that would show this
+            one, ``ratio`` as in :data:`eval_kit.protocols.by_part.DIFFERENCES`; all null in the baseline's rows.
+            ``decides`` and ``on_shared`` are of :mod:`eval_kit.protocols.readings`. ``trained_on`` is
         values: ``system``, ``test_set``, ``measure``, ``query_id``, ``value``, and the columns of
             :data:`eval_kit.protocols.scores.IN_FULL`.
         systems: in the order of the columns, the baseline first.
@@ -166,6 +157,8 @@ class Comparison(Result):
         columns += self._of(base, base, wrap="anywhere")[:1]
         for system in others:
             columns += self._of(system, system, wrap="anywhere")
+            columns.append(Column("+/\u2212/=", "number", of(system, _helped), none="", spare=True))
+            columns.append(Column("would find", "number", of(system, "detectable"), ".4f", spare=True))
         return laid_out(side_by_side(self.rows, ["test_set", "measure"], "system"), columns)
 
     def _of(self, side: str, name: str, **settings: Any) -> list[Column]:
@@ -212,12 +205,13 @@ class Comparison(Result):
         return f"{text}{neither(rows)}. Best {'is' if names.count(' and ') == 0 else 'are'} {names}, {shown}.{lost}"
 
     def _parts_that_differ(self) -> Iterator[str]:
-        """A sentence with the parts that were shown to differ, the greatest losses first; a gate has its own."""
-        shown = self.parts.filter(FIRST_MEASURE, pl.col("p_holm") < ALPHA, pl.col("by") != WHOLE)
-        rows, rest = most_telling(shown.to_dicts(), lambda row: -gain(row), _MOST_NAMED)
-        if rows and not self.gate:
-            named = "; ".join(found_in(row, len(self.systems) > 2, True) for row in rows)
-            yield f"Parts that differ: {named}{and_more(rest)}."
+        """The parts that are shown to lose, and those that gain, the greatest first; a gate has its own sentence."""
+        parts = [] if self.gate else self.parts.filter(FIRST_MEASURE, pl.col("by") != WHOLE).to_dicts()
+        for said, verb, sign in ((WORSE, "Lost on", -1), (BETTER, "Gained on", 1)):
+            shown = [row for row in parts if word(row) == said]
+            rows, rest = most_telling(shown, lambda row: sign * gain(row), _MOST_NAMED)
+            if rows:
+                yield f"{verb} {'; '.join(found_in(row, len(self.systems) > 2, True) for row in rows)}{and_more(rest)}."
 
     def verdict_on(self, system: str, test_set: str | None = None) -> str:
         """A sentence: what the tests over queries show of a system, here or on all; empty if it has no difference."""
@@ -245,7 +239,12 @@ class Comparison(Result):
         value, before = (parse(row["measure"]).show(row["value"] - minus) for minus in (0, row["difference"]))
         text = f"{row['system']} {kinds[word(row)]} {self.systems[0]} on {row['test_set']} by {row['measure']}"
         text += f" ({', '.join(others)})" if others else ""
-        return f"{text}: {value} against {before} ({difference_shown(row, short=True)}).{decided(row)}"
+        power = ""
+        if not word(row) and not row["decides"] and row["needed"]:
+            power = f" {row['detectable']:.4f} would be found in 80 % of cases"
+            power += f". This difference needs about {counted(row['needed'], 'query')}."
+        shown = difference_shown(row, short=True)
+        return f"{text}: {value} against {before} ({shown}).{power}{'' if self.gate else decided(row)}"
 
     def first_measures(self) -> pl.DataFrame:
         """The differences by each test set's first measure."""
@@ -279,8 +278,8 @@ class Comparison(Result):
     def notes(self) -> list[str]:
         """What is missing or was left out, and what the differences rest on."""
         notes = by_part.notes_of(self.parts, self.over_parts) if self.parts.height else []
-        few = f"Fewer than {FEW_DIFFER} queries differ, so intervals allow for what was not drawn, and there is no ≈"
-        notes += [f"{few}: {names}"] if (names := self._on_few()) else []
+        tested = [*self.rows.drop_nulls("p")["queries"], *self.parts.drop_nulls("p")["queries"]]
+        notes += [FEW_DRAWN] if min(tested, default=UNDRAWN) < UNDRAWN else []
         notes += [*self.remarks, *filter(None, [self._lower_is_better()])]
         if self.left_out:
             notes.append(f"Not compared, because only one run covers them: {'; '.join(self.left_out)}")
@@ -294,6 +293,7 @@ class Comparison(Result):
             UNTESTED,
             f"≈ equivalent: within {100 * MARGIN:g} % of {self.systems[0]}'s value, by two one-sided t-tests over the "
             "queries that a run searched, p < 0.05 after the same correction",
+            "+/\u2212/= are the queries that got better, worse, and neither",
             f"Δ is the system minus {self.systems[0]}. The 95 % intervals are over queries alone and hold together for "
             "all systems and test sets of a measure",
             *([self.gate.rules()] if self.gate else []),
@@ -317,12 +317,6 @@ class Comparison(Result):
         kinds = [parse(name).kind for name in self.rows["measure"].unique(maintain_order=True)]
         lower = dict.fromkeys(kind.name for kind in kinds if kind.lower_is_better)
         return f"For {', '.join(lower)}, lower is better" if lower else ""
-
-    def _on_few(self) -> str:
-        """The differences that rest on too few queries for t."""
-        few = self.rows.filter(pl.col("differ").is_between(1, FEW_DIFFER - 1)).to_dicts()
-        names = [f"{row['system']}, {row['test_set']}, {row['measure']} ({row['differ']})" for row in few]
-        return "; ".join(names[:_MOST_NAMED]) + and_more(len(names[_MOST_NAMED:]))
 
     def per_query(self) -> pl.DataFrame:
         """What the table rests on: ``values``."""
@@ -351,6 +345,7 @@ def compare(
     by: Sequence[str | Parts] = (),
     trained_on: TrainedOn = None,
     no_worse_than: float | None = None,
+    groups: str | Parts | None = None,
     qrels: Judgements | None = None,
     queries: Texts | None = None,
     allow_missing: bool = False,
@@ -371,6 +366,8 @@ def compare(
         trained_on: training queries, for the divisions ``distance`` and ``leaked``.
         no_worse_than: of a gate: the result's ``verdict`` says whether each system loses less than this, by each test
             set's first measure.
+        groups: a division of the queries, such as by article, user or session: tests count its parts as one query
+            each where that makes them less sure. By default, queries with one text or a relevant passage in common.
         qrels: judgements to score on, in place of a release.
         queries: the texts of their queries.
         allow_missing: score test sets that a run covers only in part.
@@ -391,23 +388,31 @@ def compare(
         by=by,
         training=queries_of(trained_on, by),
         margin=no_worse_than,
+        groups=groups,
     )
 
 
-def compared(scores: Scores, release: Release, baseline: str | None = None, **how: Any) -> Comparison:
+def compared(
+    scores: Scores, release: Release, baseline: str | None = None, *, groups: str | Parts | None = None, **how: Any
+) -> Comparison:
     """The comparison of runs that are scored.
 
     Args:
         scores: of the runs.
         release: what they were scored on.
         baseline: the name of the system that the others are tested against; by default the first.
+        groups: as for :func:`compare`.
         how: the further arguments of :func:`of_values`.
     """
     systems = _systems(scores)
     of_run = pl.col("run").replace_strict(systems).alias("system")
     values = scores.per_query_in_full().select(of_run, pl.exclude("run"))
+    of_groups = grouped(release, values["test_set"].unique(maintain_order=True), groups)
+    values = values.join(of_groups, on=["test_set", "query_id"], how="left", maintain_order="left")
     doubtful = readings.doubtful(scores.provenance["runs"], systems)
-    return of_values(values, release, baseline, scores.provenance, doubtful=doubtful, **how)
+    found = of_values(values, release, baseline, scores.provenance, doubtful=doubtful, **how)
+    ratios = pl.concat(frame.select("test_set", "ratio") for frame in (found.rows, found.parts))
+    return replace(found, provenance=found.provenance | {"groups": counted_groups(of_groups, ratios)})
 
 
 def of_values(
@@ -489,6 +494,9 @@ def _table(values: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
         family = [row for row in rows if row["measure"] == measure and row["system"] != names[0]]
         correct(family, "p_equivalent")
         by_part.hold_together(family)
+        for row in family:
+            row["detectable"] = row["figure"].detectable(len(family))
+            row["needed"] = row["figure"].needed_to_show(len(family))
     return pl.DataFrame(rows, ROWS)
 
 
@@ -522,11 +530,11 @@ def _systems(scores: Scores) -> dict[str, str]:
 
 def rows_of(values: pl.DataFrame, systems: Sequence[str], test_set: str) -> list[dict[str, Any]]:
     """A row for each measure and system; those of the others also with the ``figure`` of their difference."""
-    columns = {}
-    searched = {}
+    columns, searched, together = {}, {}, {}
     for (measure, name), group in values.group_by("measure", "system", maintain_order=True):
         columns[str(measure), str(name)] = group["value"].to_numpy()
         searched[str(name)] = group["searched"].to_numpy()
+        together[str(name)] = group["group"].to_numpy() if group["group"].is_duplicated().any() else None
     worst = values.group_by("system").agg(pl.col("missing").max(), contamination.WORST)
     worst_of = worst.rows_by_key("system", named=True, unique=True)
     base = systems[0]
@@ -540,11 +548,12 @@ def rows_of(values: pl.DataFrame, systems: Sequence[str], test_set: str) -> list
             if name != base:
                 both = columns[measure, base], column
                 sign = parse(measure).sign
-                figure = difference(sign * (column - both[0]), by_part.most(str(measure), np.stack(both)))
-                row |= {"difference": by_part.signed(sign, figure.value), "p": figure.p, "differ": figure.differ}
-                row |= {"figure": figure, "sign": sign}
+                most = by_part.most(str(measure), np.stack(both))
+                figure = difference(sign * (column - both[0]), most, together[name])
+                row |= {"difference": by_part.signed(sign, figure.value), "p": figure.p, "ratio": figure.ratio}
+                row |= {"helped": figure.helped, "hurt": figure.hurt, "figure": figure, "sign": sign}
                 either = searched[base] | searched[name]
-                row["p_equivalent"] = p_equivalent(*(each[either] for each in both)) if either.any() else None
+                row["p_equivalent"] = p_equivalent(both[0][either], both[1][either], most) if either.any() else None
             rows.append(row)
     return rows
 
@@ -563,3 +572,10 @@ def _value(best: Mapping[tuple[str, str], str], row: Fields) -> Value:
 
 def _difference(row: Fields) -> Value | None:
     return None if row["difference"] is None else Value(by_part.difference_of(row), mark=significance(row))
+
+
+def _helped(row: Fields) -> str | None:
+    """How many queries got better, worse, and neither."""
+    if row["difference"] is None:
+        return None
+    return f"{row['helped']:,}/{row['hurt']:,}/{row['queries'] - row['helped'] - row['hurt']:,}"

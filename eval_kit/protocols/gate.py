@@ -8,7 +8,7 @@ import polars as pl
 from eval_kit.protocols import by_part
 from eval_kit.protocols.differences_shown import decided, found_in, gain
 from eval_kit.sentences import and_more, most_telling
-from eval_kit.stats.differences import CANNOT_TELL, FEW_DIFFER, NOT_WORSE, UNCHANGED, WORSE, overall
+from eval_kit.stats.differences import CANNOT_TELL, NOT_WORSE, UNCHANGED, WORSE, overall
 from eval_kit.tables.table import ALPHA
 
 _MOST_NAMED = 3
@@ -57,7 +57,7 @@ class Gate:
         others = dict.fromkeys(word for word in (*by_part.ORDER, by_part.NOT_TESTED) if word in words)
         others.pop(self.verdict, None)
         said += "".join(f"; {word} in {words.count(word)} of {parts.height} parts" for word in others)
-        if self.verdict == CANNOT_TELL:
+        if self.verdict == CANNOT_TELL and not any(row["decides"] for row in due):
             if None not in (losses := [row["detectable"] for row in due]):
                 said += f". A loss of {max(losses):.4f} would be found in 80 % of cases"
             if needed := max(row["needed"] or 0 for row in due):
@@ -70,8 +70,7 @@ class Gate:
     def rules(self) -> str:
         """What its words mean."""
         return (
-            f"{NOT_WORSE}: significantly less than {self.margin:g} is lost to {self.baseline} (one-sided). {WORSE}: a "
-            "loss is significant (two-sided). Both are t-tests over queries, p < 0.05 after Holm's correction. Where "
-            f"fewer than {FEW_DIFFER} queries differ, more that lose all are counted; where all differ by the same, it "
-            "is the sign test"
+            f"{NOT_WORSE}: significantly less than {self.margin:g} is lost to {self.baseline} (one-sided; with at least "
+            f"the variance of a loss of {self.margin:g} by a few queries that lose all). {WORSE}: a loss is significant "
+            "(two-sided). Both are t-tests over queries, p < 0.05 after Holm's correction"
         )

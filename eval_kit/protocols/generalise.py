@@ -143,7 +143,7 @@ class Generalisation(Result):
             about = f"{row['system']}, {row['shift']}" if several else row["shift"]
             facts.append(Fact(about, "; ".join(said), verdict, _WORDS[row["verdict"]]))
         words = Counter(row["verdict"] for row in rows if row not in named)
-        more = ", ".join(f"{word} {count}" for word, count in words.items())
+        more = ", ".join(f"{count} {word}" for word, count in words.items())
         return [*facts, *([Fact(and_more(rest).strip(), more)] if rest else [])]
 
     def figures(self) -> list[Picture]:

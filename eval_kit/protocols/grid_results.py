@@ -22,7 +22,7 @@ from eval_kit.runs.grids import in_cells
 from eval_kit.runs.names import RunName, grid
 from eval_kit.sentences import and_more, joined, most_telling, weightiest
 from eval_kit.shifts import SHIFTS, Shift
-from eval_kit.stats.differences import FEW_DIFFER
+from eval_kit.stats.differences import FEW_DRAWN, UNDRAWN
 from eval_kit.stats.losses import MARGIN
 from eval_kit.stats.similarity import by_cluster
 from eval_kit.tables.table import ALPHA, UNTESTED, Table, ends_shown, share
@@ -155,29 +155,14 @@ class Protocols(Result):
 
     def notes(self) -> list[str]:
         """What rests on few queries."""
-        notes = []
-        if few := self._on_few():
-            why = "so intervals are too short and there is no ≈"
-            notes.append(f"In and Out of fewer than {FEW_DIFFER} queries differ, {why}: {few}")
-        return notes
+        few = (frame.filter(pl.col("queries") < UNDRAWN).height for frame in self.results.values())
+        return [FEW_DRAWN] if any(few) else []
 
     def method(self) -> list[str]:
         """What the marks mean, and how losses were tested."""
         notes = [*_SIGNIFICANCE] if self.results.keys() - {crossed.NAME} else []
         notes += [OVER_PARTS] if self.overall.keys() - {crossed.NAME} else []
         return notes + [*crossed.NOTES] * (crossed.NAME in self.results)
-
-    def _on_few(self) -> str:
-        """The losses that rest on too few queries for a bootstrap."""
-        names: dict[str, None] = {}
-        for shift, frame in self.results.items():
-            if "differ" in frame.columns:
-                few = pl.col("differ").is_between(1, FEW_DIFFER - 1)
-                for row in frame.filter(few).iter_rows(named=True):
-                    part = row.get("cluster") or row.get("size") or ""
-                    count = f"{row['measure']} ({row['differ']} of {row['queries']:,})"
-                    names[f"{row['system']}, {' '.join(filter(None, (shift, part)))}, {count}"] = None
-        return "; ".join(names)
 
     def of_shift(self, shift: str, on_page: bool = False) -> Iterator[tuple[str, Table]]:
         """The papers' tables of a shift, each with its measure; on a page with more marks, the main measure first."""

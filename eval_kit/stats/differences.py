@@ -2,24 +2,25 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eval_kit.stats import p_values
 from eval_kit.stats.figure import POWER, Figure, quantile_of_t
+from eval_kit.stats.groups import greater_error
 from eval_kit.stats.parts import Floats
 from eval_kit.tables.table import ALPHA
 
 type Integers = NDArray[np.int64]
 
 WORSE, NOT_WORSE, UNCHANGED, CANNOT_TELL = "worse", "not worse", "no query changed", "cannot tell"
-# 20: with fewer a loss of the margin passed the gate in up to 42 % of draws (docs/evidence.md)
-FEW_DIFFER = 20
-"""Queries that differ below which nothing is known of the losses that were not drawn."""
 _MANY = 1e6
 """Degrees of freedom of a normal distribution."""
+UNDRAWN = 100
+"""Queries below which an interval says nothing of great losses that were not drawn: of 43, one in 15 may lose all."""
+FEW_DRAWN = f"Intervals of fewer than {UNDRAWN} queries say nothing of great losses in queries that were not drawn"
 ROUNDING = 1e-9
 """Values of the same ranks may differ by so much, in the last bit."""
 
@@ -32,75 +33,55 @@ class Difference(Figure):
         helped: queries with a gain.
         hurt: with a loss.
         most: what a query can lose at most, in the measure's unit.
+        queries: how many.
+        ratio: of its error to that of as many independent queries (:mod:`eval_kit.stats.groups`).
     """
 
     helped: int = 0
     hurt: int = 0
     most: float = 1.0
+    queries: int = 0
+    ratio: float = 1.0
 
     @property
     def differ(self) -> int:
         """Queries that differ."""
         return self.helped + self.hurt
 
-    def interval_of(self, tests: int) -> tuple[float, float] | tuple[None, None]:
-        """As of a figure; where few queries differ, with more that lose all at one end, or gain all at the other."""
-        if self.differ >= FEW_DIFFER or not self.differ or self.error is None:
-            return super().interval_of(tests)
-        low, _ = self._with_more(-self.most, tests).interval_of(tests)
-        _, high = self._with_more(self.most, tests).interval_of(tests)
-        return (None, None) if low is None or high is None else (low, high)
+    def p_loses(self, margin: float) -> float | None:
+        """As of a figure, with the error that a loss of the margin has at least where few queries lose all.
 
-    def p_loses(self, margin: float, tests: int = 1) -> float | None:
-        """As of a figure, among so many tests; where few queries differ, with more that lose all.
-
-        A broken shard costs few queries everything: a sample without one of them says little of the next.
+        A broken shard costs few queries everything: a sample without one of them says little of the next. If a loss of
+        the margin is that of few queries, the variance of a query is at least the margin times ``most``.
         """
-        if self.differ >= FEW_DIFFER or self.error is None:
-            return super().p_loses(margin)
-        return self._with_more(-self.most, tests).p_loses(margin)
-
-    def detectable(self, tests: int) -> float | None:
-        """As of a figure; None where so few queries differ that their variance says little."""
-        return super().detectable(tests) if self.differ >= FEW_DIFFER else None
-
-    def needed(self, margin: float, tests: int) -> int | None:
-        """Queries with which less than ``margin`` is shown in 80 % of cases where nothing is lost; None if none vary.
-
-        At the first step of Holm's correction of so many tests.
-        """
-        if not self.error or not self.differ:
+        if self.error is None:
             return None
-        n = self.degrees + 1
+        least = math.sqrt(margin * self.most / self.queries)
+        return Figure(self.value, max(self.error, least), self.degrees).p_loses(margin)
+
+    def needed_to_show(self, tests: int) -> int | None:
+        """Queries with which this difference is found in 80 % of cases, among so many tests; None if nothing varies."""
+        found = self.detectable(tests)
+        return math.ceil(self.queries * (found / self.value) ** 2) if found and self.value else None
+
+    def needed(self, margin: float, tests: int) -> int:
+        """Queries with which less than ``margin`` is shown in 80 % of cases where nothing is lost.
+
+        At the first step of Holm's correction of so many tests. Where nothing varies, 2.7 / margin show it always.
+        """
         reach = quantile_of_t(1 - 2 * ALPHA / tests, _MANY)
-        fewest = n * ((reach + quantile_of_t(2 * POWER - 1, _MANY)) * self.error / margin) ** 2
-        # with so many some 20 differ, or one more that loses all is outweighed
-        enough = min(1.25 * FEW_DIFFER * n / self.differ, fewest + (1 + reach) * _more(tests) * self.most / margin)
-        return math.ceil(max(fewest, enough))
-
-    def _with_more(self, value: float, tests: int) -> Figure:
-        """The figure, had one more query this value, or as many as its chance of being unseen in all tests needs."""
-        n, more = self.degrees + 1, _more(tests)
-        mean = float(self.value or 0.0)
-        squares = self.degrees * n * float(self.error or 0.0) ** 2 + (mean - value) ** 2 * n * more / (n + more)
-        degrees = n + more - 1
-        error = math.sqrt(squares / degrees / (n + more))
-        return Figure((n * mean + more * value) / (n + more), error, degrees)
+        varied = self.queries * ((reach + quantile_of_t(2 * POWER - 1, _MANY)) * (self.error or 0.0) / margin) ** 2
+        return math.ceil(max(varied, reach**2 * self.most / margin))
 
 
-def _more(tests: int) -> float:
-    """Losses of all that may be unseen: their share is below 3 / n at 95 %, and (3 + ln tests) / n at the corrected."""
-    return 1 + math.log(tests) / 3
-
-
-def difference(gains: Floats, most: float = 1.0) -> Difference:
+def difference(gains: Floats, most: float = 1.0, groups: Integers | None = None) -> Difference:
     """The mean gain of queries (n,); the arguments are those of :func:`differences`."""
-    [found], _ = differences(gains, np.zeros(len(gains), np.int64), 1, gains, most)
+    [found], _ = differences(gains, np.zeros(len(gains), np.int64), 1, gains, most, groups)
     return found
 
 
 def differences(
-    values: Floats, parts: Integers, count: int, every: Floats, most: float = 1.0
+    values: Floats, parts: Integers, count: int, every: Floats, most: float = 1.0, groups: Integers | None = None
 ) -> tuple[list[Difference], list[float | None]]:
     """The mean gain in each part, and how far chance is from explaining that it is not that of the rest.
 
@@ -110,6 +91,7 @@ def differences(
         count: of parts.
         every: (n,) that of every query in a part, each once.
         most: what a query can lose at most, in the measure's unit.
+        groups: (m,) the number of the group of each membership's query, if queries may hang together.
 
     Returns:
         One difference a part, and the two-sided p of no difference to the queries that are not in the part: the
@@ -121,17 +103,25 @@ def differences(
     sums, squares, helped, hurt = (np.bincount(parts, each, minlength=count).tolist() for each in columns)
     total, square, number = float(every.sum()), float((every**2).sum()), len(every)
     of_parts, to_rest = [], []
+    ends = np.bincount(parts, minlength=count).cumsum()[:-1]
+    by_part = np.argsort(parts, kind="stable")
+    off = np.split(values[by_part], ends)
+    together = None if groups is None else np.split(groups[by_part], ends)
     for part, n in enumerate(np.bincount(parts, minlength=count).tolist()):
         own = _moments(n, sums[part], squares[part])
-        error = None if n < 2 else math.sqrt(own[1] / n)
-        counts = int(helped[part]), int(hurt[part])
-        of_parts.append(Difference(own[0], error, n - 1, helped=counts[0], hurt=counts[1], most=most))
+        own_error = None if n < 2 else math.sqrt(own[1] / n)
+        of_groups = None if together is None else together[part]
+        error, degrees, ratio = greater_error(own_error, n - 1.0, off[part] - own[0], of_groups)
+        found = Difference(own[0], error, degrees, helped=int(helped[part]), hurt=int(hurt[part]))
+        of_parts.append(replace(found, most=most, queries=n, ratio=ratio))
         rest = number - n
-        to_rest.append(_apart(own, n, _moments(rest, total - sums[part], square - squares[part]), rest))
+        of_rest = _moments(rest, total - sums[part], square - squares[part])
+        of_both = [(mean, variance * ratio**2) for mean, variance in (own, of_rest)]
+        to_rest.append(_apart(of_both[0], of_both[1], n, rest))
     return of_parts, to_rest
 
 
-def _apart(one: tuple[float, float], n: int, other: tuple[float, float], m: int) -> float | None:
+def _apart(one: tuple[float, float], other: tuple[float, float], n: int, m: int) -> float | None:
     """The p of equal means of n and m values, given both means and variances."""
     if min(n, m) < 2 or not one[1] + other[1]:
         return None

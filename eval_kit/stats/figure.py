@@ -69,8 +69,11 @@ class Figure:
         return two_sided / 2
 
     def detectable(self, tests: int) -> float | None:
-        """The least loss that is found in 80 % of cases, at the first step of Holm's correction of so many tests."""
-        if self.error is None:
+        """The least loss that is found in 80 % of cases, at the first step of Holm's correction of so many tests.
+
+        None where nothing varies.
+        """
+        if not self.error:
             return None
         # the test's own t, and the one below which 80 % of draws stay: 60 % lie between it and its negative
         found = quantile_of_t(1 - (1 - LEVEL) / tests, self.degrees) + quantile_of_t(2 * POWER - 1, self.degrees)

@@ -18,7 +18,7 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from eval_kit.stats import p_values
-from eval_kit.stats.differences import FEW_DIFFER, ROUNDING
+from eval_kit.stats.differences import ROUNDING
 from eval_kit.stats.figure import LEVEL, Figure
 from eval_kit.stats.parts import Floats
 from eval_kit.tables.table import ALPHA
@@ -54,21 +54,30 @@ def paired_t_test(inside: ArrayLike, out: ArrayLike) -> Figure:
     return _mean(of_in - of_out, _scale(of_in, of_out))
 
 
-def p_equivalent(inside: ArrayLike, out: ArrayLike) -> float | None:
+def p_equivalent(inside: ArrayLike, out: ArrayLike, most: float = 1.0) -> float | None:
     """The p-value of the test that Out lies within :data:`MARGIN` of In; of the same arguments.
 
     A loss that is not significant need not be small. Equivalence is shown by two one-sided t-tests (Schuirmann
     1987), of (1 − m) In < Out and of Out < (1 + m) In, as for a ratio of means (Berger and Hsu 1996): the margin
-    m is a share of the mean In, whose own uncertainty counts. The p-value is the greater of the two; None where one
-    of them does not vary, and where so few queries differ that t knows nothing of the losses that were not drawn.
+    m is a share of the mean In, whose own uncertainty counts. A loss of the margin may be that of few queries, so the
+    error is at least what it would be then (:meth:`eval_kit.stats.differences.Difference.p_loses`). The p-value is the
+    greater of the two; None where one of them does not vary, or In is 0.
+
+    Args:
+        inside: In of each query, (n,) or (seeds, n).
+        out: Out of the same queries, in the same shape.
+        most: what a query can lose at most, in the measure's unit.
     """
     of_in, of_out = _pair(inside, out)
-    if differing(of_in, of_out) < FEW_DIFFER:
-        return None
-    scale = _scale(of_in, of_out)
+    scale, mean = _scale(of_in, of_out), abs(float(of_in.mean()))
+    least = (MARGIN * mean * most / of_in.shape[-1]) ** 0.5
     sides = [_mean(each, scale) for each in (of_out - (1 - MARGIN) * of_in, (1 + MARGIN) * of_in - of_out)]
-    one_sided = [p for side in sides if side.error and (p := side.p_loses(0.0)) is not None]
-    return max(one_sided) if len(one_sided) == 2 else None
+    one_sided = []
+    for side in sides:
+        if side.error and mean and not (of_in == of_out).all():
+            one_sided.append(replace(side, error=max(side.error, least)).p_loses(0.0))
+    found = [p for p in one_sided if p is not None]
+    return max(found) if len(found) == 2 else None
 
 
 def differing(inside: ArrayLike, out: ArrayLike) -> int:
