@@ -73,13 +73,12 @@ class Division:
             return "its parts combine two groupings"
         for other in others:
             both = self.parts.join(other.parts, on="query_id", suffix="_of_other")
-            held = (
-                both.group_by("part", "part_of_other")
-                .len()
-                .group_by("part")
-                .agg(pl.col("len").max() / pl.col("len").sum())
+            counts = both.group_by("part", "part_of_other").len().sort("len", descending=True)
+            wholes = counts.group_by("part").agg(
+                pl.col("part_of_other").first(), pl.col("len").max() / pl.col("len").sum()
             )
-            if other.parts["part"].n_unique() < self.parts["part"].n_unique() and (held["len"] >= _PIECE).all():
+            is_coarser = 1 < wholes["part_of_other"].n_unique() and other.parts["part"].n_unique() < len(wholes)
+            if is_coarser and (wholes["len"] >= _PIECE).all():
                 return f"its parts are pieces of {other.name}"
         return ""
 

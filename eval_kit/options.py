@@ -108,8 +108,8 @@ By = Annotated[
 Groups = Annotated[
     str | None,
     option(
-        "Queries that hang together, such as one article's or user's, which tests count as one where it matters. As for "
-        "--by. Default: those with one text or a relevant passage in common.",
+        "Groups of queries that hang together, as for --by, such as an article's or a user's. Tests count groups where "
+        "it matters. Default: queries with one text or a relevant passage in common.",
         "GROUPING",
     ),
 ]

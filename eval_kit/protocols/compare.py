@@ -207,9 +207,9 @@ class Comparison(Result):
     def _parts_that_differ(self) -> Iterator[str]:
         """The parts that are shown to lose, and those that gain, the greatest first; a gate has its own sentence."""
         parts = [] if self.gate else self.parts.filter(FIRST_MEASURE, pl.col("by") != WHOLE).to_dicts()
-        for said, verb, sign in ((WORSE, "Lost on", -1), (BETTER, "Gained on", 1)):
+        for said, verb in ((WORSE, "Lost on"), (BETTER, "Gained on")):
             shown = [row for row in parts if word(row) == said]
-            rows, rest = most_telling(shown, lambda row: sign * gain(row), _MOST_NAMED)
+            rows, rest = most_telling(shown, lambda row: abs(gain(row)), _MOST_NAMED)
             if rows:
                 yield f"{verb} {'; '.join(found_in(row, len(self.systems) > 2, True) for row in rows)}{and_more(rest)}."
 

@@ -70,7 +70,7 @@ class Gate:
     def rules(self) -> str:
         """What its words mean."""
         return (
-            f"{NOT_WORSE}: significantly less than {self.margin:g} is lost to {self.baseline} (one-sided; with at least "
-            f"the variance of a loss of {self.margin:g} by a few queries that lose all). {WORSE}: a loss is significant "
-            "(two-sided). Both are t-tests over queries, p < 0.05 after Holm's correction"
+            f"{NOT_WORSE}: significantly less than {self.margin:g} is lost to {self.baseline} (one-sided; with at "
+            f"least the variance of a loss of {self.margin:g} by a few queries that lose all). {WORSE}: a loss is "
+            "significant (two-sided). Both are t-tests over queries, p < 0.05 after Holm's correction"
         )
