@@ -245,6 +245,7 @@ def discover(
     parts: Annotated[
         Path | None, option("Write the queries of each kind to this file, .tsv or .csv, for --by.", "FILE")
     ] = None,
+    groups: options.Groups = None,
     seed: Annotated[int | None, option("Random seed of the halves. Default: 0.", min=0, max=2**32 - 1)] = None,
     allow_missing: options.AllowMissing = False,
 ) -> "Result":

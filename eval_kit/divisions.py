@@ -77,7 +77,7 @@ class Division:
             wholes = counts.group_by("part").agg(
                 pl.col("part_of_other").first(), pl.col("len").max() / pl.col("len").sum()
             )
-            is_coarser = 1 < wholes["part_of_other"].n_unique() and other.parts["part"].n_unique() < len(wholes)
+            is_coarser = wholes["part_of_other"].n_unique() > 1 and other.parts["part"].n_unique() < len(wholes)
             if is_coarser and (wholes["len"] >= _PIECE).all():
                 return f"its parts are pieces of {other.name}"
         return ""

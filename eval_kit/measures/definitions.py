@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import polars as pl
 
@@ -119,6 +120,10 @@ class Measure:
     def best(self, values: Iterable[float]) -> float:
         """The best of some values."""
         return (min if self.kind.lower_is_better else max)(values)
+
+    def most(self, values: Any) -> float:
+        """What a query can lose at most, given an array of values: 1 of fractions, the cutoff of a search length."""
+        return max(1.0, self.value_of_empty_result, float(abs(values).max()))
 
     def show(self, value: float, with_sign: bool = False) -> str:
         """A value, or with ``with_sign`` a difference, with the digits of the kit's own tables."""

@@ -17,7 +17,7 @@ from eval_kit.release import Release
 from eval_kit.sentences import counted
 from eval_kit.stats.differences import CANNOT_TELL, NOT_WORSE, UNCHANGED, WORSE, Difference, differences, verdict
 from eval_kit.stats.losses import correct, simultaneous
-from eval_kit.stats.parts import FEWEST_PARTS, Floats, heterogeneity, within
+from eval_kit.stats.parts import FEWEST_PARTS, heterogeneity, within
 from eval_kit.tables.table import (
     ALPHA,
     Column,
@@ -252,7 +252,7 @@ def compared(
     }
     for (test_set, measure), group in values.group_by("test_set", "measure", maintain_order=True):
         of_measure = parse(str(measure))
-        greatest = most(str(measure), group["value"].to_numpy())
+        greatest = of_measure.most(group["value"].to_numpy())
         columns = {str(name): each for (name,), each in group.group_by("system", maintain_order=True)}
         of_test_set = of_test_sets.get(str(test_set), ())
         for division, system in ((d, s) for d in of_test_set for s in others):
@@ -353,11 +353,6 @@ def _in_parts(
     return rows, over | {"difference": signed(sign, kinds.value) if kinds else None, "low": low, "high": high}
 
 
-def most(measure: str, values: Floats) -> float:
-    """What a query can lose at most, given values of the measure: 1 of fractions, the cutoff of a search length."""
-    return max(1.0, parse(measure).value_of_empty_result, float(np.abs(values).max()))
-
-
 def signed(sign: int, value: float | None) -> float | None:
     """A difference of a gain, or the other way round, without a negative zero."""
     return None if value is None else sign * value + 0.0
@@ -381,7 +376,7 @@ def _correct(family: Sequence[dict[str, Any]], margin: float | None) -> None:
     figures: list[Difference] = [row["figure"] for row in family]
     hold_together(family)
     for row, figure in zip(family, figures, strict=True):
-        row["detectable"] = figure.detectable(len(family))
+        row["detectable"] = figure.detectable(len(family)) if margin is None else figure.detectable_loss(len(family))
         if margin is not None:
             row["p_loses"] = figure.p_loses(margin)
             row["needed"] = figure.needed(margin, len(family)) if margin else None

@@ -464,7 +464,7 @@ def of_values(
     if margin is not None:
         first = {name: test_sets[name].measures[0] for name in shared}
         values = values.filter(pl.col("measure") == pl.col("test_set").replace_strict(first, default=None))
-        most = max(by_part.most(name, np.abs(values["value"].to_numpy())) for name in first.values())
+        most = max(parse(name).most(values["value"].to_numpy()) for name in first.values())
         if margin >= most:
             raise UserError(
                 f"Nobody can lose {margin:g} of {choices(dict.fromkeys(first.values()))}, so this gate would pass "
@@ -548,7 +548,7 @@ def rows_of(values: pl.DataFrame, systems: Sequence[str], test_set: str) -> list
             if name != base:
                 both = columns[measure, base], column
                 sign = parse(measure).sign
-                most = by_part.most(str(measure), np.stack(both))
+                most = parse(str(measure)).most(np.stack(both))
                 figure = difference(sign * (column - both[0]), most, together[name])
                 row |= {"difference": by_part.signed(sign, figure.value), "p": figure.p, "ratio": figure.ratio}
                 row |= {"helped": figure.helped, "hurt": figure.hurt, "figure": figure, "sign": sign}

@@ -12,17 +12,19 @@ import polars as pl
 
 from eval_kit import plots
 from eval_kit.authors.opening import ReleaseSource, release_of
-from eval_kit.divisions import FEW, FEWEST, HOLLOW, QUESTION_WORD, WORDS, divide, names_of
+from eval_kit.divisions import FEW, FEWEST, HOLLOW, QUESTION_WORD, WORDS, Parts, divide, names_of
 from eval_kit.errors import UserError, parameter
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols import readings
-from eval_kit.protocols.by_part import difference_of, most, signed, turned
+from eval_kit.protocols.by_part import difference_of, signed, turned
+from eval_kit.protocols.hanging import counted_groups, grouped
 from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.scoring import named, scores_of, with_measures
 from eval_kit.release import Release
 from eval_kit.results import Picture, Result, origin
 from eval_kit.runs.given import GivenRun, GivenRuns, take
 from eval_kit.sentences import counted
+from eval_kit.stats.differences import difference
 from eval_kit.stats.halves import PICKED, Picked, worst
 from eval_kit.stats.kinds import kinds
 from eval_kit.tables.table import ALPHA, Column, Table, laid_out, p_value
@@ -210,6 +212,7 @@ def discover(
     *,
     measure: str | None = None,
     test_sets: Sequence[str] = (),
+    groups: str | Parts | None = None,
     qrels: Path | None = None,
     queries: Path | None = None,
     seed: int = 0,
@@ -225,6 +228,7 @@ def discover(
         pivot: the run that a single one is compared with, such as BM25's.
         measure: in place of the test sets' first.
         test_sets: names; by default all that both runs cover.
+        groups: as for :func:`eval_kit.protocols.compare.compare`; no group is in both halves.
         qrels: judgements to score on, in place of a release.
         queries: the texts of their queries.
         seed: of the halves.
@@ -250,12 +254,16 @@ def discover(
     kindest = of_measure.sign * (pairs["best"] - pairs["worst"]).to_numpy()  # what ties may give the second run
     pairs = pairs.drop("best", "worst").with_columns(difference=pl.col("after") - pl.col("before"))
     known = kinds(pairs["text"], 2 * FEWEST, seed) | dict(_of_divisions(opened, pairs.select("query_id", "text")))
-    greatest = most(name, pairs.select("before", "after").to_numpy())
+    greatest = of_measure.most(pairs.select("before", "after").to_numpy())
     gains = of_measure.sign * pairs["difference"].to_numpy()
-    found = worst(gains, known, FEWEST, greatest, seed)
+    of_groups = grouped(opened, names, groups)
+    one_group = of_groups.unique("query_id", keep="first").select("query_id", "group")
+    together = pairs.join(one_group, on="query_id", how="left", maintain_order="left")["group"].to_numpy()
+    pick = partial(worst, kinds=known, fewest=FEWEST, most=greatest, seed=seed, groups=together)
+    found = pick(gains)
     lose = {(kind.name, kind.half) for kind in found if kind.loses}
     if (kindest != gains).any():  # a loss that another order of tied passages would undo is none
-        lose &= {(kind.name, kind.half) for kind in worst(kindest, known, FEWEST, greatest, seed) if kind.loses}
+        lose &= {(kind.name, kind.half) for kind in pick(kindest) if kind.loses}
     frames = [_members(pairs, kind, of_measure.sign) for kind in found]
     rows = [
         _row(kind, frame, of_measure.sign) | {"loses": (kind.name, kind.half) in lose}
@@ -264,7 +272,9 @@ def discover(
     empty = pairs.head(0).with_columns(kind=pl.lit(""), half=pl.lit(0, pl.Int64))
     members = pl.concat(frames or [empty])
     counts = {"searched": pairs.height, "looked_at": len(known), "left_out": values.height - pairs.height}
-    provenance = scores.provenance | {"seed": seed}
+    ratio = difference(gains, greatest, together).ratio
+    ratios = pl.DataFrame({"test_set": names, "ratio": [ratio] * len(names)})
+    provenance = scores.provenance | {"seed": seed, "groups": counted_groups(of_groups, ratios)}
     return Discovery(
         pl.DataFrame(rows, _ROWS),
         members,

@@ -12,6 +12,7 @@ from eval_kit.errors import UserError
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols import crossed, in_out, papers
 from eval_kit.protocols.chameleons import with_average_precision
+from eval_kit.protocols.hanging import counted_groups, grouped
 from eval_kit.protocols.scores import Scores
 from eval_kit.protocols.scoring import scores_of
 from eval_kit.release import Release
@@ -254,13 +255,15 @@ def of_cells(
     system_of = {run.name: cell.system for run, cell in cells.items()}
     shared = scores.on_shared_queries(lambda run: system_of.get(run, run))
     otherwise = _otherwise(found, _found(shared, cells, release, seed)) if shared else []
-    provenance = {**scores.provenance, "seed": seed}
+    provenance = {**found.provenance, "seed": seed}
     return replace(found, provenance=provenance, untrained=_means_of_untrained(scores, untrained), otherwise=otherwise)
 
 
 def _found(scores: Scores, cells: dict[Run, RunName], release: Release, seed: int) -> Protocols:
     """The results of the runs that are scored, without what untrained systems have."""
     values = values_of(scores, cells)
+    of_groups = grouped(release, values["test_set"].unique(maintain_order=True))
+    values = values.join(of_groups, on=["test_set", "query_id"], how="left", maintain_order="left")
     results: dict[str, pl.DataFrame] = {}
     matrices: dict[str, pl.DataFrame] = {}
     clusters: dict[str, list[str]] = {}
@@ -284,7 +287,13 @@ def _found(scores: Scores, cells: dict[Run, RunName], release: Release, seed: in
             differences[shift] = in_out.differences(of_shift, shift, release, measure)
         trained_on = _trained_on(scores, cells, SHIFTS[shift], release)
         results[shift] = losses.join(trained_on, on=trained_on.columns[:-1], how="left", maintain_order="left")
-    return Protocols(values, results, matrices, {}, clusters, scores.provenance, overall, differences, of_clusters)
+    of_sets = pl.concat(
+        (each.rename({"test_sets": "test_set"}, strict=False) for each in results.values()), how="diagonal"
+    )
+    ratios = of_sets.select("test_set", "ratio") if "ratio" in of_sets.columns else None
+    together = {} if ratios is None else counted_groups(of_groups, ratios)
+    provenance = scores.provenance | {"groups": together}
+    return Protocols(values, results, matrices, {}, clusters, provenance, overall, differences, of_clusters)
 
 
 def _otherwise(found: Protocols, shared: Protocols) -> list[str]:

@@ -1,7 +1,7 @@
 """The papers' protocols: what is compared with what. Plain dataframes in and out.
 
 Functions take per-query values of grid runs, one row per value: ``system``, ``held_out``, ``seed``, ``test_set``,
-``measure``, ``query_id``, ``value``.
+``measure``, ``query_id``, ``value``, ``group``.
 """
 
 from collections.abc import Iterator
@@ -18,6 +18,7 @@ from eval_kit.runs.names import RunName
 from eval_kit.shifts import SHIFTS, Shift
 from eval_kit.stats.figure import Figure
 from eval_kit.stats.losses import (
+    Integers,
     difference_of_losses,
     differing,
     error_of_loss,
@@ -112,9 +113,9 @@ def overall(values: pl.DataFrame, shift: str, release: Release, measure: str, se
         losses, errors, sizes = [], [], []
         for _, part in pairs.group_by("part", maintain_order=True):
             inside, out = in_and_out(part)
-            if inside.shape[1] > 1 and (error := error_of_loss(inside, out)) is not None:
+            if inside.shape[1] > 1 and (error := error_of_loss(inside, out, groups_in(part))) is not None:
                 losses.append(1 - out.mean() / inside.mean())
-                errors.append(error)
+                errors.append(error[0])
                 sizes.append(inside.shape[1])
         kinds = heterogeneity(*map(np.array, (losses, errors, sizes)))
         drawn = kinds if kinds and len(losses) >= _FEWEST_DRAWN else Figure()
@@ -171,6 +172,12 @@ def in_and_out(pairs: pl.DataFrame) -> tuple[Floats, Floats]:
     return in_order["inside"].to_numpy().reshape(shape), in_order["out"].to_numpy().reshape(shape)
 
 
+def groups_in(pairs: pl.DataFrame) -> Integers | None:
+    """(queries,) the group of each query of :func:`in_and_out`; None where each stands alone."""
+    of_queries = pairs.filter(pl.col("seed") == pl.col("seed").min()).sort("part", "query_id")["group"]
+    return of_queries.to_numpy() if of_queries.is_duplicated().any() else None
+
+
 def main_measure(results: pl.DataFrame) -> str:
     """The measure that sums up a shift: its first for which higher is better."""
     measures = results["measure"].unique(maintain_order=True).to_list()
@@ -195,19 +202,25 @@ def _with_pairs(comparison: pl.DataFrame, seed: int = 0) -> Iterator[tuple[dict[
 
     ``comparison`` is from :meth:`Shift.roles`.
     """
-    means = comparison.group_by(_PAIR, maintain_order=True).agg(**_MEANS, searched=pl.col("searched").any())
+    means = comparison.group_by(_PAIR, maintain_order=True).agg(
+        **_MEANS, searched=pl.col("searched").any(), group=pl.col("group").first()
+    )
     groups, pairs = {}, {}
     for (system, measure), group in means.group_by("system", "measure", maintain_order=True):
         groups[str(system), str(measure)] = group
         pairs[str(system), str(measure)] = in_and_out(group)
-    for (system, measure), loss in relative_losses(pairs, seed=seed).items():
+    # the queries of all are the same, and so are their groups
+    together = groups_in(next(iter(groups.values()))) if groups else None
+    for (system, measure), loss in relative_losses(pairs, seed=seed, groups=together).items():
         inside, out = pairs[system, measure]
         row: dict[str, Any] = {"system": system, "measure": measure}
         for name, figure in zip(("avg_in", "out", "rel_loss"), loss, strict=True):
             row |= figure.columns(name)
         group = groups[system, measure].sort("seed", "part", "query_id")
         searched = group["searched"].to_numpy().reshape(inside.shape).any(axis=0)
-        alike = p_equivalent(inside[:, searched], out[:, searched]) if searched.any() else None
-        row |= {"p": paired_t_test(inside, out).p, "p_equivalent": alike}
+        most, among = parse(measure).most(np.stack([inside, out])), None if together is None else together[searched]
+        alike = p_equivalent(inside[:, searched], out[:, searched], most, among) if searched.any() else None
+        row |= {"p": paired_t_test(inside, out, together).p, "p_equivalent": alike}
+        row["ratio"] = (error_of_loss(inside, out, together) or (0.0, 1.0))[1]
         row |= {"queries": inside.shape[1], "differ": differing(inside, out), "seeds": inside.shape[0]}
         yield row, groups[system, measure]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from eval_kit.stats.differences import Difference, differences
+from eval_kit.stats.differences import Difference, difference, differences
 from eval_kit.stats.distance import Integers
 from eval_kit.stats.kinds import Kinds
 from eval_kit.stats.losses import holm, simultaneous
@@ -60,7 +60,9 @@ class Picked:
         return self.p is not None and self.p < ALPHA and (self.held.value or 0.0) < 0
 
 
-def worst(gains: Floats, kinds: Kinds, fewest: int, most: float = 1.0, seed: int = 0) -> list[Picked]:
+def worst(
+    gains: Floats, kinds: Kinds, fewest: int, most: float = 1.0, seed: int = 0, groups: Integers | None = None
+) -> list[Picked]:
     """The kinds that lose most in a half and overlap little, as the other half shows them, the surest loss first.
 
     A kind that both halves pick is there twice.
@@ -71,8 +73,15 @@ def worst(gains: Floats, kinds: Kinds, fewest: int, most: float = 1.0, seed: int
         fewest: queries that a kind has in each half, at least.
         most: what a query can lose at most.
         seed: of the halves.
+        groups: (n,) the number of the group of each query, if they may hang together: where that matters, a group is
+            whole in a half, so that the other has no copies, and tests count groups.
     """
-    first = np.random.default_rng(seed).permutation(len(gains)) < len(gains) // 2
+    rng = np.random.default_rng(seed)
+    if groups is not None and difference(gains, most, groups).ratio > 1:
+        names, of_queries = np.unique(groups, return_inverse=True)
+        first = (rng.permutation(len(names)) < len(names) // 2)[of_queries]
+    else:
+        first, groups = rng.permutation(len(gains)) < len(gains) // 2, None
     tests = []
     for half, looked in ((2, first), (1, ~first)):
         inside = {name: rows[looked[rows]] for name, rows in kinds.items()}
@@ -82,8 +91,8 @@ def worst(gains: Floats, kinds: Kinds, fewest: int, most: float = 1.0, seed: int
             for name, rows in inside.items()
             if min(len(rows), len(outside[name])) >= fewest and len(rows) <= _WIDEST * looked.sum()
         }
-        picked = _picked(gains, known, looked, most)
-        held, to_rest = _tested(gains, {name: outside[name] for name in picked}, ~looked, most)
+        picked = _picked(gains, known, looked, most, groups)
+        held, to_rest = _tested(gains, {name: outside[name] for name in picked}, ~looked, most, groups)
         for name, figure, rest in zip(picked, held, to_rest, strict=True):
             tests.append(Picked(name, half, float(gains[known[name]].mean()), outside[name], figure, p_rest=rest))
     together = simultaneous([kind.held for kind in tests])
@@ -96,9 +105,9 @@ def worst(gains: Floats, kinds: Kinds, fewest: int, most: float = 1.0, seed: int
     return sorted(found, key=lambda kind: names.index(kind.name))
 
 
-def _picked(gains: Floats, kinds: Kinds, looked: Flags, most: float) -> list[str]:
+def _picked(gains: Floats, kinds: Kinds, looked: Flags, most: float, groups: Integers | None) -> list[str]:
     """The names of the kinds that lose most to the other queries, by the test of that, and are not the same queries."""
-    found, to_rest = _tested(gains, kinds, looked, most)
+    found, to_rest = _tested(gains, kinds, looked, most, groups)
     mean = float(gains[looked].mean())
     by_p = sorted(
         (p, (figure.value or 0.0) - mean, name)
@@ -116,10 +125,13 @@ def _picked(gains: Floats, kinds: Kinds, looked: Flags, most: float) -> list[str
     return picked
 
 
-def _tested(gains: Floats, kinds: Kinds, half: Flags, most: float) -> tuple[list[Difference], Sequence[float | None]]:
+def _tested(
+    gains: Floats, kinds: Kinds, half: Flags, most: float, groups: Integers | None
+) -> tuple[list[Difference], Sequence[float | None]]:
     """Each kind's mean gain in a half, and the p of no difference to the half's other queries."""
     if not kinds:
         return [], []
     rows = np.concatenate(list(kinds.values()))
     numbers = np.repeat(np.arange(len(kinds)), list(map(len, kinds.values())))
-    return differences(gains[rows], numbers, len(kinds), gains[half], most)
+    together = None if groups is None else groups[rows]
+    return differences(gains[rows], numbers, len(kinds), gains[half], most, together)

@@ -20,10 +20,12 @@ from numpy.typing import ArrayLike, NDArray
 from eval_kit.stats import p_values
 from eval_kit.stats.differences import ROUNDING
 from eval_kit.stats.figure import LEVEL, Figure
+from eval_kit.stats.groups import greater_error
 from eval_kit.stats.parts import Floats
 from eval_kit.tables.table import ALPHA
 
 type Draws = NDArray[np.int32]
+type Integers = NDArray[np.int64]
 type Loss = tuple[Figure, Figure, Figure]
 """Mean In, mean Out and Rel Loss = (In − Out) / In of one system on one test set."""
 
@@ -37,7 +39,7 @@ _DRAWS_AT_ONCE = 1 << 20
 _ROUNDING = 1e-12
 
 
-def paired_t_test(inside: ArrayLike, out: ArrayLike) -> Figure:
+def paired_t_test(inside: ArrayLike, out: ArrayLike, groups: Integers | None = None) -> Figure:
     """In − Out with the papers' test of a loss (ECIR 2023, Tables 2 and 3), over queries.
 
     Several seeds count as random too (:func:`_error`): where there is no loss and trainings differ more than queries
@@ -46,15 +48,16 @@ def paired_t_test(inside: ArrayLike, out: ArrayLike) -> Figure:
     Args:
         inside: In of each query, (n,) or (seeds, n).
         out: Out of the same queries, in the same shape.
+        groups: (n,) the number of the group of each query, if they may hang together (:mod:`eval_kit.stats.groups`).
 
     Raises:
         ValueError: shapes that differ, no queries, or values that are not finite.
     """
     of_in, of_out = _pair(inside, out)
-    return _mean(of_in - of_out, _scale(of_in, of_out))
+    return _mean(of_in - of_out, _scale(of_in, of_out), groups)
 
 
-def p_equivalent(inside: ArrayLike, out: ArrayLike, most: float = 1.0) -> float | None:
+def p_equivalent(inside: ArrayLike, out: ArrayLike, most: float = 1.0, groups: Integers | None = None) -> float | None:
     """The p-value of the test that Out lies within :data:`MARGIN` of In; of the same arguments.
 
     A loss that is not significant need not be small. Equivalence is shown by two one-sided t-tests (Schuirmann
@@ -67,11 +70,12 @@ def p_equivalent(inside: ArrayLike, out: ArrayLike, most: float = 1.0) -> float 
         inside: In of each query, (n,) or (seeds, n).
         out: Out of the same queries, in the same shape.
         most: what a query can lose at most, in the measure's unit.
+        groups: as for :func:`paired_t_test`.
     """
     of_in, of_out = _pair(inside, out)
     scale, mean = _scale(of_in, of_out), abs(float(of_in.mean()))
     least = (MARGIN * mean * most / of_in.shape[-1]) ** 0.5
-    sides = [_mean(each, scale) for each in (of_out - (1 - MARGIN) * of_in, (1 + MARGIN) * of_in - of_out)]
+    sides = [_mean(each, scale, groups) for each in (of_out - (1 - MARGIN) * of_in, (1 + MARGIN) * of_in - of_out)]
     one_sided = []
     for side in sides:
         if side.error and mean and not (of_in == of_out).all():
@@ -109,13 +113,16 @@ def difference_of_losses(first: tuple[ArrayLike, ArrayLike], second: tuple[Array
     return Figure() if error <= _ROUNDING else Figure(value, error, degrees)
 
 
-def error_of_loss(inside: ArrayLike, out: ArrayLike) -> float | None:
-    """The standard error of Rel Loss over queries (and seeds), of In and Out as in :func:`paired_t_test`.
+def error_of_loss(inside: ArrayLike, out: ArrayLike, groups: Integers | None = None) -> tuple[float, float] | None:
+    """The standard error of Rel Loss over queries (and seeds), and how many times as great groups make it.
 
     Rel Loss is linearised: a query's part in it is (Out / In · its In − its Out) / In. None where In is 0.
     """
     column = _linearised(inside, out)
-    return None if column is None else _error(column)[0]
+    if column is None:
+        return None
+    alone, together = _error(column)[0], _error(column, groups)[0]
+    return together, together / alone if alone else 1.0
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
@@ -181,7 +188,11 @@ def relative_loss(inside: ArrayLike, out: ArrayLike, *, resamples: int = RESAMPL
 
 
 def relative_losses[Key: Hashable](
-    pairs: Mapping[Key, tuple[ArrayLike, ArrayLike]], *, resamples: int = RESAMPLES, seed: int = 0
+    pairs: Mapping[Key, tuple[ArrayLike, ArrayLike]],
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    groups: Integers | None = None,
 ) -> dict[Key, Loss]:
     """In, Out and Rel Loss with paired bootstrap intervals, for many systems and measures on one test set.
 
@@ -200,17 +211,22 @@ def relative_losses[Key: Hashable](
         pairs: In and Out of each entry, both (n,) or both (seeds, n), the queries in one order for all entries.
         resamples: how many to draw.
         seed: for the random numbers.
+        groups: as for :func:`paired_t_test`; drawn whole where they widen the error of a loss.
 
     Raises:
         ValueError: shapes that differ, no queries, or values that are not finite.
     """
+    if groups is not None and not any(
+        (found := error_of_loss(*pair, groups)) and found[1] > 1 for pair in pairs.values()
+    ):
+        groups = None
     arrays = {key: _pair(*pair) for key, pair in pairs.items()}
     if len(sizes := {pair.shape[2] for pair in arrays.values()}) > 1:
         raise ValueError(f"the entries are of one test set, yet have {' and '.join(map(str, sorted(sizes)))} queries")
     if not arrays:
         return {}
     columns = np.concatenate([pair.reshape(-1, pair.shape[2]) for pair in arrays.values()])
-    means = resampled_means(columns.T, resamples, seed)
+    means = resampled_means(columns.T, resamples, seed, groups)
     losses = {}
     start = 0
     for key, pair in arrays.items():
@@ -294,14 +310,19 @@ def draws(n: int, resamples: int, seed: int) -> Iterator[Draws]:
         yield rng.integers(n, size=(min(at_once, resamples - start), n), dtype=np.int32)
 
 
-def resampled_means(values: Floats, resamples: int, seed: int) -> Floats:
-    """Means of the columns of ``values`` (n, k) in each of the :func:`draws`: (resamples, k)."""
+def resampled_means(values: Floats, resamples: int, seed: int, groups: Integers | None = None) -> Floats:
+    """Means of the columns of ``values`` (n, k) in each of the :func:`draws`, or of groups: (resamples, k)."""
     columns = np.ascontiguousarray(values.T)
+    sizes = np.ones(len(values))
+    if groups is not None:
+        index = np.unique(groups, return_inverse=True)[1]
+        columns, sizes = np.stack([np.bincount(index, column) for column in columns]), np.bincount(index).astype(float)
     means = []
-    for rows in draws(len(values), resamples, seed):
+    for rows in draws(len(sizes), resamples, seed):
         times = _times_drawn(rows)
+        count = times @ sizes if groups is not None else np.full(len(times), float(len(values)))
         # column by column and without BLAS: each mean is the same, to the bit, whatever stands beside it
-        means.append(np.stack([np.einsum("rn,n->r", times, column) for column in columns], axis=1) / len(values))
+        means.append(np.stack([np.einsum("rn,n->r", times, column) for column in columns], axis=1) / count[:, None])
     return np.concatenate(means)
 
 
@@ -339,16 +360,16 @@ def _scale(of_in: Floats, of_out: Floats) -> float:
     return float(np.abs([of_in.mean(axis=0), of_out.mean(axis=0)]).max())
 
 
-def _mean(differences: Floats, scale: float) -> Figure:
+def _mean(differences: Floats, scale: float, groups: Integers | None = None) -> Figure:
     """The mean of (seeds, n) values of this scale."""
     if differences.shape[1] == 1:
         return Figure(float(differences.mean()))
-    error, degrees = _error(differences)
+    error, degrees = _error(differences, groups)
     varies = error * differences.shape[1] ** 0.5 > _ROUNDING * scale
     return Figure(float(differences.mean(axis=0).mean()), error if varies else 0.0, degrees)
 
 
-def _error(values: Floats) -> tuple[float, float]:
+def _error(values: Floats, groups: Integers | None = None) -> tuple[float, float]:
     """Standard error of the mean of (seeds, n) values, and its degrees of freedom.
 
     Seeds and queries are two crossed random factors: the variance is what the queries' means vary by, plus what the
@@ -359,14 +380,16 @@ def _error(values: Floats) -> tuple[float, float]:
     if n == 1:
         return 0.0, 0.0
     of_queries, of_seeds = values.mean(axis=0), values.mean(axis=1)
-    error = float(of_queries.std(ddof=1)) / n**0.5
+    alone_error = float(of_queries.std(ddof=1)) / n**0.5
+    found, of_error, _ = greater_error(alone_error, n - 1.0, of_queries - of_queries.mean(), groups)
+    error = found or 0.0
     if seeds == 1:
-        return error, n - 1
+        return error, of_error
     cells = values - of_queries - of_seeds[:, None] + values.mean()
     by_query, by_seed = error**2, float(of_seeds.var(ddof=1)) / seeds
     alone = float((cells**2).sum()) / ((seeds - 1) * (n - 1)) / values.size
     both = by_query + by_seed
-    degrees = both / (by_query / (n - 1) + by_seed / (seeds - 1)) if both else n - 1
+    degrees = both / (by_query / of_error + by_seed / (seeds - 1)) if both else n - 1
     return float(max(both - alone, by_query) ** 0.5), degrees
 
 
