@@ -84,6 +84,12 @@ def score(
     panel: Annotated[
         bool, option("Also give each run's place among twelve known systems on TREC DL 2019 and 2020.", None, "--panel")
     ] = False,
+    intervals: Annotated[
+        bool,
+        option(
+            "Also give each mean its 95 % interval, and their mean over six test sets or more.", None, "--intervals"
+        ),
+    ] = False,
     allow_missing: options.AllowMissing = False,
     datasets: options.Datasets = None,
     bm25: Annotated[

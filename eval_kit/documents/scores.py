@@ -102,6 +102,8 @@ class ScoredFigure(Figure, frozen=True, kw_only=True):
         float | UnsetType,
         Meta(description="The mean, were all tied passages in the best order; present where their order matters."),
     ] = UNSET
+    low: Annotated[float | UnsetType, Meta(description="With --intervals: the ends of the 95 % interval.")] = UNSET
+    high: float | UnsetType = UNSET
     trained_on: Annotated[
         Literal["no", "unknown", "yes"],
         Meta(

@@ -106,6 +106,13 @@ class Suite(Result):
     def notes(self) -> list[str]:
         """The averages against BM25, the queries that a run lacks with the means without them, and own ids left out."""
         notes = []
+        main = self.rows.filter(measure=pl.lit(MEASURES[0])).unique(["system", "dataset"], keep="last")
+        for (system,), group in main.group_by("system", maintain_order=True):
+            mean = Figure(float(group["value"].mean()), float(group["value"].std() or 0.0) / group.height**0.5, group.height - 1)
+            low, high = mean.interval
+            if group.height >= FEWEST_PARTS and low is not None:
+                ends = f"{mean.value:.4f} [{low:.4f}, {high:.4f}]"
+                notes.append(f"{system}: mean {MEASURES[0]} {ends} (95 %, datasets as random draws)")
         for system, average in self.averages().items():
             notes.append(
                 f"{system} against {self._bm25} (nDCG@10): {or_dash(average.relative, '+z.1%')} (ratio of the means, "

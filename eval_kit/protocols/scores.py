@@ -12,7 +12,7 @@ from eval_kit.results import Picture, Result, origin
 from eval_kit.runs import contamination
 from eval_kit.runs.contamination import Seen
 from eval_kit.sentences import and_more, counted, joined
-from eval_kit.tables.table import Column, Fields, Table, Value, laid_out, of, side_by_side, sides
+from eval_kit.tables.table import Column, Fields, Table, Value, ends_shown, laid_out, of, side_by_side, sides
 
 if TYPE_CHECKING:  # brings numpy, which plain scores need not
     from eval_kit.protocols.panel import Standing
@@ -21,7 +21,7 @@ _COLUMNS = {
     **dict.fromkeys(("run", "test_set", "measure"), pl.String()),
     "value": pl.Float64(),
     **dict.fromkeys(("queries", "missing", "tied"), pl.Int64()),
-    **dict.fromkeys(("worst", "best"), pl.Float64()),
+    **dict.fromkeys(("worst", "best", "low", "high"), pl.Float64()),
     "trained_on": contamination.COLUMN,
 }
 
@@ -46,19 +46,23 @@ class Mean:
     best: float | None
     per_query: pl.DataFrame
     trained_on: Seen = Seen.UNKNOWN
+    low: float | None = None
+    high: float | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The entry of the scores document."""
         names = ("run", "test_set", "measure", "value", "queries", "missing", "tied", "trained_on")
         entry = {name: getattr(self, name) for name in names}
-        return entry if self.worst is None else entry | {"worst": self.worst, "best": self.best}
+        ends = {name: getattr(self, name) for name in ("worst", "best", "low", "high")}
+        return entry | {name: end for name, end in ends.items() if end is not None}
 
 
 @dataclass(frozen=True, repr=False)
 class Scores(Result):
     """The means in the order of the runs, and what they were computed from.
 
-    ``standings`` are the places that the runs can have among known systems, if that was asked for.
+    ``standings`` are the places that the runs can have among known systems, and ``over_test_sets`` their means over six
+    test sets or more, if that was asked for.
     """
 
     title = "Scores"
@@ -66,6 +70,7 @@ class Scores(Result):
     means: list[Mean]
     provenance: dict[str, Any]
     standings: "Sequence[Standing]" = field(default=(), kw_only=True)
+    over_test_sets: Sequence[str] = field(default=(), kw_only=True)
 
     def content(self) -> dict[str, Any]:
         """The document of scores.schema.json."""
@@ -117,12 +122,9 @@ class Scores(Result):
             if not of_test_set or of_test_set[0].measure == mean.measure:
                 of_test_set.append(mean)
         said = list(map(_best_of, of_test_sets.values()))
-        more = (
-            [f"The table has {counted(len(said[_MOST_TEST_SETS:]), 'more test set')}."]
-            if said[_MOST_TEST_SETS:]
-            else []
-        )
-        return [*said[:_MOST_TEST_SETS], *more, *map(str, self.standings)]
+        if rest := len(said[_MOST_TEST_SETS:]):
+            said[_MOST_TEST_SETS:] = [f"The table has {counted(rest, 'more test set')}."]
+        return [*said, *self.over_test_sets, *map(str, self.standings)]
 
     def figures(self) -> list[Picture]:
         """Bars of the first measure of each test set, one picture a measure."""
@@ -143,7 +145,8 @@ class Scores(Result):
 
     def method(self) -> list[str]:
         """What the means rest on."""
-        return [origin(self.provenance)]
+        of_intervals = "[ ]: 95 % bootstrap interval of the mean, over queries"
+        return [*([of_intervals] if any(mean.low is not None for mean in self.means) else []), origin(self.provenance)]
 
     def on_shared_queries(self, group: Callable[[str], Hashable]) -> "Scores | None":
         """The same, of test sets that a run lacks queries of on those that all runs of its group have.
@@ -211,8 +214,13 @@ def best_shown(means: pl.DataFrame) -> dict[tuple[str, str], str]:
 
 def value_shown(best: Mapping[tuple[str, str], str], row: Fields) -> Value:
     """The mean of a row as it is shown, bold if none of several on the same test set is better."""
-    shown = parse(row["measure"]).show(row["value"])
-    return Value(shown, bold=shown == best.get((row["test_set"], row["measure"])))
+    show = parse(row["measure"]).show
+    shown, ends = show(row["value"]), ends_shown(row, show, between=", ") if "low" in row else None
+    return Value(
+        shown,
+        below=f"[{ends}]" if ends and "difference" not in row else "",
+        bold=shown == best.get((row["test_set"], row["measure"])),
+    )
 
 
 def _run(row: Fields) -> Value:

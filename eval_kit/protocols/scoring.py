@@ -47,6 +47,7 @@ def score(
     by: Sequence[str | Parts] = (),
     trained_on: TrainedOn = None,
     panel: bool = False,
+    intervals: bool = False,
     qrels: Judgements | None = None,
     queries: Texts | None = None,
     allow_missing: bool = False,
@@ -64,6 +65,7 @@ def score(
             (:func:`eval_kit.runs.training.queries_of`).
         panel: also say which places each run can have among twelve known systems on TREC DL 2019 and 2020
             (:mod:`eval_kit.protocols.panel`).
+        intervals: also give each mean its 95 % interval; and, of six test sets or more, their mean its own.
         qrels: judgements to score on, in place of a release.
         queries: the texts of their queries, for divisions by text.
         allow_missing: score test sets that a run covers only in part.
@@ -76,8 +78,12 @@ def score(
     [taken] = take(runs=runs)
     with_own = with_measures(opened_release.test_sets, measures)
     scores = scores_of(taken, opened_release, allow_missing=allow_missing, test_sets=with_own, only=test_sets)
+    if intervals:
+        from eval_kit.protocols.intervals import with_intervals  # brings numpy, which plain scores need not
+
+        scores = with_intervals(scores)
     if panel:
-        from eval_kit.protocols.panel import standings  # brings numpy, which plain scores need not
+        from eval_kit.protocols.panel import standings  # likewise
 
         scores = replace(scores, standings=standings(scores.per_query(), expected=True))
     if not by:

@@ -77,9 +77,9 @@ def worst(
             whole in a half, so that the other has no copies, and tests count groups.
     """
     rng = np.random.default_rng(seed)
-    if groups is not None and difference(gains, most, groups).ratio > 1:
-        names, of_queries = np.unique(groups, return_inverse=True)
-        first = (rng.permutation(len(names)) < len(names) // 2)[of_queries]
+    if groups is not None and difference(gains, most, np.asarray(groups, np.int64)).ratio > 1:
+        distinct, of_queries = np.unique(groups, return_inverse=True)
+        first = (rng.permutation(len(distinct)) < len(distinct) // 2)[of_queries]
     else:
         first, groups = rng.permutation(len(gains)) < len(gains) // 2, None
     tests = []
@@ -133,5 +133,5 @@ def _tested(
         return [], []
     rows = np.concatenate(list(kinds.values()))
     numbers = np.repeat(np.arange(len(kinds)), list(map(len, kinds.values())))
-    together = None if groups is None else groups[rows]
+    together = None if groups is None else np.asarray(groups[rows], np.int64)
     return differences(gains[rows], numbers, len(kinds), gains[half], most, together)
