@@ -113,14 +113,12 @@ def score(
         why = "The Chameleons are scored as in Table 4 of CIKM 2021"
         return _call(chameleons, values | {"by": None}, why)
     from eval_kit.files import atomic
+    from eval_kit.protocols.scores import IN_FULL
     from eval_kit.protocols.scoring import score as score_runs
 
     scores = _call(score_runs, values | {"per_query": None})
     if per_query is not None:
-        atomic.write_text(
-            per_query,
-            scores.per_query_in_full().drop("worst", "best", "missing", "trained_on").write_csv(separator="\t"),
-        )
+        atomic.write_text(per_query, scores.per_query_in_full().drop(*IN_FULL[1:]).write_csv(separator="\t"))
     return scores
 
 

@@ -108,7 +108,8 @@ def _of_several_tags(runs: Runs) -> Iterator[str]:
 
 
 def _unjudged(runs: Runs) -> Iterator[str]:
-    yield from (NOTHING_JUDGED.format(run["run"]) for run in runs if run.get("judged_passages") == 0)
+    found = [(run["queries"], NOTHING_JUDGED.format(run["run"])) for run in runs if run.get("judged_passages") == 0]
+    yield from weightiest(found, "run")
 
 
 def _left_out(runs: Runs) -> Iterator[str]:
@@ -139,25 +140,30 @@ def _on_judgements(runs: Runs) -> Iterator[str]:
 
 def _cut_short(runs: Runs) -> Iterator[str]:
     """Of runs that are less deep than the deepest cutoff they are scored at: what that cutoff is there."""
-    found: dict[tuple[int, int], list[str]] = {}
+    found: dict[tuple[int, int], dict[str, None]] = {}
     for run in runs:
         depth, cutoff = run["depth"], run.get("cutoff", 0)
         if depth < cutoff:
-            found.setdefault((depth, cutoff), []).append(run["run"])
+            found.setdefault((depth, cutoff), {})[_system(run)] = None
     for (depth, cutoff), names in found.items():
         have = "has" if len(names) == 1 else "have"
         yield f"{choices(names)} {have} at most {counted(depth, 'passage')} a query, so @{cutoff} is really @{depth}"
 
 
+def _system(run: Mapping[str, Any]) -> str:
+    """What a run is called where its system is meant: all of a grid's runs are of a few."""
+    return str(run.get("system", run["run"]))
+
+
 def _trained_on(runs: Runs) -> Iterator[str]:
     """Which runs are of models that were trained on test queries, and of which nobody says so or not."""
-    names: dict[str, list[str]] = {"yes": [], "unknown": []}
+    names: dict[str, dict[str, None]] = {"yes": {}, "unknown": {}}
     for run in runs:
         of_run = {each["trained_on"] for each in run.get("scored", {}).values()}
         if verdict := next((word for word in names if word in of_run), ""):
-            names[verdict].append(run["run"])
+            names[verdict][_system(run)] = None
     if seen := names["yes"]:
         yield f"{MARK} trained on these test queries, so the figure is not for unseen queries: {choices(seen)}"
     if unknown := names["unknown"]:
-        who = joined(unknown) if len(unknown) < 3 else choices(unknown)
+        who = joined(list(unknown)) if len(unknown) < 3 else choices(unknown)
         yield f"{who} may have seen these queries. Declare the training data in NAME.training.json"

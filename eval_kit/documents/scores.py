@@ -26,6 +26,7 @@ class ScoredRun(Document, frozen=True, kw_only=True):
     """A run that was scored."""
 
     run: str
+    system: Annotated[str | UnsetType, Meta(description="Of a run of a grid.")] = UNSET
     file: str
     sha256: Sha256
     lines: Positive

@@ -59,10 +59,11 @@ class Report(Result):
 
     @property
     def provenance(self) -> Mapping[str, Any]:  # type: ignore[override]
-        """That of the grid, or of the changes where there is no grid."""
+        """That of the grid, or of the changes where there is no grid; with the runs of both."""
         if not self.parts:
             raise UserError("A report needs the runs of a grid or of query variations")
-        return self.parts[0].provenance
+        runs = {run["file"]: run for part in self.parts for run in part.provenance["runs"]}
+        return {**self.parts[0].provenance, "runs": list(runs.values())}
 
     @property
     def otherwise(self) -> Sequence[str]:  # type: ignore[override]

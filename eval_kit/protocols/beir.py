@@ -24,6 +24,8 @@ from eval_kit.results import Result
 from eval_kit.runs.given import GivenRuns, take
 from eval_kit.runs.ranks import TIE_RULE
 from eval_kit.sentences import counted
+from eval_kit.stats.figure import Figure
+from eval_kit.stats.parts import FEWEST_PARTS
 from eval_kit.tables.table import Column, Table, laid_out, of, or_dash, side_by_side, text_columns
 
 MEASURES = ("nDCG@10", "R@100", "R_cap@100", "hole@10", "Judged@10")
@@ -108,9 +110,12 @@ class Suite(Result):
         notes = []
         main = self.rows.filter(measure=pl.lit(MEASURES[0])).unique(["system", "dataset"], keep="last")
         for (system,), group in main.group_by("system", maintain_order=True):
-            mean = Figure(float(group["value"].mean()), float(group["value"].std() or 0.0) / group.height**0.5, group.height - 1)
+            if group.height < FEWEST_PARTS:
+                continue
+            values = group["value"].to_numpy()
+            mean = Figure(float(values.mean()), float(values.std(ddof=1)) / len(values) ** 0.5, len(values) - 1)
             low, high = mean.interval
-            if group.height >= FEWEST_PARTS and low is not None:
+            if low is not None:
                 ends = f"{mean.value:.4f} [{low:.4f}, {high:.4f}]"
                 notes.append(f"{system}: mean {MEASURES[0]} {ends} (95 %, datasets as random draws)")
         for system, average in self.averages().items():

@@ -13,7 +13,7 @@ from eval_kit.measures.definitions import parse
 from eval_kit.protocols import crossed, in_out, papers
 from eval_kit.protocols.chameleons import with_average_precision
 from eval_kit.protocols.hanging import counted_groups, grouped
-from eval_kit.protocols.scores import Scores
+from eval_kit.protocols.scores import IN_FULL, Scores
 from eval_kit.protocols.scoring import scores_of
 from eval_kit.release import Release
 from eval_kit.results import Picture, Result
@@ -21,7 +21,7 @@ from eval_kit.runs import contamination
 from eval_kit.runs.given import GivenRuns, Run, take
 from eval_kit.runs.grids import in_cells
 from eval_kit.runs.names import RunName, grid
-from eval_kit.sentences import and_more, joined, most_telling, weightiest
+from eval_kit.sentences import and_more, most_telling, weightiest
 from eval_kit.shifts import SHIFTS, Shift
 from eval_kit.stats.differences import FEW_DRAWN, UNDRAWN
 from eval_kit.stats.losses import MARGIN
@@ -45,7 +45,7 @@ OVER_PARTS = (
 _MOST_SENTENCES, _MOST_PARTS = 6, 3
 
 
-def _verb(row: Mapping[str, Any]) -> str:
+def _verb(row: Mapping[str, Any]) -> tuple[str, str]:
     """What a difference that is shown is, a loss or a gain, with the interval of that."""
     values = [row["rel_loss"], row["rel_loss_low"], row["rel_loss_high"]]
     loses = row["rel_loss"] * parse(row["measure"]).sign > 0
@@ -53,7 +53,7 @@ def _verb(row: Mapping[str, Any]) -> str:
         values = [value and -value for value in (values[0], values[2], values[1])]
     figure = dict(zip(("value", "low", "high"), values, strict=True))
     ends = ends_shown(figure, share)
-    return f"{'loses' if loses else 'gains'} {share(figure['value'])}" + (f" ({ends})" if ends else "")
+    return "loses" if loses else "gains", share(figure["value"]) + (f" ({ends})" if ends else "")
 
 
 @dataclass(frozen=True, repr=False)
@@ -128,8 +128,12 @@ class Protocols(Result):
         differ = shift in self.overall and row.get("p_q") is not None and row["p_q"] < ALPHA
         if differ and parts.height:
             of_parts = parts.sort(pl.col("rel_loss").abs(), descending=True).rows(named=True)
-            said = [f"{_verb(each)} on {each['cluster']}" for each in of_parts[:_MOST_PARTS]]
-            text = f"{name} {joined(said)}{and_more(len(of_parts[_MOST_PARTS:]), 'parts')}"
+            verbs: dict[str, list[str]] = {}
+            for each in of_parts[:_MOST_PARTS]:
+                verb, shown = _verb(each)
+                verbs.setdefault(verb, []).append(f"{shown} on {each['cluster']}")
+            said = " and ".join(f"{verb} {', '.join(shown)}" for verb, shown in verbs.items())
+            text = f"{name} {said}{and_more(len(of_parts[_MOST_PARTS:]), 'parts')}"
             if row["of_parts_low"] is not None:
                 is_open = row["of_parts_low"] <= 0 <= row["of_parts_high"]
                 shown = f"{share(row['of_parts'])} ({ends_shown(row, share, 'of_parts')})"
@@ -140,7 +144,7 @@ class Protocols(Result):
         if row["rel_loss"] == 0 and low is None:
             return False, -1.0, f"{name} unchanged"
         open_ends = f" ({ends_shown(row, share, 'rel_loss')})" if low is not None else ""
-        text = _verb(row) if is_shown else f"open: {share(row['rel_loss'])}{open_ends}"
+        text = " ".join(_verb(row)) if is_shown else f"open: {share(row['rel_loss'])}{open_ends}"
         return is_shown, abs(row["rel_loss"]), f"{name} {text}"
 
     def standings(self, shift: str) -> pl.DataFrame:
@@ -327,7 +331,7 @@ def _trained_on(scores: Scores, cells: dict[Run, RunName], shift: Shift, release
 
 def values_of(scores: Scores, cells: Mapping[Run, RunName]) -> pl.DataFrame:
     """Per-query values with the ``system``, ``shift``, ``held_out`` and ``seed`` of each run's cell."""
-    values = scores.per_query_in_full().drop("worst", "best", "missing", "trained_on")
+    values = scores.per_query_in_full().drop(*IN_FULL[1:])
     return values.join(_by_run(scores, cells), on="run", how="inner", maintain_order="left")
 
 

@@ -392,6 +392,7 @@ def _source(ranking: RankedRun, pairs: pl.DataFrame, coverage: Coverage, means: 
     ]
     return {
         "run": ranking.run.name,
+        **({"system": ranking.run.cell.system} if ranking.run.cell else {}),
         "file": str(ranking.run),
         "sha256": ranking.sha256,
         "lines": ranking.lines,

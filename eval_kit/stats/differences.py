@@ -62,7 +62,8 @@ class Difference(Figure):
     def needed_to_show(self, tests: int) -> int | None:
         """Queries with which this difference is found in 80 % of cases, among so many tests; None if nothing varies."""
         found = self.detectable(tests)
-        return math.ceil(self.queries * (found / self.value) ** 2) if found and self.value else None
+        ratio = abs(found / self.value) if found and self.value else 0.0
+        return math.ceil(self.queries * ratio**2) if 0 < ratio < _MANY else None
 
     def detectable_loss(self, tests: int) -> float | None:
         """The least loss that is found in 80 % of cases also where it is that of few queries, as in :meth:`p_loses`."""

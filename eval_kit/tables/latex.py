@@ -26,8 +26,18 @@ _ESCAPES = str.maketrans(
         "≈": r"$\approx$",
         "†": r"$^\dagger$",
         "‡": r"$^\ddagger$",
+        "−": "$-$",
+        "≠": r"$\neq$",
+        "≥": r"$\geq$",
+        "≤": r"$\leq$",
+        "ρ": r"$\rho$",
+        "τ": r"$\tau$",
+        "✓": r"$\surd$",
+        "✗": r"$\times$",
     }
 )
+_UNKNOWN = re.compile("[^\\x00-\u017f–—‘’“”…]")
+"""What pdflatex has no letter for: it would stop there."""
 _SIGNED = re.compile(r"(?<![\w.])[+-]\d+([.,]\d+)*(\\%)?")
 
 
@@ -60,7 +70,7 @@ def _header(columns: Sequence[Column]) -> list[str]:
 
 def escape(text: str) -> str:
     """Text on one line, escaped so that LaTeX sets it as it is."""
-    return printable(text).translate(_ESCAPES)
+    return _UNKNOWN.sub(lambda sign: rf"\texttt{{U+{ord(sign[0]):04X}}}", printable(text).translate(_ESCAPES))
 
 
 def _line(cells: Iterable[str]) -> str:

@@ -35,7 +35,7 @@ def test_of_the_method_a_terminal_has_what_its_signs_need_and_json_has_all() -> 
     marks = {cell.mark for table in result.tables() for row in table.rows() for cell in row} - {""}
     assert marks and {note[0] for note in printed if note[0] in SIGNS} == marks
     assert not set(method) <= set(printed)
-    assert result.as_json()["notes"] == [*result.notes(), *method]
+    assert result.as_json()["notes"][-len(method) :] == method
 
 
 def test_the_last_line_is_the_next_command(command) -> None:

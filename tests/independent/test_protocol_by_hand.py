@@ -163,11 +163,9 @@ def assert_parts_are_random(rows: dict[str, dict], of_parts: dict[str, list[np.n
         below = ((1 - shares) * own).sum() ** 2 / (((1 - shares) * own) ** 2 / (sizes - 1)).sum()
         above = ((1 - shares) * own).sum() ** 2 / ((own**2).sum() + (shares @ own) ** 2 - 2 * (shares @ own**2))
         assert row["p_q"] == pytest.approx(scipy.stats.f.sf(f, above, below))
-        noise = sum(((each - each.mean()) ** 2).sum() for each in terms) / (sizes.sum() - len(sizes)) / sizes
-        weights = 1 / (noise + row["spread"] ** 2)
-        mean = np.average(means, weights=weights)
-        size = (weights * (means - mean) ** 2).sum() / (len(means) - 1)
-        assert size == pytest.approx(1) if row["spread"] else size <= 1
         t = scipy.stats.t.ppf(0.975, len(means) - 1)
-        highs = mean + t * np.sqrt(size / weights.sum()), means.mean() + t * scipy.stats.sem(means)
-        assert (row["of_parts"], row["of_parts_high"]) == pytest.approx((mean, max(highs)))
+        if len(pairs) < 5:  # too few to be drawn at random
+            assert row["of_parts"] is None and row["of_parts_high"] is None
+        else:  # the interval covers at least that of the plain mean
+            assert min(means) < row["of_parts"] < max(means)
+            assert row["of_parts_high"] >= means.mean() + t * scipy.stats.sem(means) - 1e-12

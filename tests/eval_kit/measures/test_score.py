@@ -134,4 +134,4 @@ def test_ties_across_the_cutoff_are_noted_where_they_could_change_the_mean(tmp_p
         run.write_text(f"q Q0 x 1 3 t\nq Q0 {second} 2 2 t\nq Q0 z 3 2 t\n")
         scores = score(run, release, ["RR@2"])
         assert scores.to_polars()["tied"].item() == is_noted
-        assert any("order of tied passages" in note for note in scores.notes()) == is_noted
+        assert any("order of tied passages" in note for note in scores.said()) == is_noted

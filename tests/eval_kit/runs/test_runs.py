@@ -404,5 +404,5 @@ def test_lines_of_several_tags_are_ranked_together_and_that_is_said(piece: int, 
     for tags in ("AAA", "AAB", "ABB"):
         run = tmp_path / f"{tags}.trec"
         run.write_text("".join(f"q1 Q0 {name} 1 {9 - at} {tags[at]}\n" for at, name in enumerate("abc")))
-        several = [note for note in score(run, release).notes() if "tags (A, B)" in note]
+        several = [note for note in score(run, release).said() if "tags (A, B)" in note]
         assert len(several) == (tags != "AAA"), tags

@@ -83,7 +83,7 @@ def planted(mini_release: Release, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_a_run_that_ignores_the_wording_loses_nothing(planted: dict[str, Path], mini_release: Release):
     result = variations(list(planted.values()), mini_release, pivot="exact")
     document = json.loads(json.dumps(result.as_json()))
-    assert document.keys() == {"variations", "published", "provenance"} and document["published"] == []
+    assert document.keys() == {"said", "variations", "published", "notes", "provenance"} and document["published"] == []
     assert document["provenance"].keys() == {"kit_version", "release", "tie_rule", "runs", "seed", "pivot"}
     rows = [row for row in document["variations"] if row["measure"] == "nDCG@10"]
     assert {row["method"] for row in rows} == {f"typo.{kind}" for kind in KINDS}
