@@ -156,7 +156,7 @@ def _sharing(release: Release, pair: Pair) -> pl.Series | None:
 
 
 def _lacking(row: Fields) -> str:
-    return f" ({row['with_text']:,} with text)" * (row["with_text"] < row["train"])
+    return f" ({row['with_text']:,} with text)" * bool(row["with_text"] < row["train"])
 
 
 def _headline(rows: list[dict[str, Any]]) -> str:
