@@ -110,6 +110,17 @@ def test_a_cross_encoder_reads_the_best_of_a_run(mini_release: Release) -> None:
     assert len(made.samples) == len(mini_release.test_sets["topic.c0"].queries)
 
 
+def test_passages_of_grade_0_are_not_relevant(mini_release: Release) -> None:
+    """Of a test set, and of a shift's all test sets together."""
+    model, judged = st.SentenceTransformer(str(tiny("dense"))), mini_release.qrels("dl19")
+    made = evaluator(model, mini_release, "dl19")
+    relevant = {(query, passage) for query, passage, grade in judged.iter_rows() if grade}
+    assert {(query, passage) for query, ids in made.relevant_docs.items() for passage in ids} == relevant
+    assert 0 < len(relevant) < judged.height
+    whole = evaluator(model, mini_release, "topic").queries_ids
+    assert {*whole} == set[str]().union(*(each.query_ids for each in mini_release.test_sets_of("topic")))
+
+
 def test_mistakes_are_one_sentence(mini_release: Release, published_release: Release) -> None:
     model, cross = st.SentenceTransformer(str(tiny("dense"))), st.CrossEncoder(str(tiny("cross")))
     with pytest.raises(UserError, match="has no test sets of tpoic"):
