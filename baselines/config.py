@@ -1,5 +1,6 @@
 """Configs: data that say how every system of a grid is trained and searched."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -7,9 +8,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, field
 
-from baselines.config_faults import faults_of
 from baselines.options import SYSTEMS, Options, SmallBackbone, Static, Trained
-from eval_kit.documents import Document, Text, schema_of
+from eval_kit.documents import Document, Text
 from eval_kit.errors import UserError, choices
 from eval_kit.files import strict_json
 from eval_kit.runs.names import base
@@ -18,6 +18,7 @@ from eval_kit.shifts import check_names
 
 FOLDER = Path(__file__).parent / "configs"
 _BM25_OPTIONS = {"k1", "b", "tune"}
+_NAME = re.compile(f"({'|'.join(SYSTEMS)})(-[a-z0-9_-]+)?")
 
 
 class Config(Document, frozen=True, kw_only=True):
@@ -27,15 +28,14 @@ class Config(Document, frozen=True, kw_only=True):
     shifts: Annotated[
         list[Annotated[str, Meta(description="A name of eval_kit.shifts.SHIFTS.")]] | None,
         Meta(
-            description="What the config is for; all shifts of a release if left out, none (but the control) if empty.",
-            extra_json_schema={"uniqueItems": True},
+            description="What the config is for; all shifts of a release if left out, none (but the control) if empty."
         ),
     ] = None
     control: Annotated[
         bool, Meta(description="Whether each trained system is also trained on all training queries, to compare with.")
     ] = False
     variations: Annotated[
-        Literal["all"] | Annotated[list[Text], Meta(min_length=1, extra_json_schema={"uniqueItems": True})],
+        Literal["all"] | Annotated[list[Text], Meta(min_length=1)],
         Meta(
             description="Query variations that every cell searches too, as far as they are of its test sets: all, or "
             "names such as dl19.typo or dev.typo.3."
@@ -48,45 +48,16 @@ class Config(Document, frozen=True, kw_only=True):
             min_length=1,
             description="By name, which also names the runs: a system, or a variant of one after a hyphen, as "
             "biencoder-roberta.",
-            extra_json_schema={
-                "propertyNames": {"pattern": f"^({'|'.join(SYSTEMS)})(-[a-z0-9_-]+)?$"},
-                "patternProperties": {
-                    f"^{name}(-|$)": {"$ref": f"#/$defs/{kind.__name__}"} for name, kind in SYSTEMS.items()
-                },
-            },
         ),
     ]
 
-
-def schema() -> dict[str, Any]:
-    """``schemas/config.schema.json``: an option may be left out where its field is None, but not be null."""
-    document = schema_of(Config, "Config of a grid")
-    parts = document["$defs"]
-    kinds: list[type[Options]] = [Trained, *SYSTEMS.values()]
-    for kind in kinds:
-        parts |= msgspec.json.schema(kind)["$defs"]
-        if rules := vars(kind).get("RULES"):
-            parts[kind.__name__]["allOf"] = [*rules]
-    for part in parts.values():
-        for name, option in part["properties"].items():
-            if {"type": "null"} in option.get("anyOf", ()):
-                choice, _ = option.pop("anyOf")
-                part["properties"][name] = {key: option[key] for key in option if key != "default"} | choice
-    for kind in SYSTEMS.values():
-        if issubclass(kind, Trained):
-            parts[kind.__name__] = _beside(parts["Trained"], parts[kind.__name__])
-    del parts["Trained"]["additionalProperties"]
-    return document
-
-
-def _beside(common: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
-    """A trained system's part of the schema, without what it shares with the others."""
-    document = {"$ref": "#/$defs/Trained", **part, "unevaluatedProperties": False}
-    del document["additionalProperties"]
-    options = part["properties"].items()
-    document["properties"] = {name: option for name, option in options if option != common["properties"].get(name)}
-    document["required"] = [name for name in part["required"] if name not in common["required"]]
-    return document
+    def __post_init__(self) -> None:
+        for name, listing in (("shifts", self.shifts or []), ("variations", self.variations)):
+            if listing != "all" and len({*listing}) < len(listing):
+                raise ValueError(f"{name} names one twice")
+        if unknown := [name for name in self.systems if not _NAME.fullmatch(name)]:
+            of = f"{', '.join(SYSTEMS)}, nor a variant such as biencoder-roberta"
+            raise ValueError(f"the system {unknown[0]!r:.40} is none of {of}")
 
 
 def names() -> list[str]:
@@ -154,26 +125,33 @@ def parse(document: Any, origin: str) -> Config:
             if is_trained and isinstance(settings, dict) and isinstance(common, dict):
                 systems[name] = {**common, **settings}
         document = document | {"systems": systems}
-    if faults := faults_of(document):
-        first, further = faults[0], len(faults) - 1
-        more = f"The config has {counted(further, 'more fault')}" if further else ""
-        # of a rule about several options, jsonschema would print them all
-        why = first.schema["description"] if first.validator in ("oneOf", "not") else first.message
-        raise UserError(f"{origin}: {first.json_path}: {why}", more)
-    check_names(document.get("shifts") or [], f"{origin}: $.shifts:")
-    systems = document["systems"]
-    for name, settings in systems.items():
-        start = settings.get("starts_from")
-        if start is not None and (start not in systems or base(start) != base(name) or "starts_from" in systems[start]):
-            where = f"{origin}: $.systems.{name}.starts_from"
-            raise UserError(f"{where}: {start} is not a bi-encoder of this config that starts from a backbone")
+    config = _converted(document, Config, f"{origin}: $")
+    check_names(config.shifts or [], f"{origin}: $.shifts:")
+    systems = config.systems
     of_bm25 = {name: value for name, value in systems.get("bm25", {}).items() if name in _BM25_OPTIONS}
+    options = dict[str, Any]()
     for name, settings in systems.items():
+        where = f"{origin}: $.systems.{name}"
         if "candidates" in settings and not _BM25_OPTIONS & settings.keys():
             settings = {**settings, **of_bm25}
-        systems[name] = options = msgspec.convert(settings, SYSTEMS[base(name)])
-        backbone = getattr(options, "backbone", None)
+        options[name] = _converted(settings, SYSTEMS[base(name)], where)
+        start = getattr(options[name], "starts_from", None)
+        if start is not None and (start not in systems or base(start) != base(name) or "starts_from" in systems[start]):
+            why = f"{start} is not a bi-encoder of this config that starts from a backbone"
+            raise UserError(f"{where}.starts_from: {why}")
+        backbone = getattr(options[name], "backbone", None)
         if isinstance(backbone, SmallBackbone) and backbone.width % backbone.heads:
             sizes = f"the width {backbone.width} is not a multiple of {counted(backbone.heads, 'head')}"
-            raise UserError(f"{origin}: $.systems.{name}.backbone: {sizes}")
-    return msgspec.convert(document, Config)
+            raise UserError(f"{where}.backbone: {sizes}")
+    return msgspec.structs.replace(config, systems=options)
+
+
+def _converted[D: Document](settings: Any, kind: type[D], where: str) -> D:
+    """The document of these JSON values, none of them null; ``where`` names it in messages."""
+    for name in (name for name, value in settings.items() if value is None) if isinstance(settings, dict) else ():
+        raise UserError(f"{where}.{name}: it is null", do="Leave it out")
+    try:
+        return msgspec.convert(settings, kind)
+    except msgspec.ValidationError as error:
+        why, _, path = str(error).partition(" - at `$")
+        raise UserError(f"{where}{path.removesuffix('`')}: {why}") from None

@@ -23,9 +23,9 @@ def about(option: str) -> Meta:
     return Meta(description=option)
 
 
-def never(why: str, *groups: tuple[str, ...]) -> dict[str, Any]:
-    """The rule that a system has none of these groups of options whole; ``why`` is what the user reads."""
-    return {"description": why, "not": {"anyOf": [{"required": [*group]} for group in groups]}}
+def _never(why: str, *groups: list[str]) -> tuple[tuple[list[str], str], ...]:
+    """That a system has none of these groups of options whole; ``why`` is what the user reads."""
+    return tuple((group, why) for group in groups)
 
 
 class SmallBackbone(Document, frozen=True, kw_only=True):
@@ -47,13 +47,18 @@ class Options(Document, frozen=True, kw_only=True):
     """What every system has.
 
     Attributes:
-        RULES: of this class, not of its base; JSON Schemas about several options at once, whose ``description``, if
-            any, is what the user reads.
+        AGAINST: options that do not go together, and what the user reads of it.
     """
 
-    RULES: ClassVar[tuple[dict[str, Any], ...]] = ()
+    AGAINST: ClassVar[tuple[tuple[list[str], str], ...]] = ()
 
     depth: Annotated[Depth, about("Passages in the run for a query.")]
+
+    def __post_init__(self) -> None:
+        given = self.as_json()
+        for options, why in self.AGAINST:
+            if given.keys() >= {*options}:
+                raise ValueError(why)
 
     def as_json(self) -> dict[str, Any]:
         """The options that are not the defaults, as a config has them."""
@@ -73,30 +78,18 @@ class Bm25(Options, frozen=True, kw_only=True):
     ] = False
 
 
+_NEEDS = {
+    "evaluate_every": "patience",
+    "patience": "evaluate_every",
+    "distillation": "teacher",
+    "teacher": "distillation",
+    "mine_depth": "mine_every",
+    "static_negatives": "mine_every",
+}
+
+
 class Trained(Options, frozen=True, kw_only=True):
     """What the trained systems share."""
-
-    RULES: ClassVar[tuple[dict[str, Any], ...]] = (
-        {
-            "description": "a system needs either steps or epochs",
-            "oneOf": [{"required": ["steps"]}, {"required": ["epochs"]}],
-        },
-        {
-            "description": "a system with a teacher or mined negatives needs at least 1 negative",
-            "if": {"anyOf": [{"required": ["distillation"]}, {"required": ["mine_every"]}]},
-            "then": {"properties": {"negatives": {"minimum": 1}}},
-        },
-        {
-            "dependentRequired": {
-                "evaluate_every": ["patience"],
-                "patience": ["evaluate_every"],
-                "distillation": ["teacher"],
-                "teacher": ["distillation"],
-                "mine_depth": ["mine_every"],
-                "static_negatives": ["mine_every"],
-            }
-        },
-    )
 
     backbone: Annotated[
         Text | SmallBackbone,
@@ -164,13 +157,22 @@ class Trained(Options, frozen=True, kw_only=True):
         Precision | None, about("Precision of encoding and re-ranking. Default: float16 on a GPU, float32 on a CPU.")
     ] = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = self.as_json()
+        if ("steps" in given) == ("epochs" in given):
+            raise ValueError("a system needs either steps or epochs")
+        if not self.negatives and {"distillation", "mine_every"} & given.keys():
+            raise ValueError("a system with a teacher or mined negatives needs at least 1 negative")
+        for option, needed in _NEEDS.items():
+            if option in given and needed not in given:
+                raise ValueError(f"{option} needs {needed}")
+
 
 class Static(Trained, frozen=True, kw_only=True):
     """Word vectors: the backbone's, or drawn at random where its sizes are given."""
 
-    RULES = (
-        never("static takes no teacher and no lengths", ("distillation",), ("query_length",), ("passage_length",)),
-    )
+    AGAINST = _never("static takes no teacher and no lengths", ["distillation"], ["query_length"], ["passage_length"])
 
     scale: Annotated[Positive, about("What cosines are multiplied by before the softmax.")] = 20.0
 
@@ -178,14 +180,9 @@ class Static(Trained, frozen=True, kw_only=True):
 class Biencoder(Trained, frozen=True, kw_only=True):
     """A dense bi-encoder."""
 
-    RULES = (
-        never(
-            "a system with starts_from takes no random_weights, teacher, mine_every or evaluate_every",
-            ("starts_from", "random_weights"),
-            ("starts_from", "teacher"),
-            ("starts_from", "mine_every"),
-            ("starts_from", "evaluate_every"),
-        ),
+    AGAINST = _never(
+        "a system with starts_from takes no random_weights, teacher, mine_every or evaluate_every",
+        *(["starts_from", other] for other in ("random_weights", "teacher", "mine_every", "evaluate_every")),
     )
 
     starts_from: Annotated[
@@ -201,7 +198,7 @@ class Biencoder(Trained, frozen=True, kw_only=True):
 class Splade(Trained, frozen=True, kw_only=True):
     """SPLADE, or with sum pooling that of SIGIR 2021."""
 
-    RULES = (never("share has no effect with distillation, so remove one of them", ("distillation", "share")),)
+    AGAINST = _never("share has no effect with distillation, so remove one of them", ["distillation", "share"])
 
     pooling: Annotated[Literal["max", "sum"], about("How a term's weights are pooled over the tokens of a text.")] = (
         "max"
@@ -223,12 +220,10 @@ class Splade(Trained, frozen=True, kw_only=True):
 class Colbert(Trained, frozen=True, kw_only=True):
     """ColBERT, a vector of each token."""
 
-    RULES = (
-        never(
-            "in_batch_negatives and similarity have no effect with distillation, so remove them",
-            ("distillation", "in_batch_negatives"),
-            ("distillation", "similarity"),
-        ),
+    AGAINST = _never(
+        "in_batch_negatives and similarity have no effect with distillation, so remove them",
+        ["distillation", "in_batch_negatives"],
+        ["distillation", "similarity"],
     )
 
     distillation: Literal["margin_mse"] | None = None
@@ -254,7 +249,7 @@ class Colbert(Trained, frozen=True, kw_only=True):
 class Monobert(Trained, frozen=True, kw_only=True):
     """monoBERT; the BM25 whose passages it reads is the config's system bm25 if k1, b and tune are left out."""
 
-    RULES = (never("monobert takes no distillation and no mine_every", ("distillation",), ("mine_every",)),)
+    AGAINST = _never("monobert takes no distillation and no mine_every", ["distillation"], ["mine_every"])
 
     candidates: Annotated[Depth, about("Passages of BM25 that are re-ranked.")]
     k1: Annotated[Positive, about("k1 of the BM25 that finds the candidates.")] = K1

@@ -297,8 +297,6 @@ def audit(
         atomic.write_inside(folder, AUDIT, as_text(report))
     if not write_json(report, json_file):
         terminal.show(auditing.table(report), screen())
-        if shared := auditing.shared_table(report):
-            terminal.show(shared, screen())
         typer.echo(f"{report['headline']}\n{path}")
 
 

@@ -28,14 +28,16 @@ from eval_kit.files import beir
 from eval_kit.files.cache import cache_folder
 from eval_kit.files.formats import QRELS_SCHEMA, read_judgements, read_queries
 from eval_kit.release import Release
+from eval_kit.runs.names import run_name
+from eval_kit.runs.reader import read_pieces
 from eval_kit.search import bm25
 from eval_kit.search.passages import collection_key, of_file, passages
-from eval_kit.search.retriever import Hits, Retriever, lines
+from eval_kit.search.retriever import Hits, Retriever
 
 PASSAGES, DEPTH, SEED = 1_000_000, 100, 13
 """One GPU encodes a million passages with ``ENCODER`` in minutes (14,200 texts a second on a V100, by sbert.net)."""
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
-"""Searches beside BM25."""
+"""Searches beside BM25 unless runs are given."""
 _SPARSE_LABELS = 2.0
 """With fewer labels a query, a pool lifts systems that did not contribute: BM25's best 20 lift TAS-B from 0.138 to
 0.237 with the first label of DL19 and DL20; with all their labels no system moved by 0.01 (docs/baselines.md)."""
@@ -56,6 +58,7 @@ def make(
     cache: Path | None = None,
     queries: int | None = None,
     shifts: Collection[str] = (),
+    rankers: Sequence[Path] = (),
     dense: str | None = None,
 ) -> Manifest:
     """Write the lite release of ``release``, with a pool of its passages, to the folder ``out``.
@@ -69,6 +72,7 @@ def make(
         queries: number drawn from each test set; tables keep what was drawn for all test sets. By default all queries
             of the release, including training ones.
         shifts: only test sets of these.
+        rankers: runs over all passages, whose best for the test queries are kept too; ``tas-b.dl19`` is of ``tas-b``.
         dense: model that searches all passages, as ``eval_kit run`` takes it; its best are kept too.
     """
     if release.manifest.kind == "lite":
@@ -84,21 +88,22 @@ def make(
     cache = cache or cache_folder()
     index = bm25.index_of(release, cache)
     hits = bm25.search(with_count(texts.rows(), "finding candidates", "queries"), index, depth)
-    systems = {"bm25": _ranking(hits)}
+    best = {"bm25": _passages(hits)}
     if encoder is not None:
         name, retriever = encoder
         folder = cache / "encoded" / f"{collection_key(release)}.{name}"
         retriever.index(passages(release), folder)
-        systems[name] = _ranking(retriever.search(texts, folder, depth))
-    needs = set[str]()
+        best[name] = _passages(retriever.search(texts, folder, depth))
+    for path in rankers:
+        system = min((run_name(path).removesuffix(f".{name}") for name in release.test_sets), key=len)
+        best[system] = best.get(system, set()) | _best(path, texts, depth)
+    needs = set[str]().union(*best.values())
     for table in tables:
         if table.config == "qrels":
             needs.update(table.frame["corpus-id"])
-    for run in systems.values():
-        needs.update(run.filter(pl.col("rank") <= depth)["passage_id"])
     others = (passage_id for passage_id, _ in _read(release, "drawing passages") if passage_id not in needs)
     sample = heapq.nsmallest(max(0, size - len(needs)), others, key=lambda passage_id: _draw(seed, passage_id))
-    parameters: dict[str, Any] = {"size": size, "depth": depth, "seed": seed, "rankers": [*systems]}
+    parameters: dict[str, Any] = {"size": size, "depth": depth, "seed": seed, "rankers": [*best]}
     parameters |= {} if queries is None else {"queries": queries}
     needs.update(sample)
     rows = [(passage_id, text) for passage_id, text in _read(release, "reading passages") if passage_id in needs]
@@ -110,7 +115,7 @@ def make(
     )
     part = "" if queries is None else f" and at least {queries:,} queries of each test set"
     remark = f"lite: {len(rows):,} passages of the collection{part}; not comparable with figures on all of them"
-    remarks = [*release.manifest.remarks, *_cautions(systems, release), remark]
+    remarks = [*release.manifest.remarks, *_cautions(best, release), remark]
     variations = list(release.variations.values()) if queries is None else []
     tables.append(Table("passages", "passages", pl.DataFrame(rows, _TEXTS, orient="row"), rule))
     draft = _draft(release, seed, test_sets, tables)
@@ -217,14 +222,23 @@ def _open_encoder(model: str) -> tuple[str, Retriever]:
     try:
         retriever, _ = open_retriever(model)
     except UserError as error:
-        raise UserError(f"{error}", do="Choose another encoder with --dense, or --dense none") from error
+        raise UserError(
+            f"{error}", do="Choose another encoder with --dense, runs with --pool, or --dense none"
+        ) from error
     return Path(model.replace(":", ".")).name, retriever
 
 
-def _ranking(hits: Hits) -> pl.DataFrame:
-    """``query_id``, ``passage_id`` and ``rank``."""
-    schema = {"query_id": pl.String, "passage_id": pl.String, "rank": pl.Int64, "score": pl.Float64}
-    return pl.DataFrame(lines(hits), schema, orient="row").drop("score")
+def _passages(hits: Hits) -> set[str]:
+    return {passage for _, found in hits for passage, _ in found}
+
+
+def _best(path: Path, queries: pl.DataFrame, depth: int) -> set[str]:
+    """The passages that a run ranks best for these queries, equal scores by id, descending, as in trec_eval."""
+    run = pl.concat(read_pieces(path)).join(queries, on="query_id", how="semi")
+    if not run.height:
+        raise UserError(f"{path} covers none of the test queries", do="Check that it is a run of this release")
+    by_score = run.sort("score", "passage_id", descending=True)
+    return set(by_score.group_by("query_id", maintain_order=True).head(depth)["passage_id"])
 
 
 def _judgements(source: Path, ids: pl.Series) -> pl.DataFrame:

@@ -33,12 +33,15 @@ def lite(
     out: Out = Path("ms-marco-shift-lite"),
     passages: Annotated[int, option("Number of passages that the lite release holds.", min=1)] = PASSAGES,
     depth: Annotated[int, option("Passages per test query taken from each ranker.", min=1)] = DEPTH,
+    pool: Annotated[
+        list[Path] | None, option("Also keep the best passages of this run over all passages. Repeatable.", "RUN")
+    ] = None,
     dense: Annotated[
         str | None,
         option(
             "Encode all passages with this model and keep its best too; none for BM25 alone.",
             "MODEL",
-            show_default="sentence-transformers/all-MiniLM-L6-v2",
+            show_default="sentence-transformers/all-MiniLM-L6-v2, where no --pool is given",
         ),
     ] = None,
     seed: Annotated[int, option("Random seed for drawing the other passages.", min=0)] = SEED,
@@ -63,9 +66,9 @@ def lite(
     from builder.release import summary
     from eval_kit.release import open_release
 
-    source, shifts = open_release(str(folder)), shift or ()
+    source, shifts, rankers = open_release(str(folder)), shift or (), pool or ()
     if collection is not None:
-        draws: dict[str, Any] = {"--passages": passages != PASSAGES, "--depth": depth != DEPTH}
+        draws: dict[str, Any] = {"--passages": passages != PASSAGES, "--depth": depth != DEPTH, "--pool": pool}
         draws |= {"--dense": dense, "--seed": seed != SEED, "--queries": queries, "--cache": cache}
         if misfit := next((name for name, value in draws.items() if value), None):
             raise UserError(
@@ -74,7 +77,7 @@ def lite(
             )
         manifest = of_passages(source, collection, out, shifts)
     else:
-        encoder = dense or ENCODER
+        encoder = dense or ("none" if rankers else ENCODER)
         manifest = make(
             source,
             out,
@@ -84,6 +87,7 @@ def lite(
             cache,
             queries=queries,
             shifts=shifts,
+            rankers=rankers,
             dense=None if encoder == "none" else encoder,
         )
     print_result(manifest.as_json(), summary(out, manifest), json_file)

@@ -11,7 +11,6 @@ import typer
 from typer.main import get_command
 
 import baselines.cli
-import baselines.config
 import builder.cli
 import eval_kit.authors.test_sets
 import eval_kit.cli
@@ -162,7 +161,7 @@ def _schemas() -> str:
 
 def write_schemas() -> None:
     """Write ``schemas/`` anew from the classes of documents."""
-    schemas = {name: documents.schema(name) for name in documents.DOCUMENTS} | {"config": baselines.config.schema()}
+    schemas = {name: documents.schema(name) for name in documents.DOCUMENTS}
     for name, schema in schemas.items():
         text = json.dumps(schema, indent=1, ensure_ascii=False)
         (ROOT / "schemas" / f"{name}.schema.json").write_text(text + "\n", encoding="utf-8")

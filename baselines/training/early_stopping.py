@@ -29,28 +29,32 @@ def evaluator(cell: Cell, texts: PassageTexts) -> Any:
     options = cell.options_as(Trained)
     if options.evaluate_every is None:
         return None
-    from eval_kit.integrations.sentence_transformers import PoolEvaluator
+    from sentence_transformers.base.evaluation import BaseEvaluator
+
+    from eval_kit.integrations.sentence_transformers import of_library
 
     batch = Batch(options.encode_batch)
-
-    class Fitting(PoolEvaluator):
-        """With batches as large as those for encoding, or smaller if memory is short during training."""
-
-        def __call__(self, model: Any, *where: Any, **how: Any) -> dict[str, float]:
-            def measure(size: int) -> dict[str, float]:
-                self._batch = size
-                return super(Fitting, self).__call__(model, *where, **how)
-
-            return batch.of(model.device, measure)
-
     queries = cell.release.table(VALIDATION, VALIDATION)  # outside every shift
     examples = judged_queries(cell.release, queries, VALIDATION)
     candidates = {query: [*examples.positives[query], *examples.negatives[query]] for query in examples.texts}
     ids = sorted(set(chain.from_iterable(candidates.values())))
-    return Fitting(
-        queries=examples.texts,
-        passages=dict(zip(ids, texts.of(ids), strict=True)),
-        qrels=cell.release.qrels(VALIDATION),
-        groups={VALIDATION: list(examples.texts)},
-        candidates=candidates,
-    )
+    passages = dict(zip(ids, texts.of(ids), strict=True))
+    relevant = {query: {*positives} for query, positives in examples.positives.items()}
+
+    class Fitting(BaseEvaluator):
+        """The library's, with batches as large as those for encoding, or smaller if memory is short during training."""
+
+        def __init__(self) -> None:
+            super().__init__()  # type: ignore[no-untyped-call]
+            self.primary_metric = METRIC
+
+        def __call__(self, model: Any, *where: Any, **how: Any) -> dict[str, float]:
+            def measure(size: int) -> float:
+                found: dict[str, float] = of_library(
+                    model, examples.texts, passages, relevant, candidates, batch_size=size
+                )(model)
+                return next(value for name, value in found.items() if name.endswith("mrr@10") and "base" not in name)
+
+            return {METRIC: batch.of(model.device, measure)}
+
+    return Fitting()

@@ -7,9 +7,8 @@ compared by :mod:`eval_kit.protocols.generalise`.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from operator import itemgetter
 from os import PathLike
 from pathlib import Path
@@ -70,7 +69,7 @@ class Clean(Result):
     def tables(self) -> list[Table]:
         """The counts, with shares."""
         columns = [Column("test set", source="test_set"), Column("queries", "number", format=",")]
-        columns += [Column(name, "number", partial(_with_share, name)) for name in (*KINDS, LEAKED, CLEAN)]
+        columns += [Column(name, "number", with_share(name)) for name in (*KINDS, LEAKED, CLEAN)]
         return [laid_out(self.counts(), columns)]
 
     @property
@@ -125,8 +124,9 @@ class Clean(Result):
         return {"rows": self.counts().to_dicts(), "test_sets": sides}
 
 
-def _with_share(name: str, row: Fields) -> str | None:
-    return None if row[name] is None else f"{row[name]:,} ({row[name] / row['queries']:.1%})"
+def with_share(name: str) -> Callable[[Fields], str | None]:
+    """Lays out a row's count of that name, with its share of the row's queries."""
+    return lambda row: None if row[name] is None else f"{row[name]:,} ({row[name] / row['queries']:.1%})"
 
 
 def clean(
@@ -157,19 +157,16 @@ def clean(
     texts = pl.concat(map(release.queries, selection))
     texts = leaks.with_normal(texts.drop_nulls().unique("query_id", keep="first", maintain_order=True))
     known = leaks.with_normal(training.queries)
-    flags = leaks.with_near(leaks.with_same(texts, known), known, near, "comparing queries").drop("text", "normal")
+    flags = flagged(texts, known, near, "comparing queries")
     given_away = _passages(release, training)
     frames = []
     for test_set in selection.values():
-        frame = test_set.queries.to_frame("query_id").join(flags, on="query_id", how="left", maintain_order="left")
-        shares = pl.lit(None, pl.Boolean)
+        sharing = None
         if given_away is not None:
             relevant = release.qrels(test_set.qrels).filter(pl.col("relevance") > 0)
             sharing = relevant.filter(pl.col("passage_id").is_in(given_away.implode()))["query_id"]
-            shares = pl.col("query_id").is_in(sharing.implode())
-        frame = frame.with_columns(test_set=pl.lit(test_set.name), passages=shares)
         kinds = KINDS if shared_passages else KINDS[:3]
-        frames.append(frame.with_columns(pl.any_horizontal(pl.col(kinds).fill_null(False)).alias(LEAKED)))
+        frames.append(of_test_set(test_set.name, test_set.queries, flags, sharing, kinds))
     texts_digest = hashlib.sha256("\n".join(sorted(known["text"])).encode()).hexdigest()
     source = {"source": training.source.name, "queries": known.height, "sha256": texts_digest}
     provenance = {
@@ -179,8 +176,34 @@ def clean(
         "near": near,
         "passages": shared_passages,
     }
-    columns = ("test_set", "query_id", *KINDS, LEAKED, "nearest", "cosine")
-    return Clean(pl.concat(frames).select(columns), provenance)
+    return Clean(pl.concat(frames), provenance)
+
+
+def flagged(test: pl.DataFrame, train: pl.DataFrame, near: float | None = None, doing: str = "") -> pl.DataFrame:
+    """``query_id`` and the leaks of test queries by their texts; both sides from :func:`leaks.with_normal`.
+
+    Without training texts, no query has a row; without ``near``, near-duplicates are not looked for, and are null.
+    """
+    flags = leaks.with_same(test if train.height else test.clear(), train)
+    if near is not None and flags.height:
+        return leaks.with_near(flags, train, near, doing).drop("text", "normal")
+    unknown = {"near": pl.Boolean, "nearest": pl.String, "cosine": pl.Float64}
+    return flags.drop("text", "normal").with_columns(pl.lit(None, kind).alias(name) for name, kind in unknown.items())
+
+
+def of_test_set(
+    name: str, ids: pl.Series, flags: pl.DataFrame, sharing: pl.Series | None, kinds: Sequence[str] = KINDS
+) -> pl.DataFrame:
+    """The rows of :class:`Clean` for these queries.
+
+    ``flags`` are from :func:`flagged`; ``sharing`` has the ids of queries that share a passage with training, or is
+    None where that is unknown; ``kinds`` are those that make a query leaked.
+    """
+    frame = ids.to_frame("query_id").join(flags, on="query_id", how="left", maintain_order="left")
+    shares = pl.lit(None, pl.Boolean) if sharing is None else pl.col("query_id").is_in(sharing.implode())
+    frame = frame.with_columns(test_set=pl.lit(name), passages=shares)
+    frame = frame.with_columns(pl.any_horizontal(pl.col(kinds).fill_null(False)).alias(LEAKED))
+    return frame.select("test_set", "query_id", *KINDS, LEAKED, "nearest", "cosine")
 
 
 def _passages(release: Release, training: TrainingQueries) -> pl.Series | None:

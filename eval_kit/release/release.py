@@ -146,7 +146,7 @@ class Release:
     def cautions(self) -> list[str]:
         """Why figures on this release are not to be trusted; every table of them repeats it."""
         cautions = ([SYNTHETIC] if is_synthetic(self.manifest) else []) + ([self.obtained] if self.obtained else [])
-        # the remarks of builder.pool.cautions
+        # the remarks of builder.lite
         return cautions + [remark for remark in self.manifest.remarks if remark.startswith("pool of ")]
 
     @property

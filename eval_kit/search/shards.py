@@ -16,7 +16,6 @@ import json
 import math
 import operator
 import os
-import time
 import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval_kit.console import counting
-from eval_kit.documents.document import Amount, Count
+from eval_kit.documents.document import Count
 from eval_kit.errors import UserError, disk_errors
 from eval_kit.files import atomic
 from eval_kit.search.arrays import append_rows, cut_rows, row_count, write_array
@@ -123,12 +122,10 @@ def write(
         folder.mkdir(parents=True, exist_ok=True)
         with atomic.file_lock(folder / ".lock"), counting(doing, unit, total) as advance:
             done += _shards_done(folder)
-            start = time.monotonic()
             for arrays in spread(encode, texts_to_encode()):
                 key, ids = read[len(done)]
                 _refuse_nan(arrays, ids)
-                done.append(_appended(folder, arrays, key, len(ids), time.monotonic() - start, done))
-                start = time.monotonic()
+                done.append(_appended(folder, arrays, key, len(ids), done))
                 advance(len(ids))
             if not read:
                 raise UserError("There are no passages to encode")
@@ -161,7 +158,7 @@ def _forget(folder: Path, done: list[dict[str, Any]], count: int) -> None:
 
 
 def _appended(
-    folder: Path, arrays: Arrays, key: str, passages: int, seconds: float, done: Sequence[Mapping[str, Any]]
+    folder: Path, arrays: Arrays, key: str, passages: int, done: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Write the rows of a shard after those of the shards that are done, and only then its line, which is returned."""
     rows = dict[str, int]()
@@ -171,7 +168,7 @@ def _appended(
             raise UserError(f"{path} is missing, and the passages have changed", do="Index them in another folder")
         rows[name] = before + len(array)
         append_rows(path, before, array)
-    shard = {"key": key, "passages": passages, "seconds": seconds, "rows": rows}
+    shard = {"key": key, "passages": passages, "rows": rows}
     with (folder / DONE).open("a") as file:
         file.write(_line(shard))
         file.flush()
@@ -183,9 +180,8 @@ def _finished(folder: Path, done: Sequence[Mapping[str, Any]], ids: Ids) -> "Sha
     """Write what makes the folder complete, unless it is."""
     rows: dict[str, int] = done[-1]["rows"]
     key = hashlib.sha256("".join(shard["key"] for shard in done).encode()).hexdigest()
-    totals = {name: sum(shard[name] for shard in done) for name in ("passages", "seconds")}
-    manifest = {"key": key, **totals, "rows": rows}
-    is_complete = _document(folder / MANIFEST) == manifest
+    manifest = {"key": key, "passages": sum(shard["passages"] for shard in done), "rows": rows}
+    is_complete = _document(folder / MANIFEST).items() >= manifest.items()
     of_passages = {"ids": ids}
     if "lengths" in rows:
         lengths = np.load(folder / "lengths.npy", mmap_mode="r")[: rows["lengths"]]
@@ -206,7 +202,6 @@ class _Shard(TypedDict):
 
     key: str
     passages: Count
-    seconds: Amount
     rows: dict[str, Count]
 
 
@@ -224,7 +219,7 @@ def read(folder: Path) -> "Shards":
         path = folder / f"{name}.npy"
         if path.exists() and (count := row_count(path)) != rows:
             raise UserError(f"{path} is damaged", f"It has {count:,} of {rows:,} rows", "Index the passages again")
-    return Shards(folder, manifest["key"], manifest["passages"], manifest["seconds"], tuple(manifest["rows"]))
+    return Shards(folder, manifest["key"], manifest["passages"], tuple(manifest["rows"]))
 
 
 @dataclass(frozen=True)
@@ -235,7 +230,6 @@ class Shards:
         folder: of the arrays.
         key: sha256 of everything that decides their content.
         count: of the passages.
-        seconds: that the encoding took, over all attempts.
         arrays: names of the arrays of a shard.
         resident: the blocks that a device keeps in its memory; see :mod:`eval_kit.search.resident`.
     """
@@ -243,7 +237,6 @@ class Shards:
     folder: Path
     key: str
     count: int
-    seconds: float
     arrays: tuple[str, ...]
     resident: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     _maps: dict[str, NDArray[Any]] = field(default_factory=dict, init=False, compare=False, repr=False)

@@ -112,6 +112,26 @@ def test_some_queries_of_each_test_set_are_kept_with_their_passages(
     assert "5 queries of each test set" in release.manifest.remarks[-1]
 
 
+def test_the_best_of_other_rankers_are_kept_too(mini_release: Release, made: Release, cache: Path, tmp_path: Path):
+    """Of the test queries, by score and then by id, whatever the ranks in the file; two files may be of one system."""
+    left_out = sorted(ids(mini_release) - ids(made))
+    runs = []
+    for test_set in ("dl19", "dl20"):
+        runs.append(tmp_path / f"other.{test_set}.trec")
+        queries = [*mini_release.test_sets[test_set].queries]
+        lines = [f"{query} Q0 {left_out[n]} {n + 1} {n // 2} x" for query in queries for n in range(5)]
+        lines += [f"nobody Q0 {left_out[9]} 1 9 x"] if test_set == "dl19" else []
+        runs[-1].write_text("\n".join(lines) + "\n")
+    release = make(mini_release, tmp_path / NAME, cache, rankers=runs)
+    assert ids(release) - ids(made) == {left_out[4], left_out[3]}
+    _, caution = release.cautions  # the first says that mini is synthetic
+    assert caution.startswith("pool of bm25, other: ") and caution != made.cautions[1]
+    elsewhere = tmp_path / "elsewhere.trec"
+    elsewhere.write_text("nobody Q0 1 1 9 x\n")
+    with pytest.raises(UserError, match="covers none of the test queries"):
+        make(mini_release, tmp_path / "none", cache, rankers=[elsewhere])
+
+
 def test_by_default_a_dense_encoder_searches_beside_bm25(
     mini_release: Release, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -123,7 +143,7 @@ def test_by_default_a_dense_encoder_searches_beside_bm25(
         app(["lite", str(mini_release.folder), *options, "--out", str(out), *more], standalone_mode=False)
         return open_release(out)
 
-    with pytest.raises(UserError, match=r"another encoder with --dense, or --dense none"):
+    with pytest.raises(UserError, match=r"another encoder with --dense, runs with --pool, or --dense none"):
         run(tmp_path / "out")
     assert not (tmp_path / "out").exists()
     model = tiny("dense")
@@ -136,6 +156,9 @@ def test_by_default_a_dense_encoder_searches_beside_bm25(
     retriever.index(passages(mini_release), tmp_path / "index")
     best = {passage for _, hits in retriever.search(queries, tmp_path / "index", DEPTH) for passage, _ in hits}
     assert best <= ids(release)
+    given = tmp_path / "given.trec"
+    given.write_text(f"{queries['query_id'][0]} Q0 {min(best)} 1 1 x\n")
+    assert run(tmp_path / "given", "--pool", str(given)).cautions[1].startswith("pool of bm25, given: ")
     without = ids(run(tmp_path / "alone", "--dense", "none"))
     assert without < ids(release) == without | best
 

@@ -105,9 +105,11 @@ def test_crossed_hold_outs_are_audited(tmp_path: Path) -> None:
     parameters = rebuilt.defaults(collection).with_settings(["crossed.models=4"])
     releases.write(rebuilt.draft(collection, ["crossed"], None, parameters), tmp_path / "own")
     release = open_release(tmp_path / "own")
-    names = [pair.name for pair in audit.pairs(release)]
+    found = list(audit.pairs(release))
+    names = [pair.name for pair in found]
+    assert set(found[0].test) == release.test_sets["crossed.m1"].query_ids
     assert names == [f"crossed.m{number} held out" for number in range(1, 5)]
-    assert {"crossed.m1"} < set(release.test_sets) and audit.audit(release)["pairs"][0]["train"]["queries"] > 100
+    assert {"crossed.m1"} < set(release.test_sets) and audit.audit(release)["pairs"][0]["train"] > 100
 
 
 def test_ids_of_a_log_are_those_of_its_texts_or_numbers(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """What a model may be: the one that is searched is the one that was given, by every door, beside a few lines of numpy.
 
-First twenty-seven kinds of model, each by `eval_kit run`, ShiftEvaluator, MTEB's task and numpy: one figure. Then
+First twenty-seven kinds of model, each by `eval_kit run`, MTEB's task and numpy: one figure. Then
 objects of one's own, what changes between two runs, and what is refused.
 """
 
@@ -297,8 +297,6 @@ def test_every_door_gives_one_figure(
     kind: str, small: Pool, tokenizer: Path, candidates: Ranking, tmp_path: Path
 ) -> None:
     pytest.importorskip("mteb")
-    from eval_kit.integrations.sentence_transformers import ShiftEvaluator
-
     made = KINDS[kind](tokenizer)
     made.save_pretrained(str(tmp_path / "model"))
     model = type(made)(str(tmp_path / "model"))
@@ -311,8 +309,6 @@ def test_every_door_gives_one_figure(
         assert any(f"as {'stored' if name == 'folder' else 'given'}: {stored}" in note for note in card.notes())
         doors.append(dict(card.to_polars().filter(measure="RR@10").select("test_set", "value").iter_rows()))
         rankings.append(of_file(tmp_path / f"{name}.trec"))
-    found = ShiftEvaluator(small.release, "topic", candidates if hasattr(model, "predict") else None)(model)
-    doors.append({name: found[f"{name}_RR@10"] for name in figures})
     ranking, by_task = by_mteb(model, small, tmp_path, candidates)
 
     assert any(figures.values())
@@ -881,7 +877,7 @@ def test_two_scores_a_pair_and_whole_numbers_are_told_at_every_door(trainable_re
     pytest.importorskip("mteb")
     from sentence_transformers import CrossEncoder, SentenceTransformer
 
-    from eval_kit.integrations.sentence_transformers import ShiftEvaluator
+    from eval_kit.integrations.sentence_transformers import evaluator
 
     class Quantised(SentenceTransformer):
         kind = "ubinary"
@@ -896,19 +892,15 @@ def test_two_scores_a_pair_and_whole_numbers_are_told_at_every_door(trainable_re
     search = partial(eval_kit.run, release=trainable_release, pivots=[], test_sets=["topic.c0"])
     for refused in (
         lambda: search(many, out=tmp_path),
-        lambda: ShiftEvaluator(trainable_release, "topic", candidates)(many),
+        lambda: evaluator(many, trainable_release, "topic", candidates),
         lambda: mteb_scores(many, trainable_release),
     ):
         with pytest.raises(UserError, match="3 scores"):
             refused()
     assert not list(tmp_path.iterdir())
     for bits.kind, said in (("ubinary", "Hamming"), ("binary", "numbers"), ("int8", "numbers")):
-        for warned in (
-            lambda: search(bits, out=tmp_path / bits.kind),
-            lambda: ShiftEvaluator(trainable_release, "topic")(bits),
-        ):
-            with pytest.warns(UserWarning, match=said):
-                warned()
+        with pytest.warns(UserWarning, match=said):
+            search(bits, out=tmp_path / bits.kind)
         with pytest.raises(UserError, match="int8"):
             mteb_scores(bits, trainable_release)
 

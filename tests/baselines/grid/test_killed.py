@@ -37,7 +37,7 @@ pattern, count = sys.argv[4], int(sys.argv[5])
 def reached():
     if pattern.endswith(".jsonl"):
         log = cell.folder / pattern
-        return log.exists() and os.path.getsize(log) > count * 150
+        return log.exists() and os.path.getsize(log) > count * 110
     return len(list(cell.folder.glob(pattern))) >= count
 
 def kill(event, arguments):
@@ -79,7 +79,7 @@ def test_a_cell_killed_in_training_encoding_and_search_ends_with_the_same_run(re
     assert 5 <= len(times("parts/*.trec")) < 50
     assert not killed.run.exists()
     assert model.items() <= times("model/*").items()
-    assert len(encoded) >= 4  # each took its own time, so none was encoded again; a kill may come before its line
+    assert len(encoded) >= 4  # a kill may come before a line
     assert (killed.own_index / shards.DONE).read_text().splitlines()[: len(encoded)] == encoded
     assert [cell["state"] for cell in of_grid(killed.root)] == ["under way"]
     for cell in (whole, killed):

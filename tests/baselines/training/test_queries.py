@@ -171,6 +171,7 @@ def test_early_stopping_looks_at_judged_passages_and_negatives_of_validation_que
 
         model_card_data = SimpleNamespace(set_evaluation_metrics=lambda *_: None)
         device = torch.device("cpu")
+        similarity_fn_name = "dot"
 
         def encode_query(self, texts: list[str], **_: object) -> list[str]:
             self.queries = texts

@@ -16,6 +16,7 @@ import clients
 import pytest
 import torch
 import transformers
+from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 from transformers import TrainerCallback
 from transformers.models.bert.modeling_bert import BertEmbeddings
 
@@ -24,7 +25,6 @@ from baselines.cell import Cell
 from baselines.training import trainer
 from baselines.training.trainer import last_checkpoint
 from eval_kit.errors import UserError
-from eval_kit.integrations.sentence_transformers import PoolEvaluator
 from eval_kit.models.dense import Dense
 from eval_kit.release import Release
 from tests.baselines.tiny_cells import tiny_cell, tiny_options
@@ -249,7 +249,7 @@ def test_memory_that_an_evaluation_lacks_is_not_taken_for_that_of_a_step(
     def full(*_: object, **__: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(PoolEvaluator, "__call__", full)
+    monkeypatch.setattr(InformationRetrievalEvaluator, "__call__", full)
     cell = tiny_cell("biencoder", trainable_release, tmp_path, steps=4, evaluate_every=2, patience=1)
     with pytest.raises(UserError, match="single text"):
         systems.system("biencoder").train(cell)
