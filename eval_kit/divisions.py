@@ -4,6 +4,7 @@ A query may be in several parts, or in none. A division comes from a shift or an
 a BEIR folder's queries, a file, or Python; or it is computed from the texts, or from training queries.
 """
 
+import os
 import re
 import warnings
 from collections.abc import Mapping, Sequence
@@ -81,6 +82,17 @@ class Division:
             if is_coarser and (wholes["len"] >= _PIECE).all():
                 return f"its parts are pieces of {other.name}"
         return ""
+
+
+def groupings(by: Any) -> list[str | Parts]:
+    """The divisions that a caller gives: one, or several in a list; a path is a file's name."""
+    several = by if isinstance(by, list | tuple) else [] if by is None else [by]
+    given = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in several]
+    for each in given:
+        if not ((each and isinstance(each, str | Mapping)) or hasattr(each, "columns")):
+            what = f"{parameter('by')} takes the name of a grouping, a file, or ids and groups, not {each!r:.40}"
+            raise UserError(what)
+    return given
 
 
 def whole(name: str, queries: pl.Series) -> Division:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,26 @@ from eval_kit.files.formats import QRELS_SCHEMA, QUERIES_SCHEMA
 
 type Table = pl.DataFrame | Sequence[Sequence[Any]]
 """Also one of pandas."""
-type Judgements = str | os.PathLike[str] | Mapping[str, Mapping[str, int]] | Table
-"""A file of judgements, ``{query: {passage: grade}}``, or a table of query, passage and grade."""
+type Judgements = str | os.PathLike[str] | Mapping[str, Mapping[str, int] | AbstractSet[str]] | Table
+"""A file of judgements, ``{query: {passage: grade}}``, ``{query: {relevant passages}}``, or a table of query, passage and grade."""
 type Texts = str | os.PathLike[str] | Mapping[str, str] | Table
 """A file of queries, ``{query: text}``, or a table of query and text."""
 
 
 def judgements_of(given: Judgements, of: str = "qrels") -> Path | pl.DataFrame:
     """The file, or the rows, given as the argument ``of``."""
-    rows = given
-    if isinstance(given, Mapping) and all(isinstance(grades, Mapping) for grades in given.values()):
-        rows = [(query, passage, grade) for query, grades in given.items() for passage, grade in grades.items()]
+    rows: Any = given
+    if isinstance(given, Mapping):
+        rows = []
+        for query, grades in given.items():  # a set is of relevant passages
+            judged = dict.fromkeys(grades, 1) if isinstance(grades, set | frozenset) else grades
+            if not isinstance(judged, Mapping):
+                raise UserError(
+                    f"{parameter(of)} takes grades by passage for the query {query!r:.40}, not {grades!r:.40}"
+                )
+            rows += [(query, passage, grade) for passage, grade in judged.items()]
+        if odd := [grade for *_, grade in rows if isinstance(grade, bool) or not isinstance(grade, int)]:
+            raise UserError(f"{parameter(of)} takes whole numbers as grades, not {odd[0]!r:.40}")
     found = _of_python(rows, of, QRELS_SCHEMA, "query, passage and grade")
     if isinstance(found, pl.DataFrame):
         pairs = found.select("query-id", "corpus-id")

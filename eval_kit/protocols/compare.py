@@ -4,6 +4,7 @@ Every system is compared with one *baseline*, the first unless another is named.
 per-query values are compared; means alone are not enough.
 """
 
+import math
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -18,7 +19,7 @@ import polars as pl
 
 from eval_kit.authors.judgements import Judgements, Texts
 from eval_kit.authors.opening import ReleaseSource, release_of
-from eval_kit.divisions import WHOLE, Parts, whole
+from eval_kit.divisions import WHOLE, Parts, groupings, whole
 from eval_kit.errors import UserError, choices, parameter
 from eval_kit.measures.definitions import parse
 from eval_kit.program import typed
@@ -376,6 +377,9 @@ def compare(
         UserError: fewer than two systems; a run, measure or test set that cannot be used; nothing that two systems
             share; an argument that says nothing where these are compared.
     """
+    by = groupings(by)
+    if no_worse_than is not None and not (isinstance(no_worse_than, int | float) and 0 <= no_worse_than < math.inf):
+        raise UserError(f"{parameter('no_worse_than')} takes a number of 0 or more, not {no_worse_than!r:.40}")
     opened_release = release_of(release, qrels, queries)
     [taken] = take(runs=runs)
     own = with_measures(named(opened_release.test_sets, test_sets), measures)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from eval_kit import plots
 from eval_kit.authors.judgements import Judgements, Texts
 from eval_kit.authors.opening import ReleaseSource, release_of
-from eval_kit.divisions import Parts, divide
+from eval_kit.divisions import Parts, divide, groupings
 from eval_kit.errors import UserError, parameter
 from eval_kit.measures.definitions import parse
 from eval_kit.protocols import readings
@@ -266,6 +266,7 @@ def generalise(
     Raises:
         UserError: no pivot, no such test set or part, no far part, or a run or vectors that cannot be used.
     """
+    by = groupings(by)
     opened_release = release_of(release, qrels, queries)
     training = queries_of(trained_on)
     systems, untrained = take(runs=runs, pivots=pivots)

@@ -13,7 +13,7 @@ from eval_kit import __version__
 from eval_kit.authors.judgements import Judgements, Texts
 from eval_kit.authors.opening import ReleaseSource, release_of
 from eval_kit.console import reading, status
-from eval_kit.divisions import Parts
+from eval_kit.divisions import Parts, groupings
 from eval_kit.errors import UserError, choices, did_you_mean, parameter
 from eval_kit.known import JUDGED, NOTHING_JUDGED
 from eval_kit.measures.definitions import (
@@ -73,6 +73,7 @@ def score(
     Raises:
         UserError: a run, release, measure or division that cannot be used; nothing is scored then.
     """
+    by = groupings(by)
     opened_release = release_of(release, qrels, queries)
     training = queries_of(trained_on, by)
     [taken] = take(runs=runs)

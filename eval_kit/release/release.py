@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from eval_kit.documents import Lack, Manifest, Variation
-from eval_kit.errors import parameter
+from eval_kit.errors import choices, did_you_mean, parameter
 from eval_kit.files.formats import SCORED_AS
 from eval_kit.files.opening import is_file, is_folder
 from eval_kit.release import beir_folder
@@ -180,7 +180,7 @@ class Release:
     @cached_property
     def test_sets(self) -> dict[str, TestSet]:
         """All test sets by name, each with its own list of query ids; without those that were not downloaded."""
-        sets: dict[str, TestSet] = {}
+        sets = _TestSets()
         for entry in self.manifest.test_sets:
             if not {entry.table, ("qrels", entry.qrels)}.isdisjoint(self._absent):
                 continue
@@ -214,10 +214,10 @@ class Release:
 
     def queries(self, test_set: str) -> pl.DataFrame:
         """``query_id`` and ``text`` of a test set, in the order of its query ids."""
+        ids = self.test_sets[test_set].queries.to_frame("query_id")
         entry = next(entry for entry in self.manifest.test_sets if entry.name == test_set)
         # a query has a row for each of its parts, as in wh
         texts = self.table(*entry.table).select("query_id", "text").unique("query_id")
-        ids = self.test_sets[test_set].queries.to_frame("query_id")
         return ids.join(texts, on="query_id", how="left", maintain_order="left")
 
     @cached_property
@@ -229,9 +229,21 @@ class Release:
         """``query_id`` and ``text`` of a variation."""
         return self.table("variations", variation.split)
 
-    def qrels(self, split: str) -> pl.DataFrame:
-        """Judgements of one split: ``query_id``, ``passage_id`` (strings) and ``relevance`` (int64)."""
-        return self.table("qrels", split).rename(SCORED_AS)
+    def qrels(self, name: str) -> pl.DataFrame:
+        """Judgements of a split or test set: ``query_id``, ``passage_id`` (strings) and ``relevance`` (int64)."""
+        if name not in self.configs.get("qrels", ()):
+            test_set = self.test_sets[name]
+            of_split = self.table("qrels", test_set.qrels).rename(SCORED_AS)
+            return of_split.filter(pl.col("query_id").is_in(test_set.queries.implode()))
+        return self.table("qrels", name).rename(SCORED_AS)
+
+
+class _TestSets(dict[str, TestSet]):
+    """Test sets by name."""
+
+    def __missing__(self, name: object) -> TestSet:
+        hint = did_you_mean(name, self)
+        raise ReleaseError(f"Unknown test set {name!r:.40}{hint}", do=f"Choose from: {choices(self)}")
 
 
 def _concerns(part: Lack, config: str, split: str) -> bool:

@@ -58,6 +58,8 @@ def queries_of(trained_on: TrainedOn, by: Sequence[Any] | None = None) -> pl.Dat
         trained_on = read(Path(trained_on))
     if isinstance(trained_on, TrainingQueries):
         return trained_on.queries
+    if not trained_on or not all(isinstance(text, str) for text in trained_on):
+        raise UserError(f"{parameter('trained_on')} takes a file, a folder, or texts of queries, at least one")
     ids = [f"training query {number}" for number in range(1, len(trained_on) + 1)]
     return pl.DataFrame({"query_id": ids, "text": list(trained_on)}, QUERIES_SCHEMA)
 
