@@ -27,7 +27,8 @@ def first(provenance: Mapping[str, Any]) -> list[str]:
     """What may make a figure another one, a sentence each; said before any answer."""
     runs = provenance.get("runs", ())
     kinds = (_lacking, _contradicting, _of_one_score, _tied, _of_several_tags, _unjudged)
-    return list(dict.fromkeys(chain.from_iterable(kind(runs) for kind in kinds)))
+    of_runs = chain.from_iterable(kind(runs) for kind in kinds)
+    return list(dict.fromkeys([*_not_in_corpus(provenance.get("not_in_corpus", {})), *of_runs]))
 
 
 def further(provenance: Mapping[str, Any]) -> list[str]:
@@ -41,6 +42,12 @@ def further(provenance: Mapping[str, Any]) -> list[str]:
 def contradicts_throughout(run: Mapping[str, Any]) -> bool:
     """Whether a run's ranks contradict its scores in all queries of several passages: distances, say, for scores."""
     return bool(run.get("rank_contradictions")) and run["rank_contradictions"] >= run.get("of_several", 0)
+
+
+def _not_in_corpus(lost: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    for name, each in lost.items():
+        what = f"{each['lacking']:,} of the {each['of']:,} relevant passages of {name} are not in the corpus"
+        yield f"{what}, so R at any cutoff is at most {each['most']:.4f}"
 
 
 def _together(groups: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from eval_kit.files.formats import QRELS_SCHEMA, QUERIES_SCHEMA
 type Table = pl.DataFrame | Sequence[Sequence[Any]]
 """Also one of pandas."""
 type Judgements = str | os.PathLike[str] | Mapping[str, Mapping[str, int] | AbstractSet[str]] | Table
-"""A file of judgements, ``{query: {passage: grade}}``, ``{query: {relevant passages}}``, or a table of query, passage and grade."""
+"""A file of judgements, ``{query: {passage: grade}}`` or ``{query: {relevant passages}}``, or a table of all three."""
 type Texts = str | os.PathLike[str] | Mapping[str, str] | Table
 """A file of queries, ``{query: text}``, or a table of query and text."""
 

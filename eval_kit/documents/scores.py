@@ -71,12 +71,16 @@ class ScoredRun(Document, frozen=True, kw_only=True):
     ] = UNSET
 
 
-class Provenance(Document, frozen=True):
+class Provenance(Document, frozen=True, kw_only=True):
     """What scores were computed from."""
 
     kit_version: str
     release: ScoredRelease
     tie_rule: str
+    not_in_corpus: Annotated[
+        dict[str, dict[str, float]] | UnsetType,
+        Meta(description="By test set: relevant passages that the corpus lacks, of all, and the most that R can be."),
+    ] = UNSET
     runs: list[ScoredRun]
 
 

@@ -40,6 +40,7 @@ _JUDGEMENTS = Layout(
     is_header=_is_header,
     by_blanks=True,
     number=2,
+    rivals=GRADE_NAMES[:-1],
 )
 _QUERIES = Layout(
     names=(QUERY_IDS, _TEXT_NAMES),

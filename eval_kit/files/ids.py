@@ -18,8 +18,8 @@ PASSAGE_NAMES = (
 """What tools call the two ids, in headers, columns, keys and attributes; the first that is there counts."""
 RUN_NAMES = ("run", "system", "model", "run_id", "tag")
 """What they call the column of a run's name, where a file may hold several."""
-GRADE_NAMES = ("score", "relevance", "rel", "grade", "label")
-"""What they call the grade of judgements."""
+GRADE_NAMES = ("relevance", "rel", "grade", "label", "score")
+"""What they call the grade of judgements; of a sheet with one of the others, ``score`` is a retriever's."""
 NO_ID = "[\t\n\r\0\ufeff]|^ | $|^$"
 """A regular expression, for Python and polars, that is found in what is no id."""
 _NO_ID = re.compile(NO_ID)

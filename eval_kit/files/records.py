@@ -48,6 +48,7 @@ class Layout:
         by_blanks: whether blanks divide columns where tabs alone do not.
         number: the column that may hold a number with a point.
         optional: columns that a file may lack, whose texts are empty then; they may be true or false.
+        rivals: names of which a file may have one alone, as nobody knows which is meant.
     """
 
     names: Sequence[Sequence[str]]
@@ -58,6 +59,7 @@ class Layout:
     by_blanks: bool = False
     number: int | None = None
     optional: Collection[int] = ()
+    rivals: Collection[str] = ()
 
     def divide(self, line: str) -> list[str]:
         """The columns of a line."""
@@ -274,6 +276,8 @@ def _of_csv(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int,
 def _columns(layout: Layout, present: Iterable[str]) -> list[str | None] | None:
     """Which of the names that are there, in any case, a layout's columns have; None if one has none but may not."""
     there = {plain_name(name): name for name in present}
+    if len(rivals := [there[name] for name in layout.rivals if name in there]) > 1:
+        raise UserError(f"The columns {' and '.join(rivals)} may both be meant", do="Keep one of them")
     found: list[str | None] = []
     for number, names in enumerate(layout.names):
         name = next((there[name] for name in names if name in there and there[name] not in found), None)

@@ -96,6 +96,11 @@ class Kind:
         """Whether a name may say ``(rel=2)``."""
         return "rel" in self.parameters
 
+    @property
+    def is_graded(self) -> bool:
+        """Whether values without that depend on every grade."""
+        return self.value is _rank_biased_precision
+
 
 @dataclass(frozen=True)
 class Measure:
@@ -111,6 +116,12 @@ class Measure:
     def value_of_empty_result(self) -> float:
         """The value of a query without any passage."""
         return float(self.cutoff or 0) if self.kind.bounded_by_cutoff else 0.0
+
+    def of_grade(self, grade: int) -> str:
+        """The name of the same measure that counts this grade and up as relevant."""
+        parameters = [f"rel={grade}", *([f"p={self.persistence:g}"] if "p" in self.kind.parameters else [])]
+        cutoff = f"@{self.cutoff}" if self.cutoff else ""
+        return f"{self.kind.name}({','.join(reversed(parameters))}){cutoff}"
 
     @property
     def sign(self) -> int:
@@ -212,7 +223,7 @@ def per_query(measure: Measure, judgements: pl.DataFrame, queries: pl.Series) ->
 def with_values(queries: pl.LazyFrame, measure: Measure, judgements: pl.DataFrame, name: str) -> pl.LazyFrame:
     """``queries`` with the measure's values (:func:`per_query`) in the column ``name``."""
     # signed: ranks come without a sign, and a difference of such would wrap round below 0
-    passages = judgements.lazy().with_columns(pl.col("rank").cast(pl.Int64))
+    passages = judgements.lazy().with_columns(pl.col("rank").cast(pl.Int64), highest=pl.col("relevance").max())
     if measure.grade:  # Judged counts every grade, a negative one too
         passages = passages.filter(pl.col("relevance") >= (0 if measure.kind.reads_irrelevant else measure.grade))
     values = passages.group_by("query_id").agg(measure.kind.value(measure).cast(pl.Float64).alias(name))
@@ -369,12 +380,14 @@ def _expected_reciprocal_rank(measure: Measure) -> pl.Expr:
 
 
 def _rank_biased_precision(measure: Measure) -> pl.Expr:
-    """``(1 - p) Σ p^(rank - 1)`` over the relevant passages: who reads one reads the next with persistence p.
+    """``(1 - p) Σ gain p^(rank - 1)``: who reads one reads the next with persistence p.
 
+    The gain is the grade divided by the highest in the judgements, as NIST has it; with ``rel=``, 1 from that grade on.
     Moffat and Zobel 2008; the sum is what is known: with unjudged passages relevant it would be more.
     """
-    rank = pl.col("rank") if measure.cutoff is None else pl.col("rank").filter(_within(measure))
-    return (1 - measure.persistence) * (measure.persistence ** (rank - 1)).sum()
+    is_within = pl.lit(True) if measure.cutoff is None else _within(measure)
+    gain = pl.lit(1.0) if "rel=" in measure.name else pl.col("relevance") / pl.col("highest")
+    return (1 - measure.persistence) * (gain * measure.persistence ** (pl.col("rank") - 1)).filter(is_within).sum()
 
 
 def _search_length(measure: Measure) -> pl.Expr:

@@ -15,6 +15,7 @@ from eval_kit.authors.opening import ReleaseSource, release_of
 from eval_kit.console import reading, status
 from eval_kit.divisions import Parts, groupings
 from eval_kit.errors import UserError, choices, did_you_mean, parameter
+from eval_kit.files.opening import is_file
 from eval_kit.known import JUDGED, NOTHING_JUDGED
 from eval_kit.measures.definitions import (
     ROUNDING,
@@ -28,6 +29,7 @@ from eval_kit.measures.definitions import (
 )
 from eval_kit.protocols.scores import Mean, Scores
 from eval_kit.release import Release, TestSet
+from eval_kit.release.beir_folder import CORPUS_FILE
 from eval_kit.release.manifest import MOST_MEASURES
 from eval_kit.runs import contamination
 from eval_kit.runs.covered_test_sets import Coverage, complete, coverage_of
@@ -175,6 +177,8 @@ def _scores(
     qrels = {split: release.qrels(split) for split in sorted(splits)}
     pairs = pl.concat(qrels.values()).select("query_id", "passage_id")
     own_kept = pairs.filter(query_id=pl.col("passage_id"))["query_id"] if release.in_beir_format else None
+    has_corpus = release.in_beir_format and is_file(release.folder / CORPUS_FILE)
+    other_texts: pl.Series | None = None
     with_blanks = pairs["passage_id"].filter(pairs["passage_id"].str.contains(" ", literal=True))
     for_any_query = any(measure.kind.for_any_query for measure in measures)
     passages = pairs.select("passage_id").unique() if for_any_query else pairs
@@ -186,6 +190,13 @@ def _scores(
         for run in runs:
             reading(run.name)
             ranking = rank_judged(run, passages, own_kept)
+            if ranking.own_left_out and own_kept is not None and has_corpus and other_texts is None:
+                from eval_kit.protocols.corpus import with_another_text  # read only for runs that need it
+
+                # ids of queries and passages that are two counts have nothing to do with each other
+                other_texts = with_another_text(release, test_sets)
+                own_kept = pl.concat([own_kept, other_texts]).unique()
+                ranking = rank_judged(run, passages, own_kept) if len(other_texts) else ranking
             coverage = choose(run, ranking.queries["query_id"])
             declared = contamination.training_beside(run.path)
             training_data = declared.training_data
@@ -209,6 +220,11 @@ def _scores(
     _warn_of_strange(means, sources)
     _warn_of_levels(means, release)
     provenance = {"kit_version": __version__, "release": release.identity, "tie_rule": TIE_RULE, "runs": sources}
+    if has_corpus:
+        from eval_kit.protocols.corpus import not_in_corpus  # as above
+
+        lost = not_in_corpus(release, means, qrels)
+        provenance |= {"not_in_corpus": lost} if lost else {}
     return Scores(means, provenance)
 
 
@@ -251,20 +267,24 @@ def _warn_of_levels(means: Sequence[Mean], release: Release) -> None:
     for each in means:
         asked = parse(each.measure)
         own = release.test_sets[each.test_set].measures if each.test_set in release.test_sets else ()
-        if "rel=" in asked.name or not asked.kind.takes_grade or asked.name in own:
+        if "rel=" in asked.name or not asked.kind.takes_grade or asked.kind.is_graded or asked.name in own:
             continue
         stricter = [name for name in own if parse(name).kind.takes_grade and parse(name).grade > asked.grade]
         alike = [name for name in stricter if parse(name).kind == asked.kind]
         for name in (alike or stricter)[:1]:
-            levels.setdefault((asked.name, name), {})[each.test_set] = None
+            usual = name if alike else asked.of_grade(parse(name).grade)
+            levels.setdefault((asked.name, usual), {})[each.test_set] = None
     if release.manifest.kind == "judgements":  # whose grades nobody has explained
         names = dict.fromkeys(each.measure for each in means)
-        lenient = [name for name in names if parse(name).kind.takes_grade and parse(name).grade == 1]
+        kinds = {name: parse(name).kind for name in names}
+        lenient = [
+            name for name, kind in kinds.items() if kind.takes_grade and not kind.is_graded and parse(name).grade == 1
+        ]
         highest = max(_highest(release.qrels(each.qrels)) for each in release.test_sets.values())
         if lenient and highest > 1 and "rel=" not in "".join(lenient):
             _warn(
-                f"The judgements have grades up to {highest}, and {joined(lenient)} count grade 1 and up as relevant. "
-                f"For grade 2 and up, write {lenient[0].replace('@', '(rel=2)@')}, for example"
+                f"The judgements have grades up to {highest}, and {joined(lenient)} count{'s' * (len(lenient) == 1)} "
+                f"grade 1 and up as relevant. For grade 2 and up, write {parse(lenient[0]).of_grade(2)}, for example"
             )
     for (name, own_name), sets in levels.items():
         _warn(

@@ -18,7 +18,7 @@ _JUDGEMENTS = "judgements"
 """The kind of a release of judgements alone."""
 _SCORED = "values"
 """That of queries whose values others computed."""
-QUERIES_FILE = "queries.jsonl"
+QUERIES_FILE, CORPUS_FILE = "queries.jsonl", "corpus.jsonl"
 QUERIES = "queries"
 """The table of all queries, judged or not."""
 MEASURES = ["nDCG@10", "RR@10", "R@100"]

@@ -192,6 +192,9 @@ def _of_parquet(path: Path) -> pl.DataFrame:
     from eval_kit.runs import rows  # numpy, which text does without
 
     frame = read_parquet(path)
+    names = set(map(plain_name, frame.columns))
+    if "rank" in names and "score" not in names:
+        return _of_records(path)
     for name in set(RUN_NAMES).intersection(frame.columns):
         _check_one(path, frame[name].unique().drop_nulls())
     lines = rows.lines(str(path), frame).rename({"rank": "stated_rank"}, strict=False)
@@ -241,7 +244,7 @@ def _as_columns(path: Path, record: dict[str, Any]) -> list[str]:
         raise RunError(what, why, "Name a score or a rank, and the ids, such as query,doc,score")
     ids = [next((record[name] for name in names if name in record), None) for names in _TABLE.names]
     query, passage = (str(each) if isinstance(each, str | int) else "" for each in ids)
-    rank = str(record.get("rank") or "-")
+    rank = "-" if record.get("rank") in (None, "") else str(record["rank"])
     return [query, "Q0", passage, rank, str(record["score"]), "t"] if "score" in record else [query, passage, rank]
 
 

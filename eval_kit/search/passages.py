@@ -13,6 +13,7 @@ from eval_kit.files.beir import read_corpus
 from eval_kit.files.digests import file_sha256
 from eval_kit.files.text import read_lines
 from eval_kit.release import Release
+from eval_kit.release.beir_folder import CORPUS_FILE
 from eval_kit.search.retriever import Passages
 
 
@@ -42,7 +43,7 @@ def of_file(path: Path) -> Iterator[tuple[str, str]]:
 def how_many(release: Release) -> int | None:
     """The number of passages, for progress; None where the release has none, or ir_datasets does not know it."""
     if release.in_beir_format:
-        return _lines(release.folder / "corpus.jsonl")
+        return _lines(release.folder / CORPUS_FILE)
     collection = release.manifest.collection
     if collection is None:
         return next((table.rows for table in release.manifest.tables if table.config == "passages"), None)
@@ -136,13 +137,13 @@ def collection_of(release: Release, name: str | None = None) -> Collection:
             f"{shlex.quote(str(release.folder))} --queries 100 --passages 20000"
             + (f". Or search all of {collection}: --passages {collection}" if collection else ""),
         )
-    corpus = release.folder / "corpus.jsonl" if release.in_beir_format else None
+    corpus = release.folder / CORPUS_FILE if release.in_beir_format else None
     return Collection(partial(passages, release), collection_key(release), corpus)
 
 
 def _read(release: Release) -> Iterator[tuple[str, str]]:
     if release.in_beir_format:
-        yield from read_corpus(release.folder / "corpus.jsonl")
+        yield from read_corpus(release.folder / CORPUS_FILE)
         return
     collection = release.manifest.collection
     if collection is None:
@@ -166,5 +167,5 @@ def collection_key(release: Release) -> str:
         if table.config == "passages":
             return str(table.digest)
     if release.in_beir_format:
-        return file_sha256(release.folder / "corpus.jsonl")
+        return file_sha256(release.folder / CORPUS_FILE)
     return str(release.manifest.collection).replace("/", "-")
