@@ -171,6 +171,10 @@ def _trained_on(runs: Runs) -> Iterator[str]:
             names[verdict][_system(run)] = None
     if seen := names["yes"]:
         yield f"{MARK} trained on these test queries, so the figure is not for unseen queries: {choices(seen)}"
+    told = {_system(run): run["training_data"] for run in runs if run.get("training_data")}
+    for name in [each for each in names["unknown"] if each in told]:
+        del names["unknown"][name]
+        yield f"{name} was trained on {choices(told[name])}, and nobody says whether on these queries"
     if unknown := names["unknown"]:
         who = joined(list(unknown)) if len(unknown) < 3 else choices(unknown)
         yield f"{who} may have seen these queries. Declare the training data in NAME.training.json"

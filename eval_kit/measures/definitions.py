@@ -18,7 +18,9 @@ import polars as pl
 from eval_kit import plugins
 from eval_kit.errors import UserError, parameter
 
-_NAME = re.compile(r"(?P<kind>[A-Za-z]+(?:_cap)?)(?:\((?P<parameters>[^()]+)\))?(?:@(?P<cutoff>[1-9][0-9]{0,6}))?")
+_NAME = re.compile(
+    r"(?P<kind>[A-Za-z][A-Za-z0-9]*(?:_cap)?)(?:\((?P<parameters>[^()]+)\))?(?:@(?P<cutoff>[1-9][0-9]{0,6}))?"
+)
 _PARAMETERS = {"rel": r"[1-9][0-9]{0,2}", "p": r"0?\.[0-9]{1,6}", "dcg": "'exp-log2'"}
 _ALIAS = re.compile(r"([a-z]+?)(?:cut|at)?(?:[_@.]([1-9][0-9]*))?")
 _ALIASES = {
@@ -155,7 +157,11 @@ def parse(name: str) -> Measure:
         cutoff_typed = name[len(name.rstrip("0123456789")) :]
         kind_typed = name.removesuffix(cutoff_typed).rstrip("@_.")
         alias = _ALIASES.get(kind_typed.lower().replace("_", ""))
-        near = [alias] if alias else difflib.get_close_matches(kind_typed, [*KINDS, *_ALIASES], 1)
+        near = (
+            [alias]
+            if alias and alias != kind_typed
+            else difflib.get_close_matches(kind_typed, [each for each in (*KINDS, *_ALIASES) if each != kind_typed], 1)
+        )
         at = f"@{cutoff_typed}" if cutoff_typed else ""
         has_suggestion = near and len(at) < 9 and not at.startswith("@0")
         hint = f" (did you mean {_ALIASES.get(near[0], near[0])}{at}?)" if has_suggestion else ""

@@ -40,7 +40,7 @@ from eval_kit.protocols.differences_shown import (
 from eval_kit.protocols.gate import Gate
 from eval_kit.protocols.hanging import counted_groups, grouped
 from eval_kit.protocols.scores import Scores, best_shown, value_shown
-from eval_kit.protocols.scoring import mean, named, scores_of, with_measures
+from eval_kit.protocols.scoring import mean, scores_of, with_measures
 from eval_kit.release import Release, TestSet
 from eval_kit.results import Picture, Result, origin
 from eval_kit.runs import contamination
@@ -382,8 +382,8 @@ def compare(
         raise UserError(f"{parameter('no_worse_than')} takes a number of 0 or more, not {no_worse_than!r:.40}")
     opened_release = release_of(release, qrels, queries)
     [taken] = take(runs=runs)
-    own = with_measures(named(opened_release.test_sets, test_sets), measures)
-    scores = scores_of(taken, opened_release, allow_missing=allow_missing, test_sets=own)
+    own = with_measures(opened_release.test_sets, measures)
+    scores = scores_of(taken, opened_release, allow_missing=allow_missing, test_sets=own, only=test_sets)
     return compared(
         scores,
         opened_release,

@@ -19,7 +19,7 @@ from eval_kit.protocols import readings
 from eval_kit.protocols.by_part import difference_of, signed, turned
 from eval_kit.protocols.hanging import counted_groups, grouped
 from eval_kit.protocols.scores import Scores
-from eval_kit.protocols.scoring import named, scores_of, with_measures
+from eval_kit.protocols.scoring import scores_of, with_measures
 from eval_kit.release import Release
 from eval_kit.results import Picture, Result, origin
 from eval_kit.runs.given import GivenRun, GivenRuns, take
@@ -242,8 +242,8 @@ def discover(
     both = [*first, *second]
     if len(both) != 2 or first == second:
         raise UserError(f"Two runs are compared, not {len(both)}", do=f"Give two runs, or one and {parameter('pivot')}")
-    own = with_measures(named(opened.test_sets, test_sets), [measure] if measure else ())
-    scores = scores_of(both, opened, allow_missing=allow_missing, test_sets=own)
+    own = with_measures(opened.test_sets, [measure] if measure else ())
+    scores = scores_of(both, opened, allow_missing=allow_missing, test_sets=own, only=test_sets)
     systems = both[0].name, both[1].name
     values, names, name = _values(scores, systems, opened)
     texts = pl.concat(map(opened.queries, names)).unique("query_id", keep="first")

@@ -118,7 +118,7 @@ def scores_of(
 
     def choose(run: Run, queries: pl.Series) -> Coverage:
         if only:
-            return complete(run, queries, list(selection.values()), allow_missing, candidates.values())
+            return complete(run, queries, list(selection.values()), allow_missing, candidates.values(), any_of=True)
         where = release.name if len(selection) == len(release.test_sets) else choices(selection)
         return coverage_of(run, queries, selection, where, allow_missing)
 

@@ -89,16 +89,20 @@ def complete(
     test_sets: Sequence[TestSet],
     allow_missing: bool = False,
     others: Iterable[TestSet] = (),
+    any_of: bool = False,
 ) -> Coverage:
     """Check that a run covers the test sets that it is to be scored on, by the rule of :func:`coverage_of`.
 
     Its other queries are ignored; those that ``others`` judge are not counted as unjudged. With ``allow_missing``,
-    missing ones are scored as 0, however many there are.
+    missing ones are scored as 0, however many there are. With ``any_of``, sets of which it has no query are left out if
+    it has some of another.
 
     Raises:
         RunError: a test set that the run does not cover.
     """
     ids = set(queries)
+    held = [test_set for test_set in test_sets if not any_of or not ids.isdisjoint(test_set.query_ids)]
+    test_sets = held or test_sets
     for test_set in test_sets:
         if not allow_missing and len(test_set.query_ids - ids) > _MOST_MISSING * len(test_set.query_ids):
             raise _too_many(run, ids, test_set, others)
