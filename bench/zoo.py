@@ -22,7 +22,7 @@ from bench import zoo_generalise
 from eval_kit.divisions import FEWEST, WHOLE, Division
 from eval_kit.protocols import by_part, differences_shown, panel
 from eval_kit.stats import losses, snapshots
-from eval_kit.stats.differences import FEW_DIFFER, NOT_WORSE, WORSE, difference
+from eval_kit.stats.differences import NOT_WORSE, WORSE, difference, verdict
 from eval_kit.stats.halves import worst
 from eval_kit.stats.parts import Floats, Parts, heterogeneity
 from eval_kit.tables.table import ALPHA
@@ -73,6 +73,16 @@ def _changed(share: float) -> Animal:
     return Animal(draw, 0.0, 0.583)
 
 
+def _jitter(share: float) -> Animal:
+    """A little noise in every query, as of a quantised index, and a share that loses all."""
+
+    def draw(rng: Rng, n: int) -> tuple[Floats, Floats]:
+        before = rng.beta(4, 2, n)
+        return before, np.where(rng.random(n) < share, 0.0, before + rng.normal(0, 0.01, n))
+
+    return Animal(draw, -share * 2 / 3, 2 / 3)
+
+
 def _around(noise: Callable[[Rng, int], Floats]) -> Animal:
     return Animal(lambda rng, n: (before := rng.beta(2, 2, n), before + noise(rng, n)), 0.0, 0.5)
 
@@ -83,6 +93,8 @@ ANIMALS = {
     "1 of 20 loses all": _rare(0.05, 1),
     "1 of 20 loses half": _rare(0.05, 0.5),
     "RR, a tenth loses all": _lose_all(0.1),
+    "jitter of .01, 1 of 50 loses all": _jitter(0.02),
+    "jitter of .01, 1 of 20 loses all": _jitter(0.05),
     "small gains, great losses": _around(lambda rng, n: np.where(rng.random(n) < 0.1, -0.36, 0.04)),
     "heavy tails": _around(lambda rng, n: 0.1 * rng.standard_t(2.5, n)),
     "graded": _around(lambda rng, n: rng.normal(0, 0.15, n)),
@@ -94,7 +106,13 @@ ANIMALS = {
 SIZES = (15, 43, 200, 1_000, 20_000)
 UNEVEN = [10, 12, 15, 20, 25, 30, 40, 60, 80, 100, 150, 200, 300, 400, 500, 50, 25, 15, 12, 10]
 LAYOUTS: dict[str, list[int]] = {"5 × 50": [50] * 5, "20 × 10": [10] * 20, "40 × 30": [30] * 40, "200 × 3": [3] * 200}
-LAYOUTS |= {"60 % and 19": [600] + [21] * 19, "10 to 500": UNEVEN, "5 × 100, 195 × 3": [100] * 5 + [3] * 195}
+LAYOUTS |= {
+    "6 × 100": [100] * 6,
+    "12 × 60": [60] * 12,
+    "60 % and 19": [600] + [21] * 19,
+    "10 to 500": UNEVEN,
+    "5 × 100, 195 × 3": [100] * 5 + [3] * 195,
+}
 TAGS, CROSSED = {"3 of 20 tags": 3, "6 of 20 tags": 6}, "A × B"
 
 
@@ -119,10 +137,9 @@ def lost(animal: Animal, rng: Rng, size: int) -> Outcomes:
     _, _, loss = losses.relative_loss(before, after, resamples=RESAMPLES)
     other = before + np.subtract(*animal.draw(rng, size)[::-1])
     apart = losses.difference_of_losses((before, after), (before, other)).interval
-    many = losses.differing(before, after) >= FEW_DIFFER and losses.differing(before, other) >= FEW_DIFFER
     return {
-        "Rel Loss": _misses(loss.interval, -animal.truth / animal.level) if many else None,
-        "difference of losses": _misses(apart, 0.0) if many else None,
+        "Rel Loss": _misses(loss.interval, -animal.truth / animal.level) if loss.interval[0] is not None else None,
+        "difference of losses": _misses(apart, 0.0) if apart[0] is not None else None,
     }
 
 
@@ -137,7 +154,7 @@ def gated(animal: Animal, rng: Rng, size: int) -> Outcomes:
 def planned(animal: Animal, rng: Rng, size: int) -> Outcomes:
     """Whether "not worse" needs as many queries as the gate says, where nothing is lost."""
     [row], _ = _by_part(*animal.draw(rng, size), None, MARGIN)
-    if not row["needed"] or animal.truth or not FEWEST <= row["needed"] < 20_000:
+    if animal.truth or not FEWEST <= row["needed"] < 20_000:
         return {}
     [again], _ = _by_part(*animal.draw(rng, row["needed"]), None, MARGIN)
     return {"needed queries": again["verdict"] != NOT_WORSE}
@@ -155,15 +172,11 @@ def in_parts(animal: Animal, rng: Rng, layout: str) -> Outcomes:
     before, after = animal.draw(rng, size)
     margin = -animal.truth or MARGIN
     rows, over = _by_part(before, after, division, margin)
-    claims = {row["claim"]: row for row in over}
-    these, kinds = claims[by_part.THESE], claims.get(by_part.KINDS, {})
-    outcomes = {"these queries": _misses((these["low"], these["high"]), animal.truth) if these["low"] else None}
+    kinds = over[0] if over else {}
     tested = [row for row in rows if row["verdict"]]
-    outcomes |= {
-        "such kinds": _misses((kinds["low"], kinds["high"]), animal.truth) if kinds else None,
-        "another part": _misses((kinds["another_low"], kinds["another_high"]), animal.truth) if kinds else None,
-        "parts differ": kinds["p_parts"] < 0.05 if kinds else None,
-        "≠ rest": any((row["p_rest_holm"] or 1.0) < 0.05 for row in tested) if tested else None,
+    outcomes: Outcomes = {
+        "such kinds": _misses((kinds["low"], kinds["high"]), animal.truth) if kinds.get("low") is not None else None,
+        "parts differ": kinds["p_parts_holm"] < 0.05 if kinds.get("p_parts_holm") is not None else None,
         "parts' intervals": any(_misses((row["low"], row["high"]), animal.truth) for row in tested) if tested else None,
     }
     if tested and not animal.truth and tested[0]["detectable"]:
@@ -184,16 +197,55 @@ def of_kinds(setting: str, rng: Rng) -> Outcomes:
     before = rng.beta(2, 2, len(part))
     after = before + kinds[part] + rng.normal(0, 1, len(part)) * noise[part]
     _, over = _by_part(before, after, Division("parts", _frame(np.arange(len(part)), part), ""), None)
-    [row] = [each for each in over if each["claim"] == by_part.KINDS]
     mean = kinds[:-1].mean() if "size" in setting else 0.0
-    another = None if "size" in setting else _misses((row["another_low"], row["another_high"]), kinds[-1])
-    return {"such kinds": _misses((row["low"], row["high"]), mean), "another part": another}
+    return {"such kinds": _misses((over[0]["low"], over[0]["high"]), mean)}
+
+
+def of_unequal_noise(number: int, rng: Rng) -> Outcomes:
+    """Parts of one kind, half of which are four times as noisy."""
+    part = np.repeat(np.arange(number), 60)
+    before = rng.beta(2, 2, len(part))
+    after = before + rng.normal(0, 1, len(part)) * np.where(part % 2, 0.4, 0.1)
+    _, over = _by_part(before, after, Division("parts", _frame(np.arange(len(part)), part), ""), None)
+    return {"parts differ": over[0]["p_parts_holm"] < 0.05}
+
+
+def of_groups(setting: tuple[int, float], rng: Rng) -> Outcomes:
+    """Queries that hang together by so many, and fare alike by so much (ICC); no loss but that of the margin."""
+    size, alike = setting
+    group = np.repeat(np.arange(1_000 // size), size)
+    noise = 0.3 * (
+        alike**0.5 * rng.normal(size=group.max() + 1)[group] + (1 - alike) ** 0.5 * rng.normal(size=len(group))
+    )
+    found, lost = difference(noise, groups=group), difference(noise - MARGIN, groups=group)
+    holders = [rng.random(group.max() + 1) < rng.uniform(0.04, 0.4) for _ in range(100)]
+    kinds = {str(number): np.flatnonzero(holder[group]) for number, holder in enumerate(holders)}
+    said = verdict(lost.p, lost.p_loses(MARGIN), lost.value or 0.0, lost.differ)
+    return {
+        "better, worse": (found.p or 1.0) < 0.05,
+        "interval": _misses(found.interval, 0.0),
+        "not worse, gate": said == NOT_WORSE,
+        "a kind loses": any(kind.loses for kind in worst(noise, kinds, FEWEST, groups=group)),
+    }
+
+
+def of_divisions(number: int, rng: Rng) -> Outcomes:
+    """A gate of one call with several divisions, where nothing is lost."""
+    ids = np.arange(600)
+    divisions = [Division(str(each), _frame(ids, rng.integers(6, size=600)), "") for each in range(number)]
+    before = rng.beta(2, 2, 600)
+    rows, over = _by_part(before, before + rng.normal(0, 0.15, 600), divisions, MARGIN)
+    differ = any(row["p_parts_holm"] < 0.05 for row in over)
+    return {"worse, parts": any(row["verdict"] == WORSE for row in rows), "parts differ": differ}
 
 
 def over_parts(setting: tuple[int, int], rng: Rng) -> Outcomes:
     """``protocol`` over parts that all lose a tenth."""
     pairs = [ANIMALS["RR, a tenth loses all"].draw(rng, setting[1]) for _ in range(setting[0])]
-    found = [(1 - after.mean() / before.mean(), losses.error_of_loss(before, after)) for before, after in pairs]
+    found = [
+        (1 - after.mean() / before.mean(), (losses.error_of_loss(before, after) or (0.0,))[0])
+        for before, after in pairs
+    ]
     kinds = heterogeneity(*np.array(found).T, np.full(len(pairs), float(setting[1])))
     if kinds is None:
         return {}
@@ -293,6 +345,7 @@ def cages(values: Mapping[str, Animal]) -> Iterator[tuple[str, Callable[[Rng], O
         yield f"kinds that differ: {name}", lambda rng, name=name: of_kinds(name, rng)
     known = panel.columns_of("dl19", "nDCG@10")
     settings: tuple[tuple[str, Any, list[Any]], ...] = (
+        ("groups of {}, alike by {}", of_groups, [(n, icc) for n in (2, 5, 50) for icc in (0.0, 0.3, 0.8)]),
         ("{} parts × {}", over_parts, [(5, 50), (5, 300), (8, 40), (20, 20)]),
         ("{} trainings, SD {}", of_trainings, [(n, sd) for n in (2, 3, 5) for sd in (0.02, 0.05)]),
         ("{} replicas, SD {}", of_replicas, [(n, sd) for n in (1, 2, 3, 10) for sd in (0.0, 0.02)]),
@@ -303,6 +356,9 @@ def cages(values: Mapping[str, Animal]) -> Iterator[tuple[str, Callable[[Rng], O
     for text, ask, those in settings:
         for setting in those:
             yield text.format(*setting), lambda rng, ask=ask, setting=setting: ask(setting, rng)
+    for number in (1, 2, 4, 6):
+        yield f"{number} divisions of 6", lambda rng, number=number: of_divisions(number, rng)
+        yield f"{6 * number} parts of unequal noise", lambda rng, number=number: of_unequal_noise(6 * number, rng)
     yield from zoo_generalise.cages()
 
 
@@ -338,16 +394,18 @@ def real(path: Path) -> dict[str, Animal]:
 
 
 def _by_part(
-    before: Floats, after: Floats, division: Division | None, margin: float | None
+    before: Floats, after: Floats, division: Division | list[Division] | None, margin: float | None
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The rows of ``compare --by``, or of a gate alone."""
     ids = list(map(str, range(len(before))))
-    parts = division or Division(WHOLE, pl.DataFrame({"query_id": ids, "part": "all"}), "")
+    whole = Division(WHOLE, pl.DataFrame({"query_id": ids, "part": "all"}), "")
+    parts = division if isinstance(division, list) else [division or whole]
     sides = [
         pl.DataFrame({"query_id": ids, "value": side, "system": name}) for name, side in (("a", before), ("b", after))
     ]
     values = pl.concat(sides).with_columns(test_set=pl.lit("test"), measure=pl.lit(MEASURE), searched=True)
-    rows, over = by_part.compared(values, ("a", "b"), {"test": [parts]}, margin)
+    values = values.with_columns(group=pl.col("query_id").cast(pl.Int64))
+    rows, over = by_part.compared(values, ("a", "b"), {"test": parts}, margin)
     return rows.to_dicts(), over.to_dicts()
 
 

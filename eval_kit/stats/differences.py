@@ -76,8 +76,9 @@ class Difference(Figure):
         At the first step of Holm's correction of so many tests. Where nothing varies, 2.7 / margin show it always.
         """
         reach = quantile_of_t(1 - 2 * ALPHA / tests, _MANY)
-        varied = self.queries * ((reach + quantile_of_t(2 * POWER - 1, _MANY)) * (self.error or 0.0) / margin) ** 2
-        return math.ceil(max(varied, reach**2 * self.most / margin))
+        deviation = (self.error or 0.0) * self.queries**0.5
+        counted = max(deviation, (margin * self.most) ** 0.5)  # as in p_loses
+        return math.ceil(((reach * counted + quantile_of_t(2 * POWER - 1, _MANY) * deviation) / margin) ** 2)
 
 
 def difference(gains: Floats, most: float = 1.0, groups: Integers | None = None) -> Difference:

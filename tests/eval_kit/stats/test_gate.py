@@ -58,8 +58,9 @@ def test_a_loss_of_the_margin_itself_is_not_less() -> None:
 @pytest.mark.parametrize(("n", "margin", "tests"), [(43, 0.02, 1), (200, 0.02, 7), (1_000, 0.01, 1)])
 def test_needed_queries_are_those_of_a_normal_distribution(n: int, margin: float, tests: int) -> None:
     values = np.random.default_rng(1).normal(0, 0.2, n)
-    z = stats.norm.ppf(1 - 0.05 / tests) + stats.norm.ppf(0.8)
-    expected = (z * values.std(ddof=1) / margin) ** 2
+    counted = max(values.std(ddof=1), margin**0.5)
+    z = stats.norm.ppf(1 - 0.05 / tests) * counted + stats.norm.ppf(0.8) * values.std(ddof=1)
+    expected = (z / margin) ** 2
     assert difference(values).needed(margin, tests) == math.ceil(expected)
     least = stats.norm.ppf(1 - 0.05 / tests) ** 2 / margin
     assert difference(np.zeros(n)).needed(margin, tests) == math.ceil(least), "135 for .02"
