@@ -133,6 +133,9 @@ class Protocols(Result):
                 verb, shown = _verb(each)
                 verbs.setdefault(verb, []).append(f"{shown} on {each['cluster']}")
             said = " and ".join(f"{verb} {', '.join(shown)}" for verb, shown in verbs.items())
+            if parts.height == row["parts"] and len({_verb(each)[0] for each in of_parts}) == 1:  # all of them
+                most = f"most on {of_parts[0]['cluster']}, {share(abs(of_parts[0]['rel_loss']))}"
+                said, of_parts = f"{' '.join(_verb(row))}, {most}", of_parts[:1]
             text = f"{name} {said}{and_more(len(of_parts[_MOST_PARTS:]), 'parts')}"
             if row["of_parts_low"] is not None:
                 is_open = row["of_parts_low"] <= 0 <= row["of_parts_high"]

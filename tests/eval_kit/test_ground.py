@@ -180,7 +180,9 @@ def test_what_was_compared_counts_for_its_release_and_beyond_chance(mini_release
     test_set = mini_release.test_sets["dl19"]
     for share, release, seen in ((0.02, "", Seen.NO), (0.2, "", Seen.YES), (0.2, "f" * 64, Seen.UNKNOWN)):
         same = round(share * len(test_set.queries))
-        compared = Compared(source="log", release=release or mini_release.digest, queries=9, test_sets={"dl19": same})
+        compared = Compared(
+            source="log", release=release or mini_release.digest, queries=9, sha256="0" * 64, test_sets={"dl19": same}
+        )
         assert trained_on(["log"], test_set, mini_release, compared) == seen
 
 
