@@ -78,7 +78,8 @@ class Difference(Figure):
         reach = quantile_of_t(1 - 2 * ALPHA / tests, _MANY)
         deviation = (self.error or 0.0) * self.queries**0.5
         counted = max(deviation, (margin * self.most) ** 0.5)  # as in p_loses
-        return math.ceil(((reach * counted + quantile_of_t(2 * POWER - 1, _MANY) * deviation) / margin) ** 2)
+        needed: float = ((reach * counted + quantile_of_t(2 * POWER - 1, _MANY) * deviation) / margin) ** 2
+        return math.ceil(needed)
 
 
 def difference(gains: Floats, most: float = 1.0, groups: Integers | None = None) -> Difference:
