@@ -10,7 +10,7 @@ from typing import Any
 
 from eval_kit.errors import choices
 from eval_kit.measures.definitions import parse
-from eval_kit.sentences import counted, joined, weightiest
+from eval_kit.sentences import and_more, counted, joined, most_telling, weightiest
 
 JUDGED = "Judged@10"
 MARK = "†"
@@ -92,17 +92,24 @@ def _of_one_score(runs: Runs) -> Iterator[str]:
 
 
 def _tied(runs: Runs) -> Iterator[str]:
-    """The figures whose printed digits depend on ties, the widest ranges first."""
-    found = []
+    """Of each run and test set, the figures whose printed digits depend on ties; the widest ranges first."""
+    found: dict[tuple[str, str], list[tuple[float, str]]] = {}
+    queries: dict[tuple[str, str], int] = {}
     for run in runs:
         for tie in run.get("ties", ()):
             show = parse(tie["measure"]).show
             worst, best = show(tie["worst"]), show(tie["best"])
             if worst != best:
-                ties = f"depending on the order of tied passages ({counted(tie['tied'], 'query')})"
-                what = f"{run['run']}: {tie['measure']} on {tie['test_set']} is {worst} to {best}, {ties}"
-                found.append((abs(tie["best"] - tie["worst"]), what))
-    yield from weightiest(found, "figure")
+                key, width = (run["run"], tie["test_set"]), abs(tie["best"] - tie["worst"])
+                found.setdefault(key, []).append((width, f"{tie['measure']} is {worst} to {best}"))
+                queries[key] = max(queries.get(key, 0), tie["tied"])
+    sentences = []
+    for (run_name, test_set), ranges in found.items():
+        named, rest = most_telling(ranges, lambda each: each[0], 2)
+        shown = ", ".join(text for _, text in named) + and_more(rest)
+        ties = f"depending on the order of tied passages ({counted(queries[run_name, test_set], 'query')})"
+        sentences.append((max(width for width, _ in ranges), f"{run_name} on {test_set}: {shown}, {ties}"))
+    yield from weightiest(sentences, "run")
 
 
 def _of_several_tags(runs: Runs) -> Iterator[str]:

@@ -5,6 +5,7 @@ their markers in the order in which they are given.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
@@ -40,15 +41,17 @@ class Effect(NamedTuple):
     series: int = 0
 
 
-def forest(rows: Sequence[Effect], axis: str, title: str, percent: bool = False) -> Markup:
+def forest(rows: Sequence[Effect], axis: str, title: str, percent: bool = False, margin: float | None = None) -> Markup:
     """Differences with their intervals, or losses in ``percent``, one below the other beside a line at zero.
 
-    Rows without an estimate are left out.
+    Rows without an estimate are left out. ``margin`` is another line, the difference at which a gate fails.
     """
     rows = [row for row in rows if row.estimate is not None]
     form = "z.1%" if percent else "+.4f"
-    ends = [end for row in rows for end in (row.estimate, row.low, row.high)]
+    ends = [margin, *(end for row in rows for end in (row.estimate, row.low, row.high))]
     frame, places, parts = _rows([row.label for row in rows], ends, axis, 252, percent)
+    if margin is not None:
+        parts.append(svg.line(frame.x(margin), frame.top, frame.x(margin), frame.height - frame.bottom, "margin"))
     series: dict[int, list[Markup]] = {}
     for y, row in zip(places, rows, strict=True):
         figures = format(row.estimate, form)
@@ -215,7 +218,7 @@ def _rows(
 ) -> tuple[svg.Frame, list[float], list[Markup]]:
     """A frame for rows one below the other, where each is, and their labels, the line at zero and the axis."""
     height = 19
-    labels = [label if cell_len(label) <= _WIDEST else _cut(label) for label in labels]
+    labels = _told_apart(labels)
     left = 16 + 7.2 * max(map(cell_len, labels), default=0)
     x_range, ticks = svg.axis(values, percent)
     frame = svg.Frame(left + 290 + right, 66 + height * len(labels), x_range, (0, 1), left=left, right=right, top=18)
@@ -225,6 +228,28 @@ def _rows(
     for y, label in zip(places, labels, strict=True):
         parts.append(svg.label(left - 10, y + 4, label, "end"))
     return frame, places, parts
+
+
+def _told_apart(labels: Sequence[str]) -> list[str]:
+    """The labels, none too long: without what they all begin and end with, then cut; two that differ stay so."""
+    if all(cell_len(label) <= _WIDEST for label in labels):
+        return list(labels)
+    names = sorted(set(labels))
+    start = _shared_start(names)
+    end = _shared_start([name[start:][::-1] for name in names])
+    rests = {name: f"{'…' * bool(start)}{name[start : len(name) - end]}{'…' * bool(end)}" for name in names}
+    shown = {name: rest if cell_len(rest) <= _WIDEST else _cut(rest) for name, rest in rests.items()}
+    times = Counter(shown.values())
+    of_name = {
+        name: f"{text} ({place})" if times[text] > 1 else text for place, (name, text) in enumerate(shown.items(), 1)
+    }
+    return [of_name[label] for label in labels]
+
+
+def _shared_start(names: Sequence[str]) -> int:
+    """How many characters all names begin with; none of a single name."""
+    alike = [len(set(column)) == 1 for column in zip(*names, strict=False)] if names[1:] else []
+    return [*alike, False].index(False)
 
 
 def _cut(label: str) -> str:

@@ -98,12 +98,14 @@ class Result(ABC):
     Attributes:
         title: the heading of its page.
         provenance: what it was computed from: at least ``kit_version`` and, of a release, ``release``.
+        tone: the class of the summary's first sentence, where it is a verdict whose text is coloured on a page.
         otherwise: where runs lack queries, what figures are on those that all runs have, a sentence each.
     """
 
     title: ClassVar[str]
     provenance: Mapping[str, Any]
     otherwise: Sequence[str] = ()
+    tone: ClassVar[Literal["", "good", "bad", "open"]] = ""
 
     @abstractmethod
     def to_polars(self) -> pl.DataFrame:

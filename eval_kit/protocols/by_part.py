@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -449,8 +449,16 @@ def _helped(row: Fields) -> str:
     return f"{row['helped']:,}/{row['hurt']:,}/{row['queries'] - row['helped'] - row['hurt']:,}"
 
 
-def _verdict(row: Fields) -> str | None:
-    return NOT_TESTED if row["is_folded"] else row["verdict"]
+TONES: dict[str, Literal["good", "bad", "open"]] = {
+    WORSE: "bad", CANNOT_TELL: "open", UNCHANGED: "good", NOT_WORSE: "good"
+}  # fmt: skip
+"""The classes of verdicts, whose texts are coloured on a page."""
+
+
+def _verdict(row: Fields) -> Value | str | None:
+    if row["is_folded"]:
+        return NOT_TESTED
+    return Value(row["verdict"], word=TONES[row["verdict"]]) if row["verdict"] else None
 
 
 def notes_of(rows: pl.DataFrame, over: pl.DataFrame) -> list[str]:

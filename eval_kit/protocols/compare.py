@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from operator import itemgetter
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -47,7 +47,7 @@ from eval_kit.runs import contamination
 from eval_kit.runs.given import GivenRuns, take
 from eval_kit.runs.training import TrainedOn, queries_of
 from eval_kit.sentences import and_more, counted, joined, most_telling
-from eval_kit.stats.differences import FEW_DRAWN, UNDRAWN, WORSE, difference
+from eval_kit.stats.differences import FEW_DRAWN, ROUNDING, UNDRAWN, WORSE, difference
 from eval_kit.stats.losses import MARGIN, correct, p_equivalent
 from eval_kit.tables.table import UNTESTED, Column, Fields, Table, Value, laid_out, of, side_by_side, significance
 
@@ -64,6 +64,8 @@ BESIDE = 2
 _MOST_SENTENCES = 5
 """Systems of which each, the baseline apart, has a sentence; of more there is one a test set."""
 _MOST_TEST_SETS = 4
+_SHOWN = 10
+"""Queries that lose most, and that gain most, on the page of a pair."""
 _MOST_PICTURES = 12
 """Pictures of a page; what more there is stands in its tables alone."""
 _MOST_NAMED = 3
@@ -95,6 +97,8 @@ class Comparison(Result):
         divisions: where each comes from, by name.
         remarks: that, and queries in no part.
         scarce: the divisions that most queries are in no part of.
+        extremes: of a pair, the queries that lose and that gain most on each test set: ``test_set``, ``measure``,
+            ``query_id``, ``text``, ``before``, ``after``, ``gain``.
     """
 
     title = "Comparison of systems"
@@ -110,11 +114,17 @@ class Comparison(Result):
     divisions: Mapping[str, str] = field(default_factory=dict)
     remarks: Sequence[str] = ()
     scarce: Sequence[str] = ()
+    extremes: pl.DataFrame | None = None
 
     @property
     def verdict(self) -> str:
         """What the gate says: worse, not worse, no query changed or cannot tell; empty without a margin."""
         return self.gate.verdict if self.gate else ""
+
+    @property
+    def tone(self) -> Literal["", "good", "bad", "open"]:  # type: ignore[override]
+        """Of the gate's word."""
+        return by_part.TONES.get(self.verdict, "") if self.gate else ""
 
     @property
     def exit_status(self) -> int:
@@ -273,8 +283,25 @@ class Comparison(Result):
                 in_order = by_part.in_order(group).to_dicts()
                 effects = [effect(by_part.label(division, row["part"]), row) for row in in_order]
                 title = f"{measure} of {system} minus that of {base} on {test_set} by {division}"
-                figures.append(forest(effects, measure, title))
+                margin = -self.gate.margin * parse(measure).sign if self.gate else None
+                figures.append(forest(effects, measure, title, margin))
         return figures[:_MOST_PICTURES]
+
+    def details(self) -> list[Table]:
+        """Of a pair, the queries that lose most and that gain most."""
+        tables: list[Table] = []
+        if self.extremes is None:
+            return tables
+        for (test_set, measure), rows in self.extremes.group_by("test_set", "measure", maintain_order=True):
+            show = parse(str(measure)).show
+            columns = [Column("query", source=lambda row: row["text"] or row["query_id"])]
+            named = zip(self.systems, ("before", "after"), strict=True)
+            columns += [Column(name, "number", figure, show) for name, figure in named]
+            for verb, side in (("loses", rows.filter(pl.col("gain") < 0)), ("gains", rows.filter(pl.col("gain") > 0))):
+                if side.height:
+                    title = f"Queries of {test_set} on which {self.systems[1]} {verb} most, by {measure}"
+                    tables.append(laid_out(side, columns, title=title))
+        return tables
 
     def notes(self) -> list[str]:
         """What is missing or was left out, and what the differences rest on."""
@@ -416,7 +443,38 @@ def compared(
     doubtful = readings.doubtful(scores.provenance["runs"], systems)
     found = of_values(values, release, baseline, scores.provenance, doubtful=doubtful, **how)
     ratios = pl.concat(frame.select("test_set", "ratio") for frame in (found.rows, found.parts))
-    return replace(found, provenance=found.provenance | {"groups": counted_groups(of_groups, ratios)})
+    extremes = _extremes(found, release) if len(found.systems) == 2 else None
+    return replace(
+        found, provenance=found.provenance | {"groups": counted_groups(of_groups, ratios)}, extremes=extremes
+    )
+
+
+def _extremes(found: Comparison, release: Release) -> pl.DataFrame:
+    """The rows of :attr:`Comparison.extremes`, by each test set's first measure."""
+    frames = []
+    for row in found.first_measures().head(_MOST_TEST_SETS).iter_rows(named=True):
+        values = found.values.filter(test_set=pl.lit(row["test_set"]), measure=pl.lit(row["measure"]))
+        before, after = (values.filter(system=pl.lit(name)).select("query_id", "value") for name in found.systems)
+        both = before.join(after, on="query_id", suffix="_after").rename({"value": "before", "value_after": "after"})
+        gain = parse(row["measure"]).sign * (pl.col("after") - pl.col("before"))
+        both = both.with_columns(gain=gain).filter(pl.col("gain").abs() > ROUNDING).sort("gain", "query_id")
+        ends = pl.concat(
+            [both.filter(pl.col("gain") < 0).head(_SHOWN), both.filter(pl.col("gain") > 0).tail(_SHOWN).reverse()]
+        )
+        texts = release.queries(row["test_set"])
+        of_set = ends.join(texts, on="query_id", how="left", maintain_order="left")
+        frames.append(
+            of_set.select(
+                pl.lit(row["test_set"]).alias("test_set"),
+                pl.lit(row["measure"]).alias("measure"),
+                "query_id",
+                "text",
+                "before",
+                "after",
+                "gain",
+            )
+        )
+    return pl.concat(frames)
 
 
 def of_values(

@@ -79,8 +79,9 @@ def effect(label: str, row: dict[str, Any]) -> plots.Effect:
     return plots.Effect(label, row["difference"], row["low"], row["high"], row["queries"], row["queries"] < FEW)
 
 
-def forest(effects: Sequence[plots.Effect], measure: str, title: str) -> Picture:
-    """A picture of differences in a measure, and what it shows."""
+def forest(effects: Sequence[plots.Effect], measure: str, title: str, margin: float | None = None) -> Picture:
+    """A picture of differences in a measure, and what it shows; with the margin of a gate."""
     caption = f"{title}, with 95 % intervals over queries, which hold together; right of the line it is higher."
     caption += f" {HOLLOW}" * any(effect.is_of_few for effect in effects)
-    return Picture(plots.forest(effects, f"difference in {measure}", title), caption)
+    caption += " The dashed line is the margin." * (margin is not None)
+    return Picture(plots.forest(effects, f"difference in {measure}", title, margin=margin), caption)

@@ -159,7 +159,12 @@ class Discovery(Result):
         for (kind, half), group in self.queries.group_by("kind", "half", maintain_order=True):
             shown = f", the {_LISTED} that lose most" * (group.height > _LISTED)
             tables.append(
-                laid_out(group.head(_LISTED), columns, title=f"{kind}: {group.height:,} queries of half {half}{shown}")
+                laid_out(
+                    group.head(_LISTED),
+                    columns,
+                    title=f"{kind}: {group.height:,} queries of half {half}{shown}",
+                    folded=True,
+                )
             )
         return tables
 

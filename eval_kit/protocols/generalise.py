@@ -107,9 +107,9 @@ class Generalisation(Result):
             Column("would find", "number", "detectable", ".4f"),
             Column("verdict", source=_said, wrap="never"),
         ]
-        title = ", ".join(self.contrasts["measure"].unique())
+        title = f"Near and far queries, {', '.join(self.contrasts['measure'].unique())}"
         found = laid_out(self.contrasts, [*names, *estimates], title=title)
-        return [found, laid_out(self.contrasts, [*names, *levels], title=f"{title}, levels", folded=True)]
+        return [found, laid_out(self.contrasts, [*names, *levels], title=f"{title}: levels", folded=True)]
 
     @property
     def heading(self) -> str:

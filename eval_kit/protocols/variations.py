@@ -114,7 +114,7 @@ class Variations(Result):
         """
         tables: dict[str, list[Table]] = {}
         for (test_set, measure), rows in self.results.group_by("test_set", "measure", maintain_order=True):
-            table = _table(rows, f"{test_set}, {measure}", parse(str(measure)), self.pivot)
+            table = _table(rows, f"Other wordings, {test_set}, {measure}", parse(str(measure)), self.pivot)
             tables.setdefault(str(test_set), []).append(table)
         return [*tables.values(), *([[_beside_published(self.published)]] if self.published.height else [])]
 

@@ -28,7 +28,11 @@ def to_html(table: Table, bars: bool = True, mark: str = "") -> Markup:
     scale = span(ends) if bars else None
     bodies = [_body(table, group, scale) for group in table.groups]
     whole = element("table", caption, _head(table), *bodies, data_sortable=bool(table.sorted_by))
-    return visible(element("div", whole, class_="scroll", role="region", tabindex="0", aria_label="wide table"))
+    return visible(
+        element(
+            "div", whole, class_="scroll", role="region", tabindex="0", aria_label=title or ", ".join(table.headers)
+        )
+    )
 
 
 def sort_header(name: str, classes: str, sorted_by: str | None = None, key: str | None = None) -> Markup:
