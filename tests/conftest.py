@@ -3,6 +3,7 @@
 Where builder's extra is not installed, what needs it is skipped: eval_kit's own tests run without.
 """
 
+import gc
 import os
 import subprocess
 import sys
@@ -31,6 +32,11 @@ type Run = Callable[..., subprocess.CompletedProcess[str]]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The files that take longest begin first, so that no worker ends with one of them."""
     items.sort(key=lambda item: item.path.parent != ROOT / "tests" and item.path.name not in LONGEST)
+
+
+def pytest_collection_finish() -> None:
+    """Each training collects garbage twice; among all that the tests have imported, that takes a second of its own."""
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
