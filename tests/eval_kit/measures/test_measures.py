@@ -54,7 +54,7 @@ def values(name, frame):
     return dict(zip(QUERIES, per_query(parse(name), frame, pl.Series(QUERIES)), strict=True))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(runs, qrels, st.sampled_from([1, 2]))
 def test_agrees_with_trec_eval(run, judged, grade):
     theirs = pytrec_eval.RelevanceEvaluator(judged, set(TREC_NAMES), relevance_level=grade).evaluate(run)
@@ -83,7 +83,7 @@ def test_gdevals_measures_agree_with_it(run, judged):
             assert value == pytest.approx(theirs[name, query], abs=6e-6), (name, query)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(runs, qrels, st.sampled_from([("RBP", 1, 0.8), ("RBP(p=0.5)", 1, 0.5), ("RBP(rel=2,p=.95)@5", 2, 0.95)]))
 def test_rank_biased_precision_is_its_geometric_sum(run, judged, measure):
     name, grade, persistence = measure
@@ -116,7 +116,7 @@ def search_length(run, grades, bound):
     return sum(lengths) / len(lengths) if lengths else bound
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(runs, qrels, st.sampled_from([1, 3, 100]))
 def test_asl_against_its_definition(run, judged, bound):
     mine = values(f"ASL@{bound}", judged_frame(run, judged))
