@@ -6,7 +6,7 @@ BIN := .venv/bin
 UV := .bootstrap/bin/uv
 TOOL := $(UV) tool run --quiet --python "$(PYTHON)"
 READY := .venv/.ready
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+PYTEST := PYTHONDONTWRITEBYTECODE= TOKENIZERS_PARALLELISM=false OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 EXTRAS := --extra builder --extra models --extra baselines --extra docs --extra dev
 
 UPSTREAM ?=

@@ -51,6 +51,13 @@ def run(arguments: Sequence[str], environment: Mapping[str, str], folder: Path |
     return Running(arguments, environment, folder, neural).wait()
 
 
+def compile_java_once() -> None:
+    """Java's second compiler pays where a process searches for minutes; no test does."""
+    from eval_kit.search import lucene
+
+    lucene._JAVA_OPTIONS += ("-XX:TieredStopAtLevel=1",)
+
+
 class Running:
     """A fork that does what ``python`` does with ``-m MODULE ...`` or ``-c CODE ...``, and may be killed."""
 
@@ -146,6 +153,7 @@ def _serve(address: str, modules: Sequence[str]) -> None:
     if modules == list(LIGHT):
         assert not set(READS_ITS_ENVIRONMENT) & set(sys.modules)
     os.fsync = lambda descriptor: None  # as in the tests' own process
+    compile_java_once()
     gc.freeze()  # or each fork would copy what the collector looks at
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX) as server:

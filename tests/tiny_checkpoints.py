@@ -43,7 +43,7 @@ def tiny(name: str) -> Path:
     if name in wrapped:
         plain, architecture = wrapped[name]
         set_seed(13)
-        architecture(str(tiny(plain))).save(str(folder))
+        architecture(str(tiny(plain))).save(str(folder), create_model_card=False)
         return folder
     vocabulary = [*SPECIAL, *WORDS, "[", "]", "d", "q"]
     save_tokenizer(vocabulary, folder)

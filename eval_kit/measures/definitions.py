@@ -157,14 +157,11 @@ def parse(name: str) -> Measure:
         cutoff_typed = name[len(name.rstrip("0123456789")) :]
         kind_typed = name.removesuffix(cutoff_typed).rstrip("@_.")
         alias = _ALIASES.get(kind_typed.lower().replace("_", ""))
-        near = (
-            [alias]
-            if alias and alias != kind_typed
-            else difflib.get_close_matches(kind_typed, [each for each in (*KINDS, *_ALIASES) if each != kind_typed], 1)
-        )
+        near = [alias] if alias else difflib.get_close_matches(kind_typed, [*KINDS, *_ALIASES], 1)
         at = f"@{cutoff_typed}" if cutoff_typed else ""
-        has_suggestion = near and len(at) < 9 and not at.startswith("@0")
-        hint = f" (did you mean {_ALIASES.get(near[0], near[0])}{at}?)" if has_suggestion else ""
+        suggestion = f"{_ALIASES.get(near[0], near[0])}{at}" if near else name
+        has_suggestion = suggestion != name and len(at) < 9 and not at.startswith("@0")
+        hint = f" (did you mean {suggestion}?)" if has_suggestion else ""
         raise UserError(
             f"Unknown measure {name[:40]!r}{hint}",
             f"The kit has {', '.join(KINDS)}",

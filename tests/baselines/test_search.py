@@ -84,8 +84,8 @@ def test_passages_of_a_file_and_a_depth(model: str, folder: Path, tmp_path: Path
         found("bm25", folder, tmp_path, passages="absent")
 
 
-def test_a_release_and_some_of_its_test_sets(mini_release: Release, command, tmp_path: Path):
-    done = command(
+def test_a_release_and_some_of_its_test_sets(mini_release: Release, inside, tmp_path: Path):
+    done = inside(
         "eval_kit", "run", "bm25", "--release", mini_release.folder, "--test-set", "topic.c0",
         "--test-set", "length.short", "--out", tmp_path, "--no-pivot", "--depth", 5,
     )  # fmt: skip
@@ -95,7 +95,7 @@ def test_a_release_and_some_of_its_test_sets(mini_release: Release, command, tmp
     assert max(int(row[3]) for row in rows(tmp_path / "bm25.trec")) == 5
     assert training_beside(tmp_path / "bm25.trec").training_data == []
     for more, noun in ((["--test-set", "topic.c9"], "topic.c9"), (["--no-pivot", "--pivot", "x.trec"], "--no-pivot")):
-        done = command("eval_kit", "run", "bm25", "--release", mini_release.folder, *more)
+        done = inside("eval_kit", "run", "bm25", "--release", mini_release.folder, *more)
         assert done.returncode == 2 and noun in done.stderr
 
 

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval_kit.markup import visible
+from tests.conftest import Run
 from tests.fuzz.test_contract import fuzz
 
 REFUSED, CLOSED = 2, 141
@@ -77,31 +78,19 @@ def check(status: int, said: str, expected: set[int]) -> None:
 @given(
     name=st.sampled_from(NAMES), part=st.sampled_from(NAMES), how=st.sampled_from(["table", "latex", "markdown", "csv"])
 )
-def test_names(folder: Path, name: str, part: str, how: str) -> None:
+def test_names(folder: Path, inside: Run, name: str, part: str, how: str) -> None:
     run = folder / f"x{name}.trec"
     run.write_bytes((folder / "r.trec").read_bytes().replace(b"0", b"0 "))
     (folder / "parts.tsv").write_bytes(f"q0\t{part}\nq1\tb\nq2\tb\n".encode("utf-8", "surrogateescape"))
     page = folder / "p.html"
     page.unlink(missing_ok=True)
-    arguments = [
-        "compare",
-        "r.trec",
-        run.name,
-        "--qrels",
-        "q",
-        "--by",
-        "parts.tsv",
-        "--format",
-        how,
-        "--page",
-        page.name,
-    ]
-    status, said, out = ended(folder, arguments)
+    options = ["--qrels", "q", "--by", "parts.tsv", "--format", how, "--page", page.name]
+    done = inside("eval_kit", "compare", "r.trec", run.name, *options, cwd=folder)
     run.unlink()
-    check(status, said, {0, REFUSED})
-    text = out.decode() + (page.read_text() if page.exists() else "")
+    check(done.returncode, done.stderr, {0, REFUSED})
+    text = done.stdout + (page.read_text() if page.exists() else "")
     assert not CONTROLS.search(text), CONTROLS.search(text)
-    assert not CONTROLS.search(said.replace("\n", "")), said
+    assert not CONTROLS.search(done.stderr.replace("\n", "")), done.stderr
 
 
 @fuzz
@@ -126,12 +115,12 @@ def test_outputs_and_streams(folder: Path, output: str, option: str, shell: str)
 
 @fuzz
 @given(number=st.sampled_from(NUMBERS), option=st.sampled_from(["--no-worse-than", "--seed"]), joined=st.booleans())
-def test_numbers(folder: Path, number: str, option: str, joined: bool) -> None:
+def test_numbers(folder: Path, inside: Run, number: str, option: str, joined: bool) -> None:
     (folder / "s.trec").write_bytes((folder / "r.trec").read_bytes() + b"\n")
     given_as = [f"{option}={number}"] if joined else [option, number]
-    status, said, _ = ended(folder, ["compare", "r.trec", "s.trec", "--qrels", "q", *given_as])
+    done = inside("eval_kit", "compare", "r.trec", "s.trec", "--qrels", "q", *given_as, cwd=folder)
     is_plain = re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", number) and number != "1e400"
-    check(status, said, {0, REFUSED, 3} if is_plain else {REFUSED})
+    check(done.returncode, done.stderr, {0, REFUSED, 3} if is_plain else {REFUSED})
 
 
 def test_an_unexpected_exception_is_no_answer(folder: Path) -> None:

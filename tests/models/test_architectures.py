@@ -128,7 +128,14 @@ def test_every_checkpoint_has_its_shape() -> None:
     assert of_tables | of_beir == set(SHAPES)
 
 
-@pytest.mark.parametrize("name", [name for name in TABLES if name != "biencoder-adore"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if "cocondenser" in name else [])  # Condenser's shape
+        for name in TABLES
+        if name != "biencoder-adore"
+    ],
+)
 def test_a_backbone_of_that_shape_trains_a_step_and_searches(
     name: str, trainable_release: Release, tmp_path: Path
 ) -> None:

@@ -298,7 +298,7 @@ def test_every_door_gives_one_figure(
 ) -> None:
     pytest.importorskip("mteb")
     made = KINDS[kind](tokenizer)
-    made.save_pretrained(str(tmp_path / "model"))
+    made.save_pretrained(str(tmp_path / "model"), create_model_card=False)
     model = type(made)(str(tmp_path / "model"))
     wanted = by_numpy(model, small, candidates)
     figures = reciprocal_ranks(wanted, small)
@@ -457,7 +457,7 @@ def saved(folder: Path, *heads: Any, dtype: Any = torch.float32, **how: Any) -> 
 
     modules = {"modules": [*SentenceTransformer(str(tiny("dense"))), *heads]}
     model = SentenceTransformer(**modules, **how).to(dtype)
-    model.save(str(folder))
+    model.save(str(folder), create_model_card=False)
     return model
 
 

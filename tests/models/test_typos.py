@@ -39,7 +39,7 @@ def mistyped(frame: pl.DataFrame, replica: int = 1, seed: int = 13) -> dict[str,
         }
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(texts=st.lists(TEXTS, min_size=1, max_size=20), seed=st.integers(0, 100))
 def test_one_edit_of_one_word(texts: list[list[str]], seed: int):
     by_kind = mistyped(queries(*map(" ".join, texts), *ENGLISH), seed=seed)

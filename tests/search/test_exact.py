@@ -54,7 +54,7 @@ def rows_of(engine: Engine, shortest: int = 0) -> st.SearchStrategy[np.ndarray]:
 
 
 @pytest.mark.parametrize(("engine", "device"), WHERE)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_exact_is_brute_force_at_every_tie(engine: Engine, device: str | None, data: st.DataObject, tmp_path_factory):
     rows = data.draw(st.lists(rows_of(engine), min_size=1, max_size=30))

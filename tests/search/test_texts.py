@@ -17,7 +17,7 @@ from eval_kit.search.texts import PassageTexts
 PASSAGES = [(f"{number}", f"text é {number}" * (number % 5)) for number in range(1, 101)]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_every_text_is_found_by_its_id(data: st.DataObject, tmp_path_factory):
     ids = data.draw(st.lists(st.text("01é-x", min_size=1, max_size=6), min_size=1, max_size=30, unique=True))

@@ -80,7 +80,7 @@ def _encoder(vectors: dict[str, Any]) -> Any:
 
 class Stop(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if state.global_step == 12:
+        if state.global_step == 7:
             raise KeyboardInterrupt
 
 
@@ -95,7 +95,7 @@ def test_it_learns_moves_only_queries_and_resumes(trainable_release: Release, tm
     texts = ["a text", "and another one"]
     assert np.array_equal(model.encode_document(texts), start.encode_document(texts))
     assert not np.allclose(model.encode_query(texts), start.encode_query(texts), atol=1e-3)
-    again = [replace(cell_of(trainable_release, tmp_path, 20), root=tmp_path / name) for name in ("once", "twice")]
+    again = [replace(cell_of(trainable_release, tmp_path, 10), root=tmp_path / name) for name in ("once", "twice")]
     for cell in again:
         (tmp_path / cell.root.name).mkdir()
         cell.beginning.folder.symlink_to(whole.beginning.folder)

@@ -33,7 +33,7 @@ def of_ids(ids: list[str]) -> list[str]:
     return ["x" * (int(each) % 97) for each in ids]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 40), st.integers(41, 300), st.integers(41, 300)), min_size=1, max_size=300),
     st.integers(1, 24),

@@ -57,7 +57,7 @@ def test_interpolation_is_the_union_of_the_top_i_and_extrapolation_outside_the_t
     assert not large & far_large
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(depth=st.lists(st.integers(1, 40), min_size=30, max_size=200), share=st.floats(0.1, 0.5))
 def test_solved_sizes_are_the_nearest_there_are(depth: list[int], share: float) -> None:
     values = np.array(depth)

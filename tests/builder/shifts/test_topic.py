@@ -31,7 +31,7 @@ def choices(distances: np.ndarray, count: int) -> tuple[list[tuple[int, ...]], n
     return points, sum(distances[columns[i], columns[j]] for i, j in combinations(range(count), 2))
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(
     points=arrays(np.float64, st.tuples(st.integers(5, 11), st.integers(1, 3)), elements=st.floats(-9, 9)),
     count=st.integers(2, 5),

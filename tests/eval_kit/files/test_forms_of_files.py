@@ -109,7 +109,7 @@ def rows_of(*columns: st.SearchStrategy[Any]) -> st.SearchStrategy[Rows]:
     return st.lists(st.tuples(*columns), min_size=1, max_size=6, **unique)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(data=st.data())
 def test_judgements(folder: Path, data: st.DataObject) -> None:
     by_blanks = data.draw(st.booleans())
@@ -126,7 +126,7 @@ def test_judgements(folder: Path, data: st.DataObject) -> None:
         assert judgements.qrels("test").rows() == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_queries_parts_and_training_queries(folder: Path, data: st.DataObject) -> None:
     rows = data.draw(rows_of(st.sampled_from(WITH_BLANKS), st.sampled_from(TEXTS)))
@@ -140,7 +140,7 @@ def test_queries_parts_and_training_queries(folder: Path, data: st.DataObject) -
         assert sorted(read(path)) == sorted(expected if names[0] == "_id" else rows)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_runs(folder: Path, data: st.DataObject) -> None:
     by_blanks = data.draw(st.booleans())

@@ -125,7 +125,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("beir")
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(runs, qrels)
 def test_scores_and_bounds_of_ties_are_those_of_a_ranking_without_the_query_itself(scratch, run, judged):
     """By brute force; a passage with the query's own id stays if it is judged for the query."""

@@ -108,7 +108,7 @@ def test_a_set_that_whole_sets_cover_by_chance_is_left_out():
     assert names(ids("a", (0, 98)), {"c0": sets["c0"], "how": sets["how"]}) == ["c0", "how"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(data=st.data(), size=st.integers(1, 400))
 def test_up_to_8_percent_may_be_missing_wherever_they_are(data, size):
     """The first, the last, or scattered; one more is refused."""

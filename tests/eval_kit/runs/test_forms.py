@@ -73,7 +73,7 @@ def skippable(data: bytes) -> bytes:
 PACKINGS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": skippable}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     triples=runs([*QUERIES, *OTHERS]),
     rank=st.sampled_from(["-1", "1.0", "None", "n/a", "NaN", "0", "99999999999999999999"]),
@@ -99,7 +99,7 @@ def test_six_columns(folder, tmp_path_factory, triples, rank, tag, head, end, ta
     assert measured(path, folder) == close(expected(triples))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(triples=runs(), by_tabs=st.booleans(), first=st.integers(0, 1), data=st.data())
 def test_three_columns(folder, tmp_path_factory, triples, by_tabs, first, data):
     """As MS MARCO's script: a passage stands at the rank that the file says, and the last line of a rank counts."""
@@ -158,7 +158,7 @@ BY_QUERY = {
 LISTS = {"alone": lambda run: run, "in a list": lambda run: [run], "named": lambda run: {"mine": run}}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     triples=runs([*QUERIES, *OTHERS]),
     query=st.sampled_from(rows.QUERY),
@@ -279,7 +279,7 @@ def test_a_run_by_blanks_that_cannot_hold_an_id_says_so(folder, tmp_path):
 paths = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map("/".join)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(paths, st.sampled_from([".trec", ".trec.gz", ""])).map("".join), unique=True, max_size=8))
 def test_no_two_runs_share_a_name(files):
     [runs] = take(runs=files)

@@ -76,7 +76,7 @@ def sorted_out(run):
     return places, queries
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     run=pairs,
     order=orders,
@@ -129,7 +129,7 @@ def repeats(path, lines):
     return "; ".join(found[:SHOWN_FAULTS]) + more
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     lines=st.lists(
         st.tuples(st.sampled_from(QUERIES), st.sampled_from(PASSAGES), st.just(1.0)), min_size=1, max_size=30
@@ -148,7 +148,7 @@ def test_passages_that_come_twice_are_named_with_their_lines(ranked_in_pieces, p
     assert refusal == repeats(path, lines)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     ranked=st.lists(st.tuples(st.sampled_from(QUERIES), st.integers(0, 12)), min_size=1, max_size=20),
     grouped=st.booleans(),

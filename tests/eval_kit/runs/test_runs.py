@@ -307,7 +307,7 @@ def scratch(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("scratch") / "run"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(text=texts(), piece_bytes=st.sampled_from([1, 30, 1 << 20]))
 @example(text=GOOD + b"\n" + GOOD.replace(b"p", b"p\0") + b"\n", piece_bytes=1 << 20)
 @example(text=GOOD + b"\n" + GOOD.replace(b"p", b"caf\xe9") + b"\n", piece_bytes=1 << 20)

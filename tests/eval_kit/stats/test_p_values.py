@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from eval_kit.stats import p_values
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.floats(0.01, 40), st.one_of(st.integers(1, 100), st.integers(100, 8_000)))
 def test_students_t(t, degrees):
     expected = 2 * scipy.stats.t.sf(t, degrees)

@@ -47,7 +47,7 @@ def random_vectors(query_ids, dimensions=7, seed=0):
 # ---------------------------------------------------------------- words
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(texts, texts, st.randoms())
 def test_jaccard_is_its_definition(source, target, random):
     found = weighted_jaccard(series(source), series(target))
