@@ -66,7 +66,7 @@ def transformer(cell: Cell, texts: Iterable[str], **options: Any) -> Any:
 def loading(cell: Cell) -> Iterator[None]:
     """Load the cell's backbone without warnings about missing heads; a failure becomes one sentence."""
     backbone_name = cell.options_as(Trained).backbone
-    with checkpoint.loading(backbone_name if isinstance(backbone_name, str) else "the small backbone", whole=False):
+    with checkpoint.loading(backbone_name if isinstance(backbone_name, str) else "the small backbone", unused=""):
         yield
 
 

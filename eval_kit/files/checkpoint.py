@@ -73,11 +73,13 @@ def check(model: str, architecture: str, revision: str | None = None, bare: bool
         revision: on the Hub.
         bare: whether a plain transformer will do, because the caller knows its pooling.
     """
-    kinds = {architecture: BARE} if bare else {"sparse": {"masked", "dense"}, "multivector": {"dense"}}
-    kinds.setdefault("cross", {"causal"})
+    kinds = {architecture: BARE} if bare else {"sparse": {"masked"}, "cross": {"causal"}}
     actual = kind(model, revision)
+    if actual == architecture or actual in kinds.get(architecture, set()):
+        return
+    modules = _modules(model, revision) if (actual, architecture) == ("dense", "multivector") else ""
     is_said = bool(_json(model, "config_sentence_transformers.json", revision).get("model_type"))
-    if actual == architecture or (actual in kinds.get(architecture, set()) and not (is_said and actual == "dense")):
+    if "Dense" in modules and "Pooling" not in modules and not is_said:  # a head for tokens, as PyLate's first
         return
     could_be_pooled = architecture == "dense" and actual in BARE
     hint = ". Name its pooling to use it as one" if could_be_pooled else ""
@@ -92,12 +94,12 @@ def kind(model: str, revision: str | None = None) -> str:
         ``multivector``, ``cross``; failing these, ``masked`` (a masked language model, as some SPLADE checkpoints are),
         ``causal`` or ``seq2seq`` (generative ones) or ``transformer``.
     """
-    model_type = _json(model, "config_sentence_transformers.json", revision).get("model_type")
-    if saved_as := _SAVED_AS.get(str(model_type)):
-        return saved_as
-    if (modules := _file(model, "modules.json", revision)) is not None:
-        text = modules.read_text(encoding="utf-8", errors="replace")
-        return next((kind for part, kind in _MODULES.items() if part in text), "dense")
+    settings = _json(model, "config_sentence_transformers.json", revision)
+    saved_as, modules = _SAVED_AS.get(str(settings.get("model_type"))), _modules(model, revision)
+    if not modules and saved_as != "cross" and (saved_as or "__version__" in settings):
+        raise UserError(f"Could not load {model}", "sentence-transformers saved it, but its modules.json is missing")
+    if saved_as or modules:
+        return saved_as or next((kind for part, kind in _MODULES.items() if part in modules), "dense")
     config, adapter = (_json(model, name, revision) for name in ("config.json", _ADAPTER))
     if adapter and not config:
         task = str(adapter.get("task_type"))
@@ -113,6 +115,12 @@ def kind(model: str, revision: str | None = None) -> str:
         return "cross"
     generative = next((kind for end, kind in _GENERATIVE.items() if name.endswith(end)), "transformer")
     return "masked" if name.endswith("ForMaskedLM") else generative
+
+
+def _modules(model: str, revision: str | None) -> str:
+    """The text of the file that names the modules of a model of sentence-transformers; empty where there is none."""
+    file = _file(model, "modules.json", revision)
+    return file.read_text(encoding="utf-8", errors="replace") if file else ""
 
 
 def _is_model2vec(model: str, config: Mapping[str, Any], revision: str | None) -> bool:
@@ -243,13 +251,13 @@ def pinned_commit(model: str, revision: str | None = None) -> Mapping[str, Any]:
 
 
 @contextmanager
-def loading(model: str, whole: bool = True) -> Iterator[None]:
+def loading(model: str, unused: str | None = None) -> Iterator[None]:
     """Silence the libraries, and turn whatever they raise on a damaged checkpoint into one sentence.
 
     Args:
         model: Hub id or folder.
-        whole: refuse a checkpoint that lacks weights, which transformers would draw at random. A start of a training
-            may lack its head.
+        unused: how the names of weights begin that it may lack. Others would be drawn at random, and are refused; a
+            start of a training may lack any.
     """
     from transformers.utils import logging as transformers_logging
 
@@ -276,11 +284,11 @@ def loading(model: str, whole: bool = True) -> Iterator[None]:
         if bar:
             transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
     missing = [name for record in said.buffer for name in _MISSING.findall(record.getMessage())]
-    missing = [name for name in missing if not name.startswith("pooler.")]  # which no encoder here uses
+    missing = [name for name in missing if unused is None or not name.startswith(unused)]
     if missing and (adapter := _file(model, "adapter_model.safetensors", None)):  # may hold the head of a bare base
         missing = [name for name in missing if not any(key.endswith(f".{name}") for key in _tensors(adapter))]
-    if whole and missing:
-        raise UserError(f"Could not load {model}", f"Its files lack weights, such as {missing[0]}")
+    if missing:
+        raise UserError(f"Could not load {model}", f"Its files lack weights, such as {min(missing)}")
 
 
 def open_model(
@@ -305,18 +313,34 @@ def open_model(
     import torch
 
     made = getattr(sentence_transformers, library_class)
-    with loading(model):
+    is_pooled = library_class == "CrossEncoder" or "pooler_output" in str(
+        _json(model, "sentence_bert_config.json", revision)
+    )
+    with loading(model, unused=None if is_pooled else "pooler."):
         pin = {**pinned_commit(model, revision), **options}
         of_weights = {"dtype": getattr(torch, dtype)} if dtype else {}
         if (modules := _unsaved_modules(model, revision, library_class, pooling, pin, of_weights)) is not None:
             opened = made(modules=modules, similarity_fn_name="dot") if pooling else made(modules=modules)
         else:
             opened = made(model, model_kwargs=of_weights, **pin)
+            _refuse_drawn(model, opened, revision)
             if pooling:
                 _pool_by(pooling, opened)
         _try(opened)
     check_tokenizer(model, getattr(opened, "tokenizer", None))
     return opened
+
+
+def _refuse_drawn(model: str, opened: Any, revision: str | None) -> None:
+    """Refuse modules with weights that no file names: the library makes them, and draws the weights at random."""
+    from sentence_transformers.base.modules import Router, Transformer
+
+    is_of_colbert = _class_name(_json(model, "config.json", revision)) == "HF_ColBERT"
+    named = "Dense" if is_of_colbert else _modules(model, revision)
+    for module in opened:
+        name, is_known = type(module).__name__, isinstance(module, Router | Transformer)
+        if not is_known and name not in named and next(module.parameters(), None) is not None:
+            raise ValueError(f"Its files lack the module {name}, whose weights would be drawn at random")
 
 
 def _try(model: Any) -> None:
@@ -341,7 +365,7 @@ def _unsaved_modules(
     of_weights: Mapping[str, Any],
 ) -> list[Any] | None:
     """The modules of a checkpoint that sentence-transformers did not save; None where it knows them by itself."""
-    if _file(model, "modules.json", revision) is not None:
+    if _modules(model, revision):
         return None
     from sentence_transformers.base.modules import Normalize, Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding

@@ -841,8 +841,81 @@ def test_what_is_refused_before_anything_is_searched(name: str, options: dict[st
         _ = made._model if name == "cross" else made.encode_passages(["a"])
 
 
+def half_copied(name: str) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        shutil.copytree(tiny(name), folder)
+        (folder / "modules.json").unlink()
+        return folder
+
+    return make
+
+
+def undeclared(folder: Path) -> Path:
+    """A dense model as an older sentence-transformers saved it."""
+    shutil.copytree(tiny("dense"), folder)
+    settings = folder / "config_sentence_transformers.json"
+    settings.write_text(json.dumps({"__version__": json.loads(settings.read_text())["__version__"]}))
+    return folder
+
+
+def with_a_pooler(folder: Path, pooler: bool = False) -> Path:
+    """A re-ranker whose score goes through the pooler."""
+    import transformers
+
+    kind = transformers.DebertaV2ForSequenceClassification
+    words = len((tiny("bert") / "vocab.txt").read_text().splitlines())
+    sizes = {"hidden_size": WIDTH, "num_hidden_layers": 1, "pooler_hidden_size": WIDTH, "num_labels": 1, **SIZES}
+    model = kind(transformers.DebertaV2Config(vocab_size=words, **sizes))  # type: ignore[arg-type]
+    weights = {name: one for name, one in model.state_dict().items() if pooler or not name.startswith("pooler.")}
+    shutil.copytree(tiny("bert"), folder)
+    model.save_pretrained(folder, state_dict=weights)
+    return folder
+
+
+def pooled_by_the_transformer(folder: Path) -> Path:
+    """An encoder whose vector is the pooler's, which its files lack."""
+    from safetensors.torch import load_file
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Transformer
+
+    pooled = {"text": {"method": "forward", "method_output_name": "pooler_output"}}
+    transformer = Transformer(str(tiny("bert")), modality_config=pooled, module_output_name="sentence_embedding")
+    SentenceTransformer(modules=[transformer]).save_pretrained(str(folder))
+    weights = load_file(folder / "model.safetensors")
+    kept = {name: one for name, one in weights.items() if not name.startswith("pooler.")}
+    save_file(kept, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+DRAWN = {
+    "late interaction of a dense model": (undeclared, "late", "dense encoder"),
+    "a sparse dense model": (undeclared, "sparse", "dense encoder"),
+    **{f"half of {name}": (half_copied(name), None, "modules.json") for name in ("dense", "sparse", "multivector")},
+    "a re-ranker without its pooler": (with_a_pooler, None, "pooler.dense"),
+    "an encoder without its pooler": (pooled_by_the_transformer, None, "pooler.dense"),
+}
+
+
+@pytest.mark.parametrize("what", DRAWN)
+def test_what_the_library_would_draw_or_guess_is_refused(what: str, tmp_path: Path) -> None:
+    make, kind, place = DRAWN[what]
+    with pytest.raises(UserError, match=place):
+        _ = open_retriever(str(make(tmp_path / "model")), kind=kind)[0]._model  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("library_class", ["MultiVectorEncoder", "SparseEncoder"])
+def test_a_module_that_is_in_no_file_is_refused_by_its_name(library_class: str) -> None:
+    with pytest.raises(UserError, match=r"lack the module (Dense|SparseAutoEncoder)"):
+        checkpoint.open_model(str(tiny("bert")), library_class)
+
+
+def test_a_pooler_counts_for_those_whose_score_goes_through_it(tmp_path: Path) -> None:
+    whole = open_retriever(str(with_a_pooler(tmp_path / "whole", pooler=True)))[0]
+    assert len(whole.scores([("alpha", "beta")])) == 1  # type: ignore[attr-defined]
+
+
 def test_a_kind_is_what_the_user_says(tmp_path: Path) -> None:
-    (tmp_path / "modules.json").write_text('[{"type": "sentence_transformers.models.Dense"}]')
+    (tmp_path / "modules.json").write_text('[{"type": "sentence_transformers.models.Dense"}]')  # for each token
     assert open_retriever(str(tmp_path), kind="late")[0].__class__.__name__ == "MultiVector"
     with pytest.raises(UserError, match="kind"):
         open_retriever(str(tmp_path), kind="colbert")
