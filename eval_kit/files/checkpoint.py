@@ -54,6 +54,8 @@ _MODULES = {
     ".cross_encoder.": "cross",
 }
 """Parts of the names of modules, and the architecture that they show."""
+_DECIDES = re.compile("pool|prompt|convert", re.I)
+"""In what sentence-transformers warns of: what decides a model's vectors."""
 # transformers has no way to refuse missing weights; what it logs of them is all there is
 _MISSING = re.compile(r"^(\S.*?)\s*\|\s*(?:\x1b\[[\d;]*m)*MISSING", re.M)
 
@@ -77,9 +79,9 @@ def check(model: str, architecture: str, revision: str | None = None, bare: bool
     actual = kind(model, revision)
     if actual == architecture or actual in kinds.get(architecture, set()):
         return
-    modules = _modules(model, revision) if (actual, architecture) == ("dense", "multivector") else ""
+    named = modules(model, revision) if (actual, architecture) == ("dense", "multivector") else ""
     is_said = bool(_json(model, "config_sentence_transformers.json", revision).get("model_type"))
-    if "Dense" in modules and "Pooling" not in modules and not is_said:  # a head for tokens, as PyLate's first
+    if "Dense" in named and "Pooling" not in named and not is_said:  # a head for tokens, as PyLate's first
         return
     could_be_pooled = architecture == "dense" and actual in BARE
     hint = ". Name its pooling to use it as one" if could_be_pooled else ""
@@ -95,11 +97,11 @@ def kind(model: str, revision: str | None = None) -> str:
         ``causal`` or ``seq2seq`` (generative ones) or ``transformer``.
     """
     settings = _json(model, "config_sentence_transformers.json", revision)
-    saved_as, modules = _SAVED_AS.get(str(settings.get("model_type"))), _modules(model, revision)
-    if not modules and saved_as != "cross" and (saved_as or "__version__" in settings):
+    saved_as, named = _SAVED_AS.get(str(settings.get("model_type"))), modules(model, revision)
+    if not named and saved_as != "cross" and (saved_as or "__version__" in settings):
         raise UserError(f"Could not load {model}", "sentence-transformers saved it, but its modules.json is missing")
-    if saved_as or modules:
-        return saved_as or next((kind for part, kind in _MODULES.items() if part in modules), "dense")
+    if saved_as or named:
+        return saved_as or next((kind for part, kind in _MODULES.items() if part in named), "dense")
     config, adapter = (_json(model, name, revision) for name in ("config.json", _ADAPTER))
     if adapter and not config:
         task = str(adapter.get("task_type"))
@@ -117,7 +119,7 @@ def kind(model: str, revision: str | None = None) -> str:
     return "masked" if name.endswith("ForMaskedLM") else generative
 
 
-def _modules(model: str, revision: str | None) -> str:
+def modules(model: str, revision: str | None) -> str:
     """The text of the file that names the modules of a model of sentence-transformers; empty where there is none."""
     file = _file(model, "modules.json", revision)
     return file.read_text(encoding="utf-8", errors="replace") if file else ""
@@ -251,38 +253,53 @@ def pinned_commit(model: str, revision: str | None = None) -> Mapping[str, Any]:
 
 
 @contextmanager
-def loading(model: str, unused: str | None = None) -> Iterator[None]:
+def loading(model: str, unused: str | None = None) -> Iterator[list[str]]:
     """Silence the libraries, and turn whatever they raise on a damaged checkpoint into one sentence.
+
+    Yields:
+        What sentence-transformers warned of, once the model is loaded, but for what is said at once.
 
     Args:
         model: Hub id or folder.
         unused: how the names of weights begin that it may lack. Others would be drawn at random, and are refused; a
             start of a training may lack any.
+
+    Warns:
+        UserWarning: what sentence-transformers says of pooling, prompts or a conversion.
     """
     from transformers.utils import logging as transformers_logging
 
     bar, level = transformers_logging.is_progress_bar_enabled(), transformers_logging.get_verbosity()
     library = logging.getLogger("sentence_transformers")
-    before, said = library.level, BufferingHandler(sys.maxsize)
+    before, said, further = (library.level, library.propagate), BufferingHandler(sys.maxsize), list[str]()
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     transformers_logging.set_verbosity_warning()  # type: ignore[no-untyped-call]
     transformers_logging.disable_default_handler()
     transformers_logging.add_handler(said)
-    library.setLevel(logging.ERROR)
+    library.setLevel(logging.WARNING)
+    library.propagate = False
+    library.addHandler(said)
     try:
-        yield
+        yield further
     except Exception as error:  # transformers, safetensors and tokenizers each have their own errors
         why = first_line(error)
         if "trust_remote_code" in str(error):
             why = "It runs its own code. To allow that in eval_kit run, add --option trust_remote_code=true"
         raise UserError(f"Could not load {model}", why) from error
     finally:
-        library.setLevel(before)
+        library.removeHandler(said)
+        library.level, library.propagate = before
         transformers_logging.remove_handler(said)
         transformers_logging.enable_default_handler()
         transformers_logging.set_verbosity(level)
         if bar:
             transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+    of_library = (first_line(each.getMessage()) for each in said.buffer if each.name.startswith(library.name))
+    for line in dict.fromkeys(of_library):
+        if not _DECIDES.search(line):
+            further.append(line)
+            continue
+        warnings.warn(f"The kit passes on what sentence-transformers says of {model}: {line}", stacklevel=3)
     missing = [name for record in said.buffer for name in _MISSING.findall(record.getMessage())]
     missing = [name for name in missing if unused is None or not name.startswith(unused)]
     if missing and (adapter := _file(model, "adapter_model.safetensors", None)):  # may hold the head of a bare base
@@ -316,7 +333,7 @@ def open_model(
     is_pooled = library_class == "CrossEncoder" or "pooler_output" in str(
         _json(model, "sentence_bert_config.json", revision)
     )
-    with loading(model, unused=None if is_pooled else "pooler."):
+    with loading(model, unused=None if is_pooled else "pooler.") as said:
         pin = {**pinned_commit(model, revision), **options}
         of_weights = {"dtype": getattr(torch, dtype)} if dtype else {}
         if (modules := _unsaved_modules(model, revision, library_class, pooling, pin, of_weights)) is not None:
@@ -328,6 +345,7 @@ def open_model(
                 _pool_by(pooling, opened)
         _try(opened)
     check_tokenizer(model, getattr(opened, "tokenizer", None))
+    opened.said = said
     return opened
 
 
@@ -336,7 +354,7 @@ def _refuse_drawn(model: str, opened: Any, revision: str | None) -> None:
     from sentence_transformers.base.modules import Router, Transformer
 
     is_of_colbert = _class_name(_json(model, "config.json", revision)) == "HF_ColBERT"
-    named = "Dense" if is_of_colbert else _modules(model, revision)
+    named = "Dense" if is_of_colbert else modules(model, revision)
     for module in opened:
         name, is_known = type(module).__name__, isinstance(module, Router | Transformer)
         if not is_known and name not in named and next(module.parameters(), None) is not None:
@@ -365,7 +383,7 @@ def _unsaved_modules(
     of_weights: Mapping[str, Any],
 ) -> list[Any] | None:
     """The modules of a checkpoint that sentence-transformers did not save; None where it knows them by itself."""
-    if _modules(model, revision):
+    if modules(model, revision):
         return None
     from sentence_transformers.base.modules import Normalize, Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding

@@ -62,9 +62,13 @@ def declared_data(model: str, card: Path | None) -> list[str] | None:
 
 def registered_prompts(model: str) -> dict[str, str]:
     """The prompts of queries and documents in mteb's registry, for a model on the Hub; none where it knows none."""
-    known = None if Path(model).exists() else _registered(model)
-    prompts = getattr(known, "loader_kwargs", {}).get("model_prompts") or {}
+    prompts = getattr(_registered(model), "loader_kwargs", {}).get("model_prompts") or {}
     return {role: prompts[role] for role in ("query", "document") if prompts.get(role)}
+
+
+def registered_similarity(model: str) -> str | None:
+    """Likewise how its vectors are compared."""
+    return getattr(getattr(_registered(model), "similarity_fn_name", None), "value", None)
 
 
 def _datasets_of_card(card: Path) -> list[str] | None:
@@ -96,8 +100,8 @@ def _datasets_of_registry(model: str) -> list[str] | None:
 
 
 def _registered(model: str) -> Any:
-    """The model in mteb's registry; None where it does not know it, or mteb is not installed."""
-    if importlib.util.find_spec("mteb") is None:
+    """The model in mteb's registry; None where it does not know it, mteb is not installed, or it is a folder."""
+    if Path(model).exists() or importlib.util.find_spec("mteb") is None:
         return None
     import mteb
 

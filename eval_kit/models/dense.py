@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval_kit.errors import UserError
+from eval_kit.files import checkpoint
 from eval_kit.models import checkpoints
 from eval_kit.models.encoder import Encoder
 from eval_kit.search import dense, shards
@@ -70,15 +71,29 @@ class Dense(Encoder):
         return dense.exact(queries, encodings, depth, similarity=self.compared_by)
 
     @cached_property
+    def declared(self) -> tuple[str | None, str]:
+        """The similarity that is declared for the model, and where it comes from."""
+        is_bare = self.pooling and checkpoint.kind(self.model, self.revision) in checkpoint.BARE
+        if own := None if is_bare else getattr(self._model, "_similarity_fn_name", None):
+            return own, ""
+        known = None if self.pooling or self.loaded else checkpoints.registered_similarity(self.model)
+        return (known, "mteb's registry") if known in SIMILARITIES else (None, "not declared")
+
+    @cached_property
     def compared_by(self) -> str:
         """The similarity that was asked for, or that the model declares."""
-        declared = None if self.pooling else getattr(self._model, "_similarity_fn_name", None)
+        declared, _ = self.declared
         if declared and self.similarity not in (None, declared):
             warnings.warn(
                 f"{self.model} declares {declared}, but the kit uses similarity={self.similarity}, as asked",
                 stacklevel=2,
             )
-        return str(self.similarity or getattr(self._model, "similarity_fn_name", "dot"))
+        chosen = str(self.similarity or declared or getattr(self._model, "similarity_fn_name", "dot"))
+        is_unit = any(type(module).__name__ == "Normalize" for module in self._model.modules())
+        if (chosen, self.similarity, declared, is_unit) == ("cosine", None, None, False) and self.loaded is None:
+            hint = "If it was trained for inner products, add --option similarity=dot"
+            warnings.warn(f"{self.model} declares no similarity, so the kit takes cosine. {hint}", stacklevel=2)
+        return chosen
 
     def _load(self, model: str) -> Any:
         encoder = self._of_library(self.library_class, model, pooling=self.pooling)

@@ -5,11 +5,13 @@ import math
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import polars as pl
 from rich.console import Console
 
+from eval_kit.files import checkpoint
 from eval_kit.models.bm25 import Bm25
 from eval_kit.models.cross import Cross
 from eval_kit.models.encoder import PROMPTS, Encoder, PretrainedModel
@@ -78,17 +80,30 @@ def lines_of(retriever: Any, *examples: str, remark: str) -> dict[str, str]:
     if not isinstance(retriever, PretrainedModel):
         return {"model": str(retriever)}
     roles = list(PROMPTS) if isinstance(retriever, Encoder) else ["query"]
-    source = "as asked" if getattr(retriever, "pooling", None) else "its own"
-    chains = list(dict.fromkeys(_chain(retriever.of_role(role), source) for role in roles[::-1]))
+    chains = list(dict.fromkeys(_chain(retriever.of_role(role), _source(retriever, role)) for role in roles[::-1]))
     kind = next(name for name, architecture in KINDS.items() if architecture == retriever.architecture)
-    lines = {"model": f"{kind}: {'; for queries '.join(chains)}; {retriever.compared_by}"}
-    lines["texts"] = "; ".join(_wording(retriever, role) for role in PROMPTS)
+    declared = "" if getattr(retriever, "similarity", None) else getattr(retriever, "declared", ("", ""))[1]
+    compared_by = f"{retriever.compared_by}{f' ({declared})' * bool(declared)}"
+    lines = {"model": f"{kind}: {'; for queries '.join(chains)}; {compared_by}"}
+    is_bare = not any(map(retriever.prompt, PROMPTS))
+    lines["texts"] = "; ".join([*(_wording(retriever, role) for role in PROMPTS), *["no prompts"] * is_bare])
+    if "LogitScore" in chains[0] and not getattr(retriever.of_role("query").tokenizer, "chat_template", None):
+        lines["texts"] += ", no template"
     lines["precision"] = "; ".join(filter(None, (retriever.precision, remark)))
     for role, text in zip(roles, examples, strict=False):
         about = "pair" if isinstance(retriever, Cross) else role.replace("document", "passage")
         if line := _tokens(retriever, role, text, examples[-1]):
             lines[about] = line
+    if said := dict.fromkeys(chain.from_iterable(getattr(retriever.of_role(role), "said", ()) for role in roles)):
+        lines["sentence-transformers"] = "; ".join(said)
     return lines
+
+
+def _source(retriever: Any, role: str) -> str:
+    """Where the pooling of a model comes from."""
+    name = retriever.query_model if role == "query" and isinstance(retriever, Encoder) else retriever.model
+    is_saved = retriever.loaded is not None or checkpoint.modules(name, retriever.revision)
+    return "as asked" if getattr(retriever, "pooling", None) else "its own" if is_saved else "made by the library"
 
 
 def _chain(modules: Iterable[Any], source: str) -> str:
@@ -100,6 +115,8 @@ def _said(module: Any, source: str) -> str:
     if routes := getattr(module, "sub_modules", None):  # of a Router
         return "; ".join(f"{role}: {_chain(routes[role], source)}" for role in routes)
     name = type(module).__name__
+    if name in ("SpladePooling", "LogitScore"):
+        return f"{name} ({', '.join([*filter(None, [getattr(module, 'pooling_strategy', '')]), source])})"
     if name == "Pooling":
         return f"{module.pooling_mode} pooling ({source}){' without the prompt' * (not module.include_prompt)}"
     inner: Any = getattr(module, "model", None)

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from eval_kit.files import checkpoint
 from eval_kit.models import checkpoints
 from eval_kit.models.opening import open_retriever, retriever
 from eval_kit.models.precision import checked
+from eval_kit.models.shown import lines_of
 from eval_kit.release import Release, open_release
 from eval_kit.release.pool import Pool, pool
 from tests import tiny_checkpoints
@@ -912,6 +914,32 @@ def test_a_module_that_is_in_no_file_is_refused_by_its_name(library_class: str) 
 def test_a_pooler_counts_for_those_whose_score_goes_through_it(tmp_path: Path) -> None:
     whole = open_retriever(str(with_a_pooler(tmp_path / "whole", pooler=True)))[0]
     assert len(whole.scores([("alpha", "beta")])) == 1  # type: ignore[attr-defined]
+
+
+def test_where_a_thing_comes_from_is_in_the_line(
+    tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def line(name: str | Path, about: str = "model", **options: Any) -> str:
+        return lines_of(open_retriever(str(name), options)[0], "alpha", "beta", remark="")[about]
+
+    model = undeclared(tmp_path / "old")
+    with pytest.warns(UserWarning, match="similarity=dot"):
+        assert line(model).endswith("cosine (not declared)")
+    assert line(model, similarity="dot").endswith("; dot") and line(tiny("dense")).endswith("; cosine")
+    assert line(model, "texts").endswith("no prompts")
+    assert "no prompts" not in line(model, "texts", query_prompt="alpha ")
+    assert "no template" in line(transformer(tokenizer, "Qwen3ForCausalLM"), "texts")
+    assert "(max, its own)" in line(tiny("sparse"))
+    assert "(max, made by the library)" in line(tiny("masked"))
+    with monkeypatch.context() as patch:
+        dot = SimpleNamespace(similarity_fn_name=SimpleNamespace(value="dot"))
+        patch.setattr(checkpoints, "_registered", lambda _: dot)
+        assert line(model).endswith("dot (mteb's registry)") and line(tiny("dense")).endswith("; cosine")
+    settings = model / "config_sentence_transformers.json"
+    future = {"__version__": {"sentence_transformers": "99.0"}, "prompts": {"x": "psi "}, "default_prompt_name": "x"}
+    settings.write_text(json.dumps(future))
+    with pytest.warns(UserWarning, match="Default prompt name"):
+        assert "99.0" in line(model, "sentence-transformers")
 
 
 def test_a_kind_is_what_the_user_says(tmp_path: Path) -> None:
