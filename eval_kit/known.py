@@ -26,7 +26,7 @@ type Runs = Sequence[Mapping[str, Any]]
 def first(provenance: Mapping[str, Any]) -> list[str]:
     """What may make a figure another one, a sentence each; said before any answer."""
     runs = provenance.get("runs", ())
-    kinds = (_lacking, _contradicting, _of_one_score, _tied, _of_several_tags, _unjudged)
+    kinds = (_lacking, _contradicting, _of_one_score, _tied, _of_several_tags, _unjudged, _at_chance)
     of_runs = chain.from_iterable(kind(runs) for kind in kinds)
     return list(dict.fromkeys([*_not_in_corpus(provenance.get("not_in_corpus", {})), *of_runs]))
 
@@ -124,6 +124,17 @@ def _of_several_tags(runs: Runs) -> Iterator[str]:
 def _unjudged(runs: Runs) -> Iterator[str]:
     found = [(run["queries"], NOTHING_JUDGED.format(run["run"])) for run in runs if run.get("judged_passages") == 0]
     yield from weightiest(found, "run")
+
+
+def _at_chance(runs: Runs) -> Iterator[str]:
+    """The first figures that a random order of the run's own passages would have too, of the most queries first."""
+    found = []
+    for run in runs:
+        for each in run.get("at_chance", ()):
+            value, expected = map(parse(each["measure"]).show, (each["value"], each["expected"]))
+            what = f"{run['run']} is not shown to be better than chance on {each['test_set']}: its {each['measure']} is"
+            found.append((each["queries"], f"{what} {value}, and a random order of its passages has {expected}"))
+    yield from weightiest(found, "figure")
 
 
 def _left_out(runs: Runs) -> Iterator[str]:

@@ -42,6 +42,10 @@ class ScoredRun(Document, frozen=True, kw_only=True):
         list[dict[str, float | str]] | UnsetType,
         Meta(description="Means that depend on the order of passages with one score, from worst to best."),
     ] = UNSET
+    at_chance: Annotated[
+        list[dict[str, float | str]] | UnsetType,
+        Meta(description="First means that are not shown to exceed a random order of the run's own passages."),
+    ] = UNSET
     judged_passages: Annotated[Count, Meta(description="(query, passage) pairs of the run that somebody judged.")]
     judged: Annotated[
         dict[str, float] | UnsetType,

@@ -17,6 +17,7 @@ from eval_kit.divisions import Parts, groupings
 from eval_kit.errors import UserError, choices, did_you_mean, parameter
 from eval_kit.files.opening import is_file
 from eval_kit.known import JUDGED, NOTHING_JUDGED
+from eval_kit.measures import chance
 from eval_kit.measures.definitions import (
     ROUNDING,
     Measure,
@@ -209,7 +210,9 @@ def _scores(
                 for each in _means(run.name, ranking, qrels, coverage.test_sets)
             ]
             judged = dict(_judged(ranking, pooled, coverage.test_sets))
-            of_pools = {"judged": judged} if judged else {}
+            of_pools: dict[str, Any] = {"judged": judged} if judged else {}
+            near = list(_at_chance(ranking, qrels, coverage.test_sets, of_run))
+            of_pools |= {"at_chance": near} if near else {}
             sources.append(_source(ranking, pairs, coverage, of_run) | of_pools | {"training_data": training_data})
             means += of_run
             if len(with_blanks) and ranking.judged["passage_id"].is_in(with_blanks.implode()).sum() == 0:
@@ -363,6 +366,28 @@ def _judged(
         if test_set.qrels in pooled:
             members = test_set.queries.to_frame("query_id")
             yield test_set.name, mean(_values(members, [parse(JUDGED)], ranking, pooled[test_set.qrels])[JUDGED])
+
+
+def _at_chance(
+    ranking: RankedRun, qrels: Mapping[str, pl.DataFrame], test_sets: Sequence[TestSet], means: Sequence[Mean]
+) -> Iterator[dict[str, str | float]]:
+    """The first means that are not shown to exceed those of a random order of the run's own passages.
+
+    Of a run that is no deeper than the cutoff nothing is asked: the order within is little of what it did.
+    """
+    firsts = {each.test_set: each for each in reversed(means)}
+    retrieved = ranking.queries.select("query_id", "retrieved")
+    deepest = int(retrieved["retrieved"].max() or 0)  # type: ignore[arg-type]
+    for test_set in test_sets:
+        each = firsts[test_set.name]
+        if deepest <= (parse(each.measure).cutoff or 0) or not len(ranking.judged):
+            continue
+        own = qrels[test_set.qrels].join(test_set.queries.to_frame("query_id"), on="query_id", how="semi")
+        own = own.join(ranking.judged, on=["query_id", "passage_id"], how="left").join(retrieved, on="query_id")
+        values = chance.expected(parse(each.measure), own, each.per_query["query_id"])
+        if values is not None and not chance.is_exceeded(each.per_query["value"] - values):
+            of_figure = {name: getattr(each, name) for name in ("test_set", "measure", "value", "queries")}
+            yield of_figure | {"expected": mean(values)}
 
 
 def _annotations(ranking: RankedRun, qrels: pl.DataFrame) -> pl.DataFrame:
