@@ -132,8 +132,9 @@ def _at_chance(runs: Runs) -> Iterator[str]:
     for run in runs:
         for each in run.get("at_chance", ()):
             value, expected = map(parse(each["measure"]).show, (each["value"], each["expected"]))
-            what = f"{run['run']} is not shown to be better than chance on {each['test_set']}: its {each['measure']} is"
-            found.append((each["queries"], f"{what} {value}, and a random order of its passages has {expected}"))
+            figures = f"its {each['measure']} is {value}, that of a random order of its passages {expected}"
+            what = f"{run['run']} is not shown to be better than chance on {each['test_set']}: {figures}"
+            found.append((each["queries"], what))
     yield from weightiest(found, "figure")
 
 

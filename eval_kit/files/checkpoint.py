@@ -54,8 +54,6 @@ _MODULES = {
     ".cross_encoder.": "cross",
 }
 """Parts of the names of modules, and the architecture that they show."""
-_DECIDES = re.compile("pool|prompt|convert", re.I)
-"""In what sentence-transformers warns of: what decides a model's vectors."""
 # transformers has no way to refuse missing weights; what it logs of them is all there is
 _MISSING = re.compile(r"^(\S.*?)\s*\|\s*(?:\x1b\[[\d;]*m)*MISSING", re.M)
 
@@ -104,8 +102,10 @@ def kind(model: str, revision: str | None = None) -> str:
         return saved_as or next((kind for part, kind in _MODULES.items() if part in named), "dense")
     config, adapter = (_json(model, name, revision) for name in ("config.json", _ADAPTER))
     if adapter and not config:
-        task = str(adapter.get("task_type"))
-        return _OF_ADAPTERS.get(task) or kind(str(adapter.get("base_model_name_or_path")), adapter.get("revision"))
+        task, base = str(adapter.get("task_type")), str(adapter.get("base_model_name_or_path"))
+        if Path(base).resolve() == Path(model).resolve():
+            raise UserError(f"{model} is an adapter that names itself as its base")
+        return _OF_ADAPTERS.get(task) or kind(base, adapter.get("revision"))
     if _is_model2vec(model, config, revision):
         return "dense"
     if not config:
@@ -154,10 +154,11 @@ def labels(model: str, revision: str | None = None) -> int:
     return len(config.get("id2label") or ()) or int(config.get("num_labels", 2))  # which transformers leaves out
 
 
-def check_labels(model: str, scores: int) -> None:
-    """Refuse a cross-encoder that gives a pair more than one score."""
-    if scores != 1:
-        raise UserError(f"{model} gives {scores} scores for a pair", "A re-ranker gives one")
+def check_labels(model: str, scores: int, label: int | None = None) -> None:
+    """Refuse a cross-encoder that gives a pair more than one score, but for one of whose labels one is chosen."""
+    if scores != 1 if label is None else not 0 <= label < scores:
+        how = "A re-ranker gives one. In eval_kit run, --option label=1 takes the log-probability of the second"
+        raise UserError(f"{model} gives {scores} scores for a pair", how)
 
 
 def _class_name(config: Mapping[str, Any]) -> str:
@@ -257,30 +258,26 @@ def loading(model: str, unused: str | None = None) -> Iterator[list[str]]:
     """Silence the libraries, and turn whatever they raise on a damaged checkpoint into one sentence.
 
     Yields:
-        What sentence-transformers warned of, once the model is loaded, but for what is said at once.
+        What sentence-transformers warned of, once the model is loaded.
 
     Args:
         model: Hub id or folder.
         unused: how the names of weights begin that it may lack. Others would be drawn at random, and are refused; a
             start of a training may lack any.
-
-    Warns:
-        UserWarning: what sentence-transformers says of pooling, prompts or a conversion.
     """
     from transformers.utils import logging as transformers_logging
 
     bar, level = transformers_logging.is_progress_bar_enabled(), transformers_logging.get_verbosity()
     library = logging.getLogger("sentence_transformers")
-    before, said, further = (library.level, library.propagate), BufferingHandler(sys.maxsize), list[str]()
+    before, said = library.propagate, BufferingHandler(sys.maxsize)
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     transformers_logging.set_verbosity_warning()  # type: ignore[no-untyped-call]
     transformers_logging.disable_default_handler()
     transformers_logging.add_handler(said)
-    library.setLevel(logging.WARNING)
     library.propagate = False
     library.addHandler(said)
     try:
-        yield further
+        yield (warned := list[str]())
     except Exception as error:  # transformers, safetensors and tokenizers each have their own errors
         why = first_line(error)
         if "trust_remote_code" in str(error):
@@ -288,18 +285,14 @@ def loading(model: str, unused: str | None = None) -> Iterator[list[str]]:
         raise UserError(f"Could not load {model}", why) from error
     finally:
         library.removeHandler(said)
-        library.level, library.propagate = before
+        library.propagate = before
         transformers_logging.remove_handler(said)
         transformers_logging.enable_default_handler()
         transformers_logging.set_verbosity(level)
         if bar:
             transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
-    of_library = (first_line(each.getMessage()) for each in said.buffer if each.name.startswith(library.name))
-    for line in dict.fromkeys(of_library):
-        if not _DECIDES.search(line):
-            further.append(line)
-            continue
-        warnings.warn(f"The kit passes on what sentence-transformers says of {model}: {line}", stacklevel=3)
+    heard = (each for each in said.buffer if each.name.startswith(library.name) and each.levelno >= logging.WARNING)
+    warned.extend(each.getMessage().partition("\n")[0] for each in heard)
     missing = [name for record in said.buffer for name in _MISSING.findall(record.getMessage())]
     missing = [name for name in missing if unused is None or not name.startswith(unused)]
     if missing and (adapter := _file(model, "adapter_model.safetensors", None)):  # may hold the head of a bare base
@@ -343,6 +336,7 @@ def open_model(
             _refuse_drawn(model, opened, revision)
             if pooling:
                 _pool_by(pooling, opened)
+        _pad(model, opened)
         _try(opened)
     check_tokenizer(model, getattr(opened, "tokenizer", None))
     opened.said = said
@@ -359,6 +353,16 @@ def _refuse_drawn(model: str, opened: Any, revision: str | None) -> None:
         name, is_known = type(module).__name__, isinstance(module, Router | Transformer)
         if not is_known and name not in named and next(module.parameters(), None) is not None:
             raise ValueError(f"Its files lack the module {name}, whose weights would be drawn at random")
+
+
+def _pad(model: str, opened: Any) -> None:
+    """Give a tokenizer without a padding token one that stands at no text's end; it reaches no vector."""
+    tokenizer: Any = getattr(opened, "tokenizer", None)
+    if hasattr(tokenizer, "pad_token") and tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.bos_token or tokenizer.unk_token or tokenizer.eos_token
+        if config := getattr(opened[0], "config", None):
+            config.pad_token_id = tokenizer.pad_token_id
+        warnings.warn(f"{model} names no padding token, so the kit pads with {tokenizer.pad_token}", stacklevel=4)
 
 
 def _try(model: Any) -> None:

@@ -41,6 +41,7 @@ class Cross(PretrainedModel):
         b: of BM25.
         fields: whether BM25 searches title and text as two fields (§4 of BEIR's paper); None: in its format, yes.
         pair_length: tokens after which a pair is cut, the end of its longer text first; None for the checkpoint's own.
+        label: of a model with several, such as the papers' monoBERT, the one whose log-probability is the score.
         first: what finds the passages instead of BM25 over their texts, if anything.
     """
 
@@ -49,6 +50,7 @@ class Cross(PretrainedModel):
     b: float = Settings.b
     fields: bool | None = None
     pair_length: int | None = None
+    label: int | None = None
     first: Retriever | None = field(default=None, init=False)
 
     architecture = "cross"
@@ -61,7 +63,7 @@ class Cross(PretrainedModel):
         if self.loaded is None:
             checkpoint.check(self.model, "cross", self.revision)
         labels = checkpoint.labels(self.model, self.revision) if self.loaded is None else self.loaded.num_labels
-        checkpoint.check_labels(self.model, labels)
+        checkpoint.check_labels(self.model, labels, self.label)
 
     def index(self, passages: Passages, folder: Path) -> None:
         """Store the passages' texts and index them for BM25, unless that was done. A second process waits.
@@ -131,6 +133,8 @@ class Cross(PretrainedModel):
         how = {"activation_fn": Identity(), "prompt": self.query_prompt}
         pairs = self._worded(pairs)
         for rows, values in batches(self._model.predict, pairs, size, self._pool, self._lengths(pairs, "query"), **how):
+            if self.label is not None:
+                values = values[:, self.label] - np.logaddexp.reduce(values, axis=1)
             scores[rows] = values
         if not np.isfinite(scores).all():
             raise UserError(f"{self.model} gives NaN or infinity for a pair of texts")
@@ -140,7 +144,7 @@ class Cross(PretrainedModel):
     def _model(self) -> Any:
         cross_encoder = self._of_library("CrossEncoder", self.model)
         if cross_encoder is not self.loaded:
-            checkpoint.check_labels(self.model, cross_encoder.num_labels)
+            checkpoint.check_labels(self.model, cross_encoder.num_labels, self.label)
             check_length(cross_encoder, self.pair_length or 0)
             keep_to_positions(cross_encoder)
             cross_encoder.max_seq_length = self.pair_length or cross_encoder.max_seq_length

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,9 @@ from eval_kit.search import dense, shards
 from eval_kit.search.dense import SIMILARITIES
 from eval_kit.search.encoders import batches, store_of
 
-_WITH_PREFIXES = re.compile(r"\b(e5|bge|nomic-embed)\b", re.I)
+_WITH_PREFIXES = re.compile(
+    r"\b(e5|bge|nomic-embed|instructor|gte-qwen2|qwen3-embedding|mxbai-embed|uae-large)\b", re.I
+)
 """Names of models whose prefixes stand in their cards alone."""
 
 
@@ -35,6 +38,8 @@ class Dense(Encoder):
         truncate_dim: numbers of each vector that are kept, its first ones (Matryoshka); None for the checkpoint's own.
         title_separator: between the title and text of a passage in BEIR's format.
         store: of the vectors on disk: ``float32`` or ``float16``; None for as many bits as the arithmetic has.
+        include_prompt: whether the pooling takes a prompt's tokens too; None for the checkpoint's own, but not those of
+            an Instructor's instruction.
     """
 
     pooling: str | None = None
@@ -42,6 +47,7 @@ class Dense(Encoder):
     truncate_dim: int | None = None
     title_separator: str = " "
     store: str | None = None
+    include_prompt: bool | None = None
 
     architecture = "dense"
     library_class = "SentenceTransformer"
@@ -99,6 +105,9 @@ class Dense(Encoder):
         encoder = self._of_library(self.library_class, model, pooling=self.pooling)
         if self.pooling is None:
             self._warn_of_prompts(model, encoder)
+        is_instructor = "instructor" in Path(model).name.lower() and self.loaded is None
+        if self.include_prompt is not None or is_instructor:
+            encoder.set_pooling_include_prompt(bool(self.include_prompt))
         return self._prepare(encoder)
 
     def _prepare(self, model: Any) -> Any:

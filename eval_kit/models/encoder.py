@@ -107,7 +107,7 @@ class PretrainedModel(ABC):
         if self.loaded is not None and model == self.model:
             return self.loaded
         options |= {"trust_remote_code": self.trust_remote_code}
-        load = partial(checkpoint.open_model, model, library_class, self._revision_of(model), **options)
+        load = partial(checkpoint.open_model, model, library_class, self.revision_of(model), **options)
         opened = load()
         self._stored = stored = dtype_of(opened)
         if self.encode_precision is None and is_half(opened):
@@ -121,7 +121,7 @@ class PretrainedModel(ABC):
             opened = load(dtype=precision)
         return opened if dtype_of(opened) == precision else opened.to(getattr(torch, precision))
 
-    def _revision_of(self, model: str) -> str | None:
+    def revision_of(self, model: str) -> str | None:
         """``revision`` names a commit of ``model``; a second encoder has commits of its own."""
         return self.revision if model == self.model else None
 
@@ -219,7 +219,7 @@ class Encoder(PretrainedModel, ABC):
         self.query_model = self.query_model or self.model
         is_bare = getattr(self, "pooling", None) is not None
         for encoder in {self.model, self.query_model} - ({self.model} if self.loaded is not None else set()):
-            checkpoint.check(encoder, self.architecture, self._revision_of(encoder), bare=is_bare)
+            checkpoint.check(encoder, self.architecture, self.revision_of(encoder), bare=is_bare)
 
     @property
     @abstractmethod

@@ -101,8 +101,8 @@ def lines_of(retriever: Any, *examples: str, remark: str) -> dict[str, str]:
 
 def _source(retriever: Any, role: str) -> str:
     """Where the pooling of a model comes from."""
-    name = retriever.query_model if role == "query" and isinstance(retriever, Encoder) else retriever.model
-    is_saved = retriever.loaded is not None or checkpoint.modules(name, retriever.revision)
+    name = (getattr(retriever, "query_model", None) if role == "query" else None) or retriever.model
+    is_saved = retriever.loaded is not None or checkpoint.modules(name, retriever.revision_of(name))
     return "as asked" if getattr(retriever, "pooling", None) else "its own" if is_saved else "made by the library"
 
 

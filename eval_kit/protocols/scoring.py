@@ -211,8 +211,8 @@ def _scores(
             ]
             judged = dict(_judged(ranking, pooled, coverage.test_sets))
             of_pools: dict[str, Any] = {"judged": judged} if judged else {}
-            near = list(_at_chance(ranking, qrels, coverage.test_sets, of_run))
-            of_pools |= {"at_chance": near} if near else {}
+            if at_chance := list(_at_chance(ranking, qrels, coverage.test_sets, of_run)):
+                of_pools["at_chance"] = at_chance
             sources.append(_source(ranking, pairs, coverage, of_run) | of_pools | {"training_data": training_data})
             means += of_run
             if len(with_blanks) and ranking.judged["passage_id"].is_in(with_blanks.implode()).sum() == 0:
@@ -371,21 +371,15 @@ def _judged(
 def _at_chance(
     ranking: RankedRun, qrels: Mapping[str, pl.DataFrame], test_sets: Sequence[TestSet], means: Sequence[Mean]
 ) -> Iterator[dict[str, str | float]]:
-    """The first means that are not shown to exceed those of a random order of the run's own passages.
-
-    Of a run that is no deeper than the cutoff nothing is asked: the order within is little of what it did.
-    """
+    """The first means that are not shown to exceed a random order of the passages; none of runs within the cutoff."""
     firsts = {each.test_set: each for each in reversed(means)}
-    retrieved = ranking.queries.select("query_id", "retrieved")
-    deepest = int(retrieved["retrieved"].max() or 0)  # type: ignore[arg-type]
-    for test_set in test_sets:
-        each = firsts[test_set.name]
-        if deepest <= (parse(each.measure).cutoff or 0) or not len(ranking.judged):
-            continue
-        own = qrels[test_set.qrels].join(test_set.queries.to_frame("query_id"), on="query_id", how="semi")
-        own = own.join(ranking.judged, on=["query_id", "passage_id"], how="left").join(retrieved, on="query_id")
-        values = chance.expected(parse(each.measure), own, each.per_query["query_id"])
-        if values is not None and not chance.is_exceeded(each.per_query["value"] - values):
+    for test_set in test_sets if len(ranking.judged) else ():
+        each, measure = firsts[test_set.name], parse(firsts[test_set.name].measure)
+        own = qrels[test_set.qrels].filter(pl.col("query_id").is_in(test_set.queries.implode()))
+        own = own.join(ranking.judged, on=["query_id", "passage_id"], how="left").join(ranking.queries, on="query_id")
+        values = chance.expected(measure, own, each.per_query["query_id"])
+        is_deeper = (ranking.queries["retrieved"] > (measure.cutoff or 0)).any()
+        if is_deeper and values is not None and not chance.is_exceeded(each.per_query["value"] - values):
             of_figure = {name: getattr(each, name) for name in ("test_set", "measure", "value", "queries")}
             yield of_figure | {"expected": mean(values)}
 

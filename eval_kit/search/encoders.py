@@ -237,6 +237,9 @@ def with_suffix(
     for row, text in enumerate(texts):
         first = [pair[row]] if pair else []
         while text and (surplus := len(tokenizer(*first, before + text + suffix)["input_ids"]) - int(length)) > 0:
+            if not tokenizer.is_fast:  # in Python, without offsets: by characters, of which bytes are up to four tokens
+                text = text[: -max(1, surplus // 4)].rstrip()
+                continue
             ends = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
             text = text[: ends[-surplus][0]].rstrip() if surplus < len(ends) else ""
         found.append(text + suffix)

@@ -48,17 +48,18 @@ def exact(
 ) -> Iterator[list[tuple[str, float]]]:
     """The ``depth`` passages of greatest inner product with each of the queries, among those that share a term with it.
 
-    For ``euclidean`` and ``manhattan`` they are the nearest of all passages.
+    For ``euclidean`` and ``manhattan``, and where weights are negative, they are the nearest of all passages.
 
-    The queries are a scipy CSR matrix (q, terms) of float32, without negative weights, as the passages are. The device
-    is for torch; None takes the GPU where there is one, else scipy.
+    The queries are a scipy CSR matrix (q, terms) of float32, as the passages are. The device is for torch; None takes
+    the GPU where there is one, else scipy.
     """
     import torch
 
     device_name = device_of(device)
     by_scipy = device is None and device_name.type == "cpu"
     rank = torch.from_numpy(shards.rank).to(device_name)
-    top = TopK(depth, rank) if similarity in DISTANCES else TopK(depth, rank, above=0.0)
+    is_signed = (queries.data < 0).any() or (shards.array("values")[:BLOCK] < 0).any()
+    top = TopK(depth, rank) if similarity in DISTANCES or is_signed else TopK(depth, rank, above=0.0)
     groups = [queries[first : first + GROUP] for first in range(0, queries.shape[0], GROUP)]
     if similarity in DISTANCES:
         for start, arrays in shards.blocks(BY_DISTANCE):

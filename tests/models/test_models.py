@@ -31,6 +31,7 @@ from eval_kit.models.precision import checked
 from eval_kit.models.shown import lines_of
 from eval_kit.release import Release, open_release
 from eval_kit.release.pool import Pool, pool
+from eval_kit.search.encoders import with_suffix
 from tests import tiny_checkpoints
 from tests.tiny_checkpoints import SIZES, SPECIAL, save_tokenizer, tiny
 
@@ -938,8 +939,88 @@ def test_where_a_thing_comes_from_is_in_the_line(
     settings = model / "config_sentence_transformers.json"
     future = {"__version__": {"sentence_transformers": "99.0"}, "prompts": {"x": "psi "}, "default_prompt_name": "x"}
     settings.write_text(json.dumps(future))
-    with pytest.warns(UserWarning, match="Default prompt name"):
-        assert "99.0" in line(model, "sentence-transformers")
+    said = line(model, "sentence-transformers")
+    assert "99.0" in said and "Default prompt name" in said
+
+
+def test_an_instruction_is_left_out_of_the_mean(tokenizer: Path, tmp_path: Path) -> None:
+    model = dense(tokenizer, prompts={"query": "alpha beta ", "document": "psi "}, similarity_fn_name="dot")
+    whole = own_scores(model)
+    for name in ("instructor-tiny", "renamed"):
+        model.save_pretrained(str(tmp_path / name))
+    model.set_pooling_include_prompt(False)
+    agree(hits(str(tmp_path / "instructor-tiny"), tmp_path / "one"), own_scores(model))
+    agree(hits(str(tmp_path / "renamed"), tmp_path / "two", {"include_prompt": False}), own_scores(model))
+    agree(hits(str(tmp_path / "renamed"), tmp_path / "three"), whole)
+    agree(hits(str(tmp_path / "instructor-tiny"), tmp_path / "four", {"include_prompt": True}), whole)
+
+
+@pytest.mark.parametrize("architecture", ["Qwen3Model", "Qwen3ForSequenceClassification"])
+def test_a_tokenizer_without_a_padding_token_is_given_one(architecture: str, tokenizer: Path, tmp_path: Path) -> None:
+    import transformers
+
+    config = {"num_labels": 1, "pad_token_id": 0} if "Classification" in architecture else {}
+    whole, model = Path(transformer(tokenizer, architecture, **config)), tmp_path / "padless"
+    shutil.copytree(whole, model)
+    padless = transformers.AutoTokenizer.from_pretrained(whole)
+    padless.pad_token = None
+    padless.save_pretrained(model)
+    settings = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**settings, "pad_token_id": None}))
+    texts = ["alpha", "alpha beta yes no alpha beta"]
+    options = {} if config else {"pooling": "lasttoken"}
+    opened = [open_retriever(str(folder), options)[0] for folder in (whole, model)]
+    if config:
+        pairs = [("beta", text) for text in texts]
+        found = [one.scores(pairs) for one in opened]  # type: ignore[attr-defined]
+    else:
+        found = [one.encode_passages(texts)["vectors"] for one in opened]  # type: ignore[attr-defined]
+    assert np.allclose(*found, atol=1e-5)
+
+
+def test_one_label_of_two_scores_as_pygaggle_has_it(tmp_path: Path) -> None:
+    from sentence_transformers import CrossEncoder
+
+    pairs = [("alpha", text) for _, text in PASSAGES]
+    logits = torch.tensor(CrossEncoder(str(tiny("classes"))).predict(pairs, activation_fn=torch.nn.Identity()))
+    model: Any = open_retriever(str(tiny("classes")), {"label": 1})[0]
+    assert np.allclose(model.scores(pairs), torch.log_softmax(logits, 1)[:, 1], atol=1e-5)
+    for label in (3, -1):
+        with pytest.raises(UserError, match="3 scores"):
+            open_retriever(str(tiny("classes")), {"label": label})
+
+
+def test_a_suffix_is_kept_by_tokenizers_in_python(tmp_path: Path) -> None:
+    from transformers import ByT5Tokenizer
+
+    tokenizer = ByT5Tokenizer()
+    for text in ("alpha " * 40, "äöü€" * 40, "a"):
+        [cut] = with_suffix([text], " !", tokenizer, 32, before="q: ")
+        length = len(tokenizer("q: " + cut)["input_ids"])
+        assert cut.endswith(" !") and length <= 32
+        assert length > 24 or cut == text + " !"
+
+
+def test_negative_weights_cut_no_passage_off(tokenizer: Path, tmp_path: Path) -> None:
+    from sentence_transformers import SparseEncoder
+    from sentence_transformers.base.modules import Router
+    from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
+
+    model = SparseEncoder(str(tiny("sparse")))
+    torch.manual_seed(1)
+    weights = torch.randn(len(model.tokenizer))
+    queries = SparseStaticEmbedding(tokenizer=model.tokenizer, weight=weights, frozen=True)
+    model = SparseEncoder(modules=[Router.for_query_document([queries], [*model])], similarity_fn_name="dot")
+    model.save_pretrained(str(tmp_path / "model"))
+    found = hits(str(tmp_path / "model"), tmp_path / "index")
+    assert {len(passages) for passages in found.values()} == {60}
+    agree(found, own_scores(model))
+
+
+def test_an_adapter_of_itself_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(tmp_path)}))
+    with pytest.raises(UserError, match="itself"):
+        open_retriever(str(tmp_path))
 
 
 def test_a_kind_is_what_the_user_says(tmp_path: Path) -> None:
