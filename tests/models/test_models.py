@@ -8,6 +8,7 @@ import importlib
 import json
 import shutil
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -1021,6 +1022,41 @@ def test_an_adapter_of_itself_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(tmp_path)}))
     with pytest.raises(UserError, match="itself"):
         open_retriever(str(tmp_path))
+
+
+def test_a_model_that_is_another_one_when_it_is_opened_again_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever draws it, and at every door of the library."""
+    texts = [text for _, text in PASSAGES][:16]
+    whole = checkpoint.open_model
+
+    def drawn(*names: str, **how: Any) -> Any:
+        model = whole(*names, **how)
+        for weights in [*model.parameters()][-4:]:
+            weights.data.normal_()
+        return model
+
+    for name in ("dense", "sparse", "multivector", "cross"):
+        assert checked(open_retriever(str(tiny(name)))[0], texts, texts)[1] == ""
+        with monkeypatch.context() as patch, pytest.raises(UserError, match="whenever it is opened"):
+            patch.setattr(checkpoint, "open_model", drawn)
+            checked(open_retriever(str(tiny(name)))[0], texts, texts)
+
+
+def test_a_text_that_depends_on_those_beside_it_is_said(tokenizer: Path, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import CNN, Pooling, Transformer
+
+    torch.manual_seed(1)
+    modules = [Transformer(transformer(tokenizer)), CNN(WIDTH, WIDTH), Pooling(3 * WIDTH)]
+    SentenceTransformer(modules=modules).save_pretrained(str(tmp_path / "cnn"))
+    texts = sorted((text for _, text in PASSAGES), key=len)[::4]
+    with pytest.warns(UserWarning, match="depend on the batch"):
+        checked(open_retriever(str(tmp_path / "cnn"))[0], QUERIES, texts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        checked(open_retriever(str(tiny("dense")))[0], QUERIES, texts)
 
 
 def test_a_kind_is_what_the_user_says(tmp_path: Path) -> None:
