@@ -21,7 +21,6 @@ from eval_kit.search.encoders import (
     Batch,
     dtype_of,
     free_memory,
-    is_half,
     length_of,
     precision_of,
     set_lengths,
@@ -110,7 +109,7 @@ class PretrainedModel(ABC):
         load = partial(checkpoint.open_model, model, library_class, self.revision_of(model), **options)
         opened = load()
         self._stored = stored = dtype_of(opened)
-        if self.encode_precision is None and is_half(opened):
+        if self.encode_precision is None and "16" in stored:
             warnings.warn(
                 f"{model} computes in {stored}, its stored type. Change it with --option encode_precision=float32",
                 stacklevel=2,

@@ -92,33 +92,20 @@ def dtype_of(model: Any) -> str:
     return max(sizes, key=lambda dtype: sizes[dtype], default="float32")
 
 
-def is_half(model: Any) -> bool:
-    """Whether a model's weights have 16 bits."""
-    return dtype_of(model) in _PRECISIONS[1:]
-
-
 @contextmanager
 def exact_head(model: Any) -> Iterator[None]:
     """Meanwhile the last layer of a cross-encoder computes in float32: 16-bit scores would be full of ties."""
     from torch.nn import Linear
 
-    linear = [module for module in model.modules() if isinstance(module, Linear)]
+    linear = [name for name, module in model.named_modules() if type(module) is Linear]
     is_generative = any("LogitScore" in type(module).__name__ for module in model)
-    if not linear or not is_half(linear[-1]) or is_generative:  # its last layer is the embeddings of its words too
-        yield
-        return
-    head, stored = linear[-1], linear[-1].weight.dtype
-    hook = head.float().register_forward_pre_hook(_as_float32)
+    own = model.keep_in_fp32_modules or []
+    # the last layer of a generative model is the embeddings of its words too
+    model.set_keep_in_fp32_modules(own if is_generative or "16" not in dtype_of(model) else [*own, *linear[-1:]])
     try:
         yield
     finally:
-        hook.remove()
-        head.to(stored)
-
-
-def _as_float32(_: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A function of the module, so that other processes can load it with the model."""
-    return (inputs[0].float(),)
+        model.set_keep_in_fp32_modules(own)
 
 
 def weights_digest(model: Any) -> str:
