@@ -131,6 +131,7 @@ def _parse(command: TyperCommand, context: Any, arguments: list[str]) -> list[st
     try:
         rest = type(command).parse_args(command, context, arguments)
         _check_numbers(command, context, texts)
+        _check_once(command, texts)
         return rest
     except typer.BadParameter as error:
         json = "For JSON: --json FILE." if error.param and error.param.name == "format" else ""
@@ -149,6 +150,15 @@ def _check_numbers(command: TyperCommand, context: Any, texts: list[str]) -> Non
                 number = number if equals else "".join(texts[at + 1 : at + 2])
                 if name in each.opts and finite_number(number) is None:
                     raise typer.BadParameter(f"{number!r} is not a finite decimal number.", ctx=context, param=each)
+
+
+def _check_once(command: TyperCommand, texts: list[str]) -> None:
+    """Refuse an option of one value that is given two: the first would be dropped in silence."""
+    parameters: Iterable[Any] = command.params
+    for each in parameters:
+        takes_one = each.param_type_name == "option" and not each.multiple and not each.is_flag
+        if takes_one and sum(text.partition("=")[0] in each.opts for text in texts) > 1:
+            raise UserError(f"{each.opts[0]} is given twice", "It takes one value")
 
 
 def _invoke(command: TyperCommand, context: Any) -> Any:

@@ -15,6 +15,11 @@ def test_the_version(command):
         assert command(module, "--version").stdout == f"eval_kit {__version__}\n"
 
 
+def test_an_option_of_one_value_is_given_once(command):
+    done = command("eval_kit", "score", "none.trec", "--format", "csv", "--format=latex")
+    assert done.returncode == 2 and "--format" in done.stderr and "twice" in done.stderr
+
+
 def test_compare(mini_release, command, tmp_path):
     relevant = dict(
         mini_release.qrels("dl19").filter(relevance=3).unique("query_id").select("query_id", "passage_id").iter_rows()

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from eval_kit.errors import UserError
 from eval_kit.models.first import FirstRun
 from eval_kit.models.opening import open_retriever
 from eval_kit.models.runs import make_runs
@@ -65,6 +66,19 @@ def test_a_run_is_searched_again_where_what_decides_it_changed(what: str, tmp_pa
     searched, model = Searched(tmp_path), str(tiny("dense"))
     assert [searched(model), searched(model)] == [True, False]
     assert [searched(model, **DECIDING[what]), searched(model, **DECIDING[what])] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "lines", ["a Q0 p1 2 9 t\na Q0 p2 1 8 t\n", "a Q0 p1 1 0 t\na Q0 p2 2 0 t\nb Q0 p1 1 0 t\n"], ids=["falls", "one"]
+)
+def test_a_first_run_whose_ranks_name_other_best_passages_is_refused(lines: str, tmp_path: Path) -> None:
+    (tmp_path / "first.trec").write_text(lines)
+    [[run]] = take(first=tmp_path / "first.trec")
+    with pytest.raises(UserError, match="rank"):
+        dict(FirstRun(run).search(QUERIES, tmp_path))
+    (tmp_path / "right.trec").write_text("a Q0 p1 1 9 t\na Q0 p2 2 9 t\na Q0 p3 3 8 t\nb Q0 p1 1 1 t\n")
+    [[run]] = take(first=tmp_path / "right.trec")
+    assert dict(FirstRun(run).search(QUERIES, tmp_path, 1))["a"][0][0] == "p2"
 
 
 def of_prompts(model: Any) -> None:
