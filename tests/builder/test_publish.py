@@ -274,6 +274,27 @@ def test_a_head_that_moves_meanwhile_is_not_overwritten(hub: Hub, home: Path, fi
     assert tree(hub) == moved and not hub.repositories[REPOSITORY].tags
 
 
+@pytest.mark.parametrize("disturbed", ["", "ignored", "edited", "removed", "moved"])
+def test_what_is_tagged_is_what_was_verified(disturbed: str, hub: Hub, home: Path, first: Path, tmp_path: Path) -> None:
+    """By the client as users have it, with hf_xet, which sends a large upload in parts."""
+    shutil.copytree(first, folder := tmp_path / "ms-marco-shift")
+    table = next(folder.glob("data/qrels/*.parquet"))
+    if disturbed == "ignored":
+        hub.ignored = ("data/qrels",)
+    elif disturbed == "moved":
+        hub.slipped_in = {"notes.txt": b"by hand"}
+    elif disturbed:
+        hub.before["create"] = table.unlink if disturbed == "removed" else lambda: table.write_bytes(b"PAR1")
+    done = publish(hub, home, folder, HF_HUB_DISABLE_XET="0")
+    if disturbed:
+        assert user_error(done) and not hub.repositories[REPOSITORY].tags
+        hub.ignored, hub.slipped_in = (), {}
+        shutil.copytree(first, folder, dirs_exist_ok=True)
+        done = publish(hub, home, folder, HF_HUB_DISABLE_XET="0")
+    assert done.returncode == 0, done.stderr
+    assert tree(hub, "v1.0.0") == content(first)
+
+
 def test_what_is_published_or_somebody_elses_is_not_touched(hub: Hub, home: Path, first: Path) -> None:
     other = written(home / "other", texts=["what is a dog", "how do dogs say and bark", "c d e", "f"]).folder
     alike: Tree = {"manifest.json": b'{"name": "x"}', "README.md": b"", "data.csv": b"a,b\n"}
@@ -302,6 +323,11 @@ def break_table(folder: Path) -> None:
     pl.read_parquet(path).head(1).write_parquet(path)
 
 
+def link_a_folder(folder: Path) -> None:
+    (folder / "data").rename(folder.parent / "elsewhere")
+    (folder / "data").symlink_to(folder.parent / "elsewhere")
+
+
 def old_audit(folder: Path) -> None:
     audit = {"headline": "Nothing leaks.", "release": {"version": "1.0.0", "digest": "0" * 64}}
     (folder / "reports" / "audit.json").write_text(json.dumps(audit))
@@ -320,6 +346,7 @@ def partial(folder: Path) -> None:
         (lambda folder: (folder / "README.md").unlink(), "v1.0.0", "README.md"),
         (lambda folder: (folder / "manifest.json").unlink(), "v1.0.0", "not a release"),
         (old_audit, "v1.0.0", "reports/audit.json"),
+        (link_a_folder, "v1.0.0", "data is a link"),
         (partial, "v1.0.0", "topic/train"),
         (lambda folder: None, "v2.0.0", "v1.0.0"),
     ],
