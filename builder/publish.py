@@ -206,9 +206,11 @@ def _plan(api: "HfApi", manifest: Manifest, paths: list[str], repo_id: str, tag:
 
 def _tree(api: "HfApi", repo_id: str, commit: str) -> dict[str, str]:
     """What a commit holds: the id of each file's content, that of LFS where it is there."""
+    from huggingface_hub.hf_api import RepoFile
+
     entries = api.list_repo_tree(repo_id, recursive=True, revision=commit, repo_type="dataset")
-    held = {each.path: each for each in entries if hasattr(each, "blob_id") and each.path not in _OF_THE_HUB}
-    return {path: file.lfs.sha256 if file.lfs else file.blob_id for path, file in held.items()}
+    held = (each for each in entries if isinstance(each, RepoFile) and each.path not in _OF_THE_HUB)
+    return {file.path: file.lfs.sha256 if file.lfs else file.blob_id for file in held}
 
 
 def _tags(api: "HfApi", repo_id: str) -> dict[str, str]:
