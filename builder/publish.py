@@ -31,6 +31,7 @@ _OF_THE_HUB = {".gitattributes"}
 
 type _Ids = Mapping[str, Collection[str]]
 
+_TOO_LARGE = 413
 _UNTAGGED = "Nothing is tagged yet. Run the same command again to finish"
 _NOTHING_CHANGED = "Nothing was changed"
 
@@ -166,6 +167,8 @@ def _publish(
     except Exception as error:  # the client raises errors of every kind, where an answer is not the Hub's too
         if (why := hub.reason(error)) is None:
             why, state = hub.UNREADABLE, _UNTAGGED
+        if getattr(getattr(error, "response", None), "status_code", 0) == _TOO_LARGE:
+            state = "Nothing is tagged yet"
         raise UserError(f"Could not publish {repo_id}", why, state) from error
 
 
