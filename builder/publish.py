@@ -5,7 +5,7 @@ do.
 """
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 _OF_THE_HUB = {".gitattributes"}
 """Files that every dataset has from the start, and keeps: ``upload_folder`` never deletes them."""
 
-type _Ids = Mapping[str, Collection[str]]
-
-_TOO_LARGE = 413
 _UNTAGGED = "Nothing is tagged yet. Run the same command again to finish"
 _NOTHING_CHANGED = "Nothing was changed"
 
@@ -119,7 +116,7 @@ def publish(
             return _publish(whole, part, _ids(whole, part), repo_id, tag, dry_run, private)
 
 
-def _ids(folder: Path, manifest: Manifest) -> _Ids:
+def _ids(folder: Path, manifest: Manifest) -> dict[str, set[str]]:
     """What git and LFS call the content of each file of a release; nothing for one that is missing."""
     ids: dict[str, set[str]] = {name: set() for name in files(folder, manifest)}
     for name in ids:
@@ -130,9 +127,10 @@ def _ids(folder: Path, manifest: Manifest) -> _Ids:
 
 
 def _publish(
-    folder: Path, manifest: Manifest, ids: _Ids, repo_id: str, tag: str, dry_run: bool, private: bool
+    folder: Path, manifest: Manifest, ids: dict[str, set[str]], repo_id: str, tag: str, dry_run: bool, private: bool
 ) -> Publication:
     from huggingface_hub import HfApi
+    from huggingface_hub.hf_api import RepoFile
 
     api, paths, state = HfApi(library_name=NAME), list(ids), _NOTHING_CHANGED
     try:
@@ -154,10 +152,10 @@ def _publish(
             commit_description=f"Content digest {manifest.digest}.",
             parent_commit=plan.commit,
         ).oid
-        there = _tree(api, repo_id, commit)
-        if wrong := sorted(path for path in {*ids, *there} if there.get(path) not in ids.get(path, ())):
-            what = f"{repo_id} does not hold the release that was verified: {counted(len(wrong), 'file')} of it"
-            raise UserError(f"{what} or beside it differ, the first {wrong[0]}", state)
+        tree = api.list_repo_tree(repo_id, recursive=True, revision=commit, repo_type="dataset")
+        held = {each.path: each.lfs.sha256 if each.lfs else each.blob_id for each in tree if isinstance(each, RepoFile)}
+        if wrong := sorted(path for path in {*ids, *held} - _OF_THE_HUB if held.get(path) not in ids.get(path, ())):
+            raise UserError(f"{repo_id} does not hold the release that was verified: {wrong[0]} differs", state)
         api.create_tag(repo_id, tag=tag, revision=commit, repo_type="dataset")
         if _tags(api, repo_id).get(tag) != commit:
             raise UserError(f"The Hub did not keep the tag of {repo_id}", state)
@@ -167,8 +165,7 @@ def _publish(
     except Exception as error:  # the client raises errors of every kind, where an answer is not the Hub's too
         if (why := hub.reason(error)) is None:
             why, state = hub.UNREADABLE, _UNTAGGED
-        if getattr(getattr(error, "response", None), "status_code", 0) == _TOO_LARGE:
-            state = "Nothing is tagged yet"
+        state = state.partition(".")[0] if why == hub.TOO_LARGE else state  # again, it would be too
         raise UserError(f"Could not publish {repo_id}", why, state) from error
 
 
@@ -205,15 +202,6 @@ def _plan(api: "HfApi", manifest: Manifest, paths: list[str], repo_id: str, tag:
         )
     added, kept = sorted(set(paths) - there), sorted(there.intersection(paths))
     return Publication(repo_id, tag, info.sha, added, kept, sorted(there.difference(paths)))
-
-
-def _tree(api: "HfApi", repo_id: str, commit: str) -> dict[str, str]:
-    """What a commit holds: the id of each file's content, that of LFS where it is there."""
-    from huggingface_hub.hf_api import RepoFile
-
-    entries = api.list_repo_tree(repo_id, recursive=True, revision=commit, repo_type="dataset")
-    held = (each for each in entries if isinstance(each, RepoFile) and each.path not in _OF_THE_HUB)
-    return {file.path: file.lfs.sha256 if file.lfs else file.blob_id for file in held}
 
 
 def _tags(api: "HfApi", repo_id: str) -> dict[str, str]:

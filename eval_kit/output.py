@@ -6,7 +6,6 @@ Every command that computes something takes the same options, ``--format``, ``--
 
 import shlex
 import sys
-from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,16 +54,11 @@ def emit(
         left_out = result.show(screen())
         if page is None and (words := typed()):
             more = f" and {counted(left_out, 'more note')}" if left_out else ""
-            again = f"{words[0]} {_in_short(words[1:])} --page {words[0].split()[-1]}.html"
-            print(printable(f"Next (pictures{more}): {again}"))
+            runs = [at for at, word in enumerate(words) if is_input(Path(word)) and not words[at - 1].startswith("-")]
+            quoted = [*map(shlex.quote, words[1:]), "--page", f"{words[0].split()[-1]}.html"]
+            for at in runs[_MOST_FILES:]:
+                quoted[at - 1] = "…" * (at == runs[_MOST_FILES])
+            print(printable(" ".join([f"Next (pictures{more}): {words[0]}", *filter(None, quoted)])))
     else:
         text = {Format.markdown: result.to_markdown, Format.latex: result.to_latex, Format.csv: result.to_csv}
         sys.stdout.write(text[format]())
-
-
-def _in_short(words: Sequence[str]) -> str:
-    """What was typed after a command; of more than three files that no option names, the first three."""
-    files = [at for at, word in enumerate(words) if is_input(Path(word)) and not words[at - (at > 0)].startswith("-")]
-    rest = files[_MOST_FILES:]
-    quoted = [shlex.quote(word) if at not in rest else "…" * (at == rest[0]) for at, word in enumerate(words)]
-    return " ".join(filter(None, quoted))

@@ -84,8 +84,8 @@ def collection(path: Path) -> Collection:
 
 def _times(text: str) -> int | None:
     """A whole number, also as dataframes (3.0) and sheets (1,234) write it; None for anything else."""
-    plain = text.strip(" ").replace(",", "") if _BY_THOUSANDS.fullmatch(text.strip(" ")) else text.strip(" ")
-    number = finite_number(plain)
+    plain = text.strip(" ")
+    number = finite_number(plain.replace(",", "") if _BY_THOUSANDS.fullmatch(plain) else plain)
     return int(number) if number is not None and number.is_integer() and 0 <= number < 2**53 else None
 
 

@@ -219,8 +219,8 @@ def _divider(path: Path, first: str, layout: Layout) -> str:
     """What divides the columns of CSV: commas, by the file's name, or as the first line holds neither tabs nor blanks;
     semicolons, as sheets write them where numbers have commas, under a header; empty where the file is none.
     """
-    may_be_one = 1 in layout.places and _ending(path) == ".csv"
-    if "\t" in first or not (may_be_one or "," in first or ";" in first):
+    by_name = _ending(path) == ".csv"
+    if "\t" in first or not ("," in first or ";" in first or (by_name and 1 in layout.places)):
         return ""
     try:
         if bool(_columns(layout, named := next(csv.reader([first], delimiter=";")))) and len(named) > 1:
@@ -228,10 +228,8 @@ def _divider(path: Path, first: str, layout: Layout) -> str:
         fields = next(csv.reader([first]))
     except csv.Error:  # a carriage return in the line, or a field longer than any
         return ""
-    if not may_be_one and len(fields) < 2:
-        return ""
-    is_csv = _ending(path) == ".csv" or layout._is_header(fields) or (" " not in first and layout._is_row(fields))
-    return "," * is_csv
+    is_csv = by_name or layout._is_header(fields) or (" " not in first and layout._is_row(fields))
+    return "," * (is_csv and (len(fields) > 1 or (by_name and 1 in layout.places)))
 
 
 def _ending(path: Path) -> str:

@@ -15,7 +15,7 @@ from eval_kit import __version__
 from eval_kit.authors.opening import ReleaseSource, open_release
 from eval_kit.divisions import DISTANCE, LEAKED, WORDS, Parts
 from eval_kit.documents import Training
-from eval_kit.errors import UserError, disk_errors, parameter
+from eval_kit.errors import UserError, parameter
 from eval_kit.files import atomic, checkpoint
 from eval_kit.models import finished
 from eval_kit.models.bm25 import Bm25
@@ -189,9 +189,9 @@ def run(
             far_on = far_test_set(release, next(iter(test_sets), None))
             sides = near_and_far(release, far_on, training=train, seed=seed)
             generalises = contrasts(scores, release, systems, pivots=never_trained, test_set=far_on, sides=sides)
-        if changed := [each for each in made if not finished.is_finished(*each)]:
-            what = f"{changed[0][0]} was replaced while it was scored"
-            raise UserError(what, do=f"Run one command at a time, or choose another {parameter('out')}")
+        for run_made in made:
+            if not finished.is_finished(*run_made):
+                raise UserError(f"{run_made[0]} was replaced while it was scored", do="Run the command again")
     provenance = figures_of.provenance
     return Card(
         figures_of,
@@ -212,8 +212,7 @@ def _alone(run: Path) -> AbstractContextManager[Any]:
     """The lock of a run's name, for the whole of a command: another of that name waits, and says so."""
     from filelock import Timeout
 
-    with disk_errors(run):
-        lock = atomic.lock(run)
+    lock = atomic.lock(run)
     try:
         return lock.acquire(blocking=False)
     except Timeout:
