@@ -1,10 +1,12 @@
-"""Publish a release folder on the Hugging Face Hub: checked, on the head that was read, tagged last.
+"""Publish a release folder on the Hugging Face Hub: checked, on the head that was read, read back, tagged last.
 
 A tag never moves. Whatever fails before it leaves nothing tagged; the same command again finishes, or finds nothing to
 do.
 """
 
+import hashlib
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +19,7 @@ from builder.release import copy, files
 from builder.verify import verify
 from eval_kit.documents import Manifest
 from eval_kit.errors import UserError
-from eval_kit.files import hub, strict_json
+from eval_kit.files import atomic, hub, strict_json
 from eval_kit.release import MANIFEST, NAME, read_manifest
 from eval_kit.sentences import counted
 
@@ -96,26 +98,41 @@ def publish(
         part = permitted_part(manifest, permitted, left_out)
     except UserError as error:
         raise UserError(f"Could not publish {folder}", f"{error}") from error
-    if faults := [check for check in verify(folder) if check.fault]:
-        raise UserError(
-            f"{counted(len(faults), 'check')} of {folder} {'fails' if len(faults) == 1 else 'fail'}",
-            f"The first is {faults[0].what}: {faults[0].fault}",
-            "Build it again",
-        )
-    if outdated := reports.read(folder, manifest).outdated:
-        raise UserError(f"{folder / outdated[0]} describes another version of the release", do="Make it again")
-    if part == manifest:
-        return _publish(folder, part, repo_id, tag, dry_run, private)
-    with TemporaryDirectory() as temporary:
-        whole = Path(temporary) / folder.resolve().name
-        copy(folder, whole, part, with_reports=part.digest == manifest.digest)
-        return _publish(whole, part, repo_id, tag, dry_run, private)
+    with atomic.lock(folder.resolve()):
+        ids = _ids(folder, manifest)  # before it is verified: what changes later is another file
+        if faults := [check for check in verify(folder) if check.fault]:
+            raise UserError(
+                f"{counted(len(faults), 'check')} of {folder} {'fails' if len(faults) == 1 else 'fail'}",
+                f"The first is {faults[0].what}: {faults[0].fault}",
+                "Build it again",
+            )
+        if outdated := reports.read(folder, manifest).outdated:
+            raise UserError(f"{folder / outdated[0]} describes another version of the release", do="Make it again")
+        if part == manifest:
+            return _publish(folder, part, ids, repo_id, tag, dry_run, private)
+        with TemporaryDirectory() as temporary:
+            whole = Path(temporary) / folder.resolve().name
+            copy(folder, whole, part, with_reports=part.digest == manifest.digest)
+            return _publish(whole, part, _ids(whole, part), repo_id, tag, dry_run, private)
 
 
-def _publish(folder: Path, manifest: Manifest, repo_id: str, tag: str, dry_run: bool, private: bool) -> Publication:
+def _ids(folder: Path, manifest: Manifest) -> dict[str, set[str]]:
+    """What git and LFS call the content of each file of a release; nothing for one that is missing."""
+    ids: dict[str, set[str]] = {name: set() for name in files(folder, manifest)}
+    for name in ids:
+        with suppress(OSError):  # verify says so
+            data = (folder / name).read_bytes()
+            ids[name] = {hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest(), hashlib.sha256(data).hexdigest()}
+    return ids
+
+
+def _publish(
+    folder: Path, manifest: Manifest, ids: dict[str, set[str]], repo_id: str, tag: str, dry_run: bool, private: bool
+) -> Publication:
     from huggingface_hub import HfApi
+    from huggingface_hub.hf_api import RepoFile
 
-    api, paths, state = HfApi(library_name=NAME), files(folder, manifest), _NOTHING_CHANGED
+    api, paths, state = HfApi(library_name=NAME), list(ids), _NOTHING_CHANGED
     try:
         if not dry_run:
             made = api.create_repo(repo_id, repo_type="dataset", private=private, exist_ok=True).repo_id
@@ -135,6 +152,10 @@ def _publish(folder: Path, manifest: Manifest, repo_id: str, tag: str, dry_run: 
             commit_description=f"Content digest {manifest.digest}.",
             parent_commit=plan.commit,
         ).oid
+        tree = api.list_repo_tree(repo_id, recursive=True, revision=commit, repo_type="dataset")
+        held = {each.path: each.lfs.sha256 if each.lfs else each.blob_id for each in tree if isinstance(each, RepoFile)}
+        if wrong := sorted(path for path in {*ids, *held} - _OF_THE_HUB if held.get(path) not in ids.get(path, ())):
+            raise UserError(f"{repo_id} does not hold the release that was verified: {wrong[0]} differs", state)
         api.create_tag(repo_id, tag=tag, revision=commit, repo_type="dataset")
         if _tags(api, repo_id).get(tag) != commit:
             raise UserError(f"The Hub did not keep the tag of {repo_id}", state)
@@ -144,6 +165,7 @@ def _publish(folder: Path, manifest: Manifest, repo_id: str, tag: str, dry_run: 
     except Exception as error:  # the client raises errors of every kind, where an answer is not the Hub's too
         if (why := hub.reason(error)) is None:
             why, state = hub.UNREADABLE, _UNTAGGED
+        state = state.partition(".")[0] if why == hub.TOO_LARGE else state  # again, it would be too
         raise UserError(f"Could not publish {repo_id}", why, state) from error
 
 

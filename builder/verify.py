@@ -195,7 +195,10 @@ def _strangers(folder: Path, listed: Collection[str]) -> str:
     """Files that a release does not have, but for hidden ones, which are never published; and those it must have."""
     if lacking := [name for name in (CARD, LICENCES) if not (folder / name).is_file()]:
         return f"{lacking[0]} is missing"
-    there = {path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir()}
+    inside = list(folder.rglob("*"))
+    if linked := sorted(path for path in inside if path.is_symlink() and path.is_dir()):
+        return f"{linked[0].relative_to(folder)} is a link to a folder, which no upload follows"
+    there = {path.relative_to(folder) for path in inside if not path.is_dir()}
     hidden = {path for path in there if any(part.startswith(".") for part in path.parts)}
     strangers = sorted(path.as_posix() for path in there - hidden - set(map(Path, listed)))
     return f"{strangers[0]} is not part of it ({len(strangers)} files are not)" if strangers else ""

@@ -97,9 +97,9 @@ def counting(what: str, unit: str, total: int | None = None) -> Iterator[Callabl
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    terminal = Console(stderr=True)
+    terminal, what = Console(stderr=True), printable(what)
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn(unit),

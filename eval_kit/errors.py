@@ -10,7 +10,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -133,7 +133,9 @@ def environment(program: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         _say(program, f"This Python has no package {error.name!r}. Activate the one that has it: . .venv/bin/activate")
         sys.exit(_EXIT_USER_ERROR)
-    except Exception:
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException:
         _crash()
 
 
@@ -184,12 +186,13 @@ def reporting(program: str) -> Iterator[None]:
         where = f"Could not use {error.filename!s}: " if error.filename is not None else ""
         _say(program, f"{where}{error.strerror or error}")
         sys.exit(_EXIT_USER_ERROR)
-    except Exception:
+    except BaseException:  # polars' panics are no Exception, and Python's own status, 1, is an answer of gates
         _crash()
 
 
 def _say(program: str, what: str) -> None:
-    print(f"{program}: {printable(what)}", file=sys.stderr, flush=True)
+    with suppress(OSError):  # a full disk would change the status
+        print(f"{program}: {printable(what)}", file=sys.stderr, flush=True)
 
 
 def end_of_pipe() -> NoReturn:
@@ -200,7 +203,8 @@ def end_of_pipe() -> NoReturn:
 
 def _crash() -> NoReturn:
     """End with the traceback of a fault of the program, and a status that is no answer of any command."""
-    traceback.print_exc()
+    with suppress(OSError):
+        traceback.print_exc()
     _discard_output()
     sys.exit(_EXIT_SOFTWARE)
 
@@ -217,4 +221,7 @@ def _open_what_is_closed() -> None:
 
 def _discard_output() -> None:
     """Discard what standard output still holds: its other end is closed or full, so writing would fail again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    number = sys.stdout.fileno()
+    os.close(number)  # first, as there may be no other descriptor left
+    if (descriptor := os.open(os.devnull, os.O_WRONLY)) != number:
+        os.dup2(descriptor, number)

@@ -10,10 +10,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from eval_kit.errors import printable
+from eval_kit.files.opening import is_input
 from eval_kit.program import typed
 
 if TYPE_CHECKING:  # so that --help, which needs the formats, starts at once
     from eval_kit.results import Result
+
+
+_MOST_FILES = 3
 
 
 class Format(StrEnum):
@@ -49,8 +54,11 @@ def emit(
         left_out = result.show(screen())
         if page is None and (words := typed()):
             more = f" and {counted(left_out, 'more note')}" if left_out else ""
-            options = shlex.join([*words[1:], "--page", f"{words[0].split()[-1]}.html"])
-            print(f"Next (pictures{more}): {words[0]} {options}")
+            runs = [at for at, word in enumerate(words) if is_input(Path(word)) and not words[at - 1].startswith("-")]
+            quoted = [*map(shlex.quote, words[1:]), "--page", f"{words[0].split()[-1]}.html"]
+            for at in runs[_MOST_FILES:]:
+                quoted[at - 1] = "…" * (at == runs[_MOST_FILES])
+            print(printable(" ".join([f"Next (pictures{more}): {words[0]}", *filter(None, quoted)])))
     else:
         text = {Format.markdown: result.to_markdown, Format.latex: result.to_latex, Format.csv: result.to_csv}
         sys.stdout.write(text[format]())

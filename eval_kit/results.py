@@ -223,7 +223,8 @@ class Result(ABC):
         in front (OWASP, CSV Injection).
         """
         texts = pl.col(pl.String).str.replace(r"^([=+\-@\t\r\n])", "'$1")
-        return self.to_polars().with_columns(texts.map_elements(printable, pl.String)).write_csv()
+        rows = self.to_polars().with_columns(pl.col(pl.List(pl.String)).list.join("; "))
+        return rows.with_columns(texts.map_elements(printable, pl.String)).write_csv()
 
     def to_markdown(self) -> str:
         """The answer, the tables in GitHub's Markdown, each under its title, and the notes, folded."""

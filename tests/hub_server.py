@@ -1,4 +1,4 @@
-"""A small Hugging Face Hub on the loopback interface, for the unmodified client with ``HF_HUB_DISABLE_XET=1``.
+"""A small Hugging Face Hub on the loopback interface, for the unmodified client.
 
 A commit is a whole tree, refs move only when a commit or a tag is complete, and every file is in git, none in LFS.
 ``python tests/hub_server.py`` runs one to rehearse a publication on.
@@ -68,6 +68,8 @@ class Hub:
         self.refused: dict[str, int] = {}
         self.instead: dict[str, tuple[int, bytes]] = {}  # what a proxy answers to a step, with nothing done
         self.before: dict[str, Callable[[], object]] = {}  # called once, just before that step
+        self.ignored: tuple[str, ...] = ()  # what the paths of files begin with that a .gitignore would leave out
+        self.slipped_in: Tree = {}  # what somebody else commits between two parts of an upload
         self.steps: list[str] = []
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", port), type("Handler", (_Handler,), {"hub": self}))
         self.url = f"http://127.0.0.1:{self.server.server_port}"
@@ -138,7 +140,8 @@ class Hub:
         files = []
         for file in json.loads(body)["files"]:
             oid = _etag(tree[file["path"]]) if file["path"] in tree else None
-            files.append({"path": file["path"], "uploadMode": "regular", "shouldIgnore": False, "oid": oid})
+            files.append({"path": file["path"], "uploadMode": "regular", "oid": oid})
+            files[-1]["shouldIgnore"] = file["path"].startswith(self.ignored)
         return 200, {"files": files}, {}
 
     def commit(self, id: str, rev: str, body: bytes) -> Answer:
@@ -146,7 +149,7 @@ class Hub:
         header, *operations = [json.loads(line) for line in body.splitlines()]
         if header["value"].get("parentCommit", repository.head) != repository.head:
             raise RefusalError(412, message="A commit has happened since. Please refresh and try again.")
-        tree = dict(repository.commits[repository.head])
+        tree = repository.commits[repository.head] | self.slipped_in
         for operation in operations:
             value = operation["value"]
             if operation["key"] == "file":

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from eval_kit import __version__
 from eval_kit.documents import Column, Input, Lack, Manifest, Rule, TableEntry, TestSetEntry, Variation
 from eval_kit.files.digests import file_sha256, release_digest, table_digest
+from eval_kit.files.opening import open_file
 from eval_kit.release import COLUMN_TYPES, NAME
 
 
@@ -141,5 +142,6 @@ def with_digest(manifest: Manifest) -> Manifest:
 
 def input_record(path: Path, name: str, licence: str, url: str | None = None, git_blob: str | None = None) -> Input:
     """The manifest's record of a file that a build has read; without an address, its name stands for that."""
-    size, sha256 = path.stat().st_size, file_sha256(path)
+    with open_file(path) as file:  # it may be a pipe
+        size, sha256 = file.seek(0, 2), file_sha256(path)
     return Input(id=name, url=url or name, bytes=size, sha256=sha256, git_blob=git_blob, licence=licence)

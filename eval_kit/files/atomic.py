@@ -6,6 +6,7 @@
 import io
 import os
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -65,6 +66,7 @@ def link_or_copy(source: str | Path, target: str | Path) -> None:
         shutil.copyfile(source, target)
 
 
+_WRITABLE = 0o222
 _A_FILE, _A_DAY = 60.0, 86_400.0
 """Seconds to wait for who writes the same file, and for who does the same work."""
 
@@ -75,6 +77,7 @@ def whole(path: Path, through: bool = True) -> Iterator[Path]:
 
     A block that fails leaves ``path`` as it was, and nothing beside it. If two processes write one file, the last to
     begin wins. Where ``path`` is a link, the file that it leads to is replaced; if not ``through`` links, the link.
+    A file keeps its permissions, and one that nobody may write is not replaced.
     What this process has open, such as ``/dev/stdout`` or ``/dev/fd/63``, which may be a pipe, is written to when the
     block ends.
     """
@@ -86,11 +89,16 @@ def whole(path: Path, through: bool = True) -> Iterator[Path]:
     if not path.parent.is_dir() or (path.exists() and not path.is_file()):  # a lock would make the folder
         what = "It is not a file" if path.exists() else "Its folder does not exist"
         raise UserError(f"Could not write {path}", what)
+    mode = stat.S_IMODE(path.stat().st_mode) if path.is_file() and not path.is_symlink() else None
+    if mode is not None and not mode & _WRITABLE:
+        raise UserError(f"Could not write {path}", "It is read-only", "Name another file, or make it writable")
     part = path.with_name(f".{path.name}.part")
     with file_lock(part.with_name(f"{part.name}.lock"), _A_FILE) as lock:
         try:
             part.unlink(missing_ok=True)  # it may be another name of a file: link_or_copy
             yield part
+            if mode is not None and part.stat().st_nlink == 1:  # else of that other name too
+                part.chmod(mode)
             _sync(part)
             part.replace(path)
         finally:
@@ -152,7 +160,8 @@ def file_lock(path: Path, seconds: float = _A_DAY, wait: bool = True) -> "BaseFi
     """
     from filelock import FileLock
 
-    path.touch()
+    # through a link that somebody else has placed, the file could be anywhere
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), 0o666))
     return FileLock(path, timeout=seconds, blocking=wait)
 
 

@@ -1,6 +1,8 @@
 """Why the Hugging Face Hub could not be used, in sentences; all else of it is huggingface_hub's own."""
 
 _HIDDEN = "The Hub shows no such repository. Check the name, and log in with 'hf auth login' if it is private"
+_CLOSED = "The Hub gives these files to nobody without access. Ask for it on the page, then log in with 'hf auth login'"
+TOO_LARGE = "The commit is too large for the Hub. Install hf_xet, which sends it in parts"
 UNREADABLE = "The Hub's answer is not readable. Try again later"
 _BROKEN = "The connection to the Hub broke. Check the network and try again"
 _TIMEOUTS = {"TimeoutException", "Timeout", "TimeoutError"}
@@ -10,6 +12,7 @@ _REFUSALS = {
     403: "Your token has no write access. Ask the owner, or use a repository of your own",
     404: "The Hub has no such file or repository. Check the name and the token",
     409: "The Hub reports a conflict with another change. Wait until that is done and try again",
+    413: TOO_LARGE,
     412: "The repository changed meanwhile. Check the change, then try again",
     429: "The Hub got too many requests. Wait some minutes and try again",
 }
@@ -49,6 +52,7 @@ def _kinds(error: BaseException) -> set[str]:
 def _reason(error: BaseException) -> str | None:
     from huggingface_hub.constants import ENDPOINT
     from huggingface_hub.errors import (
+        GatedRepoError,
         HfHubHTTPError,
         HFValidationError,
         OfflineModeIsEnabled,
@@ -60,6 +64,8 @@ def _reason(error: BaseException) -> str | None:
         return "The Hub has no such revision. Check its name"
     if isinstance(error, HfHubHTTPError):
         code = error.response.status_code
+        if isinstance(error, GatedRepoError) or (code == 403 and error.response.request.method in ("GET", "HEAD")):
+            return _CLOSED
         if isinstance(error, RepositoryNotFoundError) and code in (401, 404):
             return _HIDDEN
         failed = f"The Hub failed (HTTP {code}). Try again later"

@@ -74,7 +74,7 @@ class Layout:
         return len(fields) in self.places and self.is_row(fields)
 
     def _is_header(self, fields: Sequence[str]) -> bool:
-        return len(fields) > 1 and (bool(_columns(self, fields)) or self.is_header(fields))
+        return (len(fields) > 1 or 1 in self.places) and (bool(_columns(self, fields)) or self.is_header(fields))
 
 
 def by_tabs(line: str, is_whole: Callable[[list[str]], bool]) -> list[str]:
@@ -130,11 +130,11 @@ def columns(path: Path, layout: Layout) -> pl.DataFrame | None:
     first = text.partition(b"\n")[0].decode("utf-8", "replace")
     if not first or first.startswith("#") or _is_json(path, first):
         return None
-    is_csv, tabs = _is_csv(path, first, layout), b"\t" in text
-    mixed = not is_csv and layout.by_blanks and tabs and b" " in text
-    if mixed or (is_csv and b'"' in text) or any(odd in text for odd in (b"\r", b"\0", BOM_UTF8)):
+    divider, tabs = _divider(path, first, layout), b"\t" in text
+    mixed = not divider and layout.by_blanks and tabs and b" " in text
+    if mixed or (divider and b'"' in text) or any(odd in text for odd in (b"\r", b"\0", BOM_UTF8)):
         return None
-    separator = "," if is_csv else "\t" if tabs or not layout.by_blanks else " "
+    separator = divider or ("\t" if tabs or not layout.by_blanks else " ")
     names = first.split(separator)
     header = layout._is_header(names)
     where = (_columns(layout, names) if header else None) or layout.places.get(len(names))
@@ -170,8 +170,8 @@ def records(path: Path, layout: Layout, faults: Faults) -> Iterator[tuple[int, R
         yield from _objects(lines, layout, faults)
         return
     divided: Iterable[tuple[int, list[str]]] = ((number, layout.divide(line)) for number, line in lines)
-    if _is_csv(path, first, layout):
-        divided = _of_csv(path, lines)
+    if divider := _divider(path, first, layout):
+        divided = _of_csv(path, lines, divider)
     elif len(names := first.split("\t")) not in layout.places and layout._is_header(names):
         divided = ((number, line.split("\t")) for number, line in lines)
     names = []
@@ -208,22 +208,28 @@ def read_parquet(path: Path) -> pl.DataFrame:
 
 def is_table(path: Path, first: str, layout: Layout) -> bool:
     """Whether a file with this first line is JSON lines or CSV."""
-    return _is_json(path, first) or _is_csv(path, first, layout)
+    return _is_json(path, first) or bool(_divider(path, first, layout))
 
 
 def _is_json(path: Path, first: str) -> bool:
     return bool(_OBJECT.match(first)) or _ending(path) in (".jsonl", ".ndjson")
 
 
-def _is_csv(path: Path, first: str, layout: Layout) -> bool:
-    """Whether commas divide the columns: by the file's name, or as the first line holds neither tabs nor blanks."""
-    if "," not in first or "\t" in first:
-        return False
+def _divider(path: Path, first: str, layout: Layout) -> str:
+    """What divides the columns of CSV: commas, by the file's name, or as the first line holds neither tabs nor blanks;
+    semicolons, as sheets write them where numbers have commas, under a header; empty where the file is none.
+    """
+    by_name = _ending(path) == ".csv"
+    if "\t" in first or not ("," in first or ";" in first or (by_name and 1 in layout.places)):
+        return ""
     try:
+        if bool(_columns(layout, named := next(csv.reader([first], delimiter=";")))) and len(named) > 1:
+            return ";"
         fields = next(csv.reader([first]))
     except csv.Error:  # a carriage return in the line, or a field longer than any
-        return False
-    return _ending(path) == ".csv" or layout._is_header(fields) or (" " not in first and layout._is_row(fields))
+        return ""
+    is_csv = by_name or layout._is_header(fields) or (" " not in first and layout._is_row(fields))
+    return "," * (is_csv and (len(fields) > 1 or (by_name and 1 in layout.places)))
 
 
 def _ending(path: Path) -> str:
@@ -237,7 +243,8 @@ def _after_comments(path: Path, layout: Layout) -> Iterator[tuple[int, str]]:
     """The lines from the first one on that is neither a comment (``#``) nor empty."""
     lines = read_lines(path)
     for number, line in lines:
-        fields = next(csv.reader([line])) if _is_csv(path, line, layout) else layout.divide(line)
+        divider = _divider(path, line, layout)
+        fields = next(csv.reader([line], delimiter=divider)) if divider else layout.divide(line)
         if line.strip() and (layout._is_row(fields) or not line.startswith("#")):
             yield number, line
             yield from lines
@@ -255,7 +262,7 @@ def _objects(lines: Iterable[tuple[int, str]], layout: Layout, faults: Faults) -
             faults.add(number, f"expected a JSON object with {layout.expected}{why}")
 
 
-def _of_csv(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, list[str]]]:
+def _of_csv(path: Path, lines: Iterable[tuple[int, str]], divider: str) -> Iterator[tuple[int, list[str]]]:
     """The rows of CSV, whose quoted texts may go over several lines, each with its first line."""
     first, lines = 0, iter(lines)
 
@@ -266,7 +273,7 @@ def _of_csv(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int,
             yield f"{line}\n"
 
     try:
-        for fields in csv.reader(texts(), strict=True):
+        for fields in csv.reader(texts(), strict=True, delimiter=divider):
             yield first, fields
             first = 0
     except csv.Error as error:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from itertools import chain, islice
 from os import PathLike
 from pathlib import Path
@@ -16,6 +17,7 @@ from eval_kit.divisions import DISTANCE, LEAKED, WORDS, Parts
 from eval_kit.documents import Training
 from eval_kit.errors import UserError, parameter
 from eval_kit.files import atomic, checkpoint
+from eval_kit.models import finished
 from eval_kit.models.bm25 import Bm25
 from eval_kit.models.card import Card
 from eval_kit.models.cross import Cross
@@ -140,48 +142,56 @@ def run(
     read_files = [*(pivots or ()), *([first] if first else [])]
     check_outputs({"pivots": list(dict.fromkeys(read_files)), "collection": passages, "out": [*run_files, *outputs]})
     maker, source = out / f"{run_name}.index" / "model.txt", _source(model, loaded)
-    if not replace and not check and any(file.exists() for file in runs[run_name]) and run_name != BM25:
-        before = maker.read_text(encoding="utf-8", errors="replace") if maker.exists() else "another model"
-        if before != source:
-            instead = f"Use another {parameter('name')}, or {parameter('replace')}"
-            raise UserError(f"{next(iter(runs[run_name]))} is a run of {before}", do=instead)
-    opened, declared = open_retriever(model, options, kind, loaded)
-    examples = [_spread(of_role) for of_role in (queries[""]["text"], (text for _, text in texts.read()))]
-    opened, remark = checked(opened, *examples)
-    lines = lines_of(opened, *(each[len(each) // 2] for each in examples), remark=remark)
-    # a folder is often called "model" or after a step: the one above it says more
-    name_shown = "/".join(Path(model).resolve().parts[-2:]) if Path(model).is_dir() else model
-    shown = Shown(lines, name_shown, {"kit_version": __version__, "release": release.identity})
-    if check:
-        return shown
-    terminal.show_notes(shown.sentences(), Console(stderr=True))
-    if run_name != BM25:
-        maker.parent.mkdir(parents=True, exist_ok=True)
-        atomic.write_text(maker, source)
-    leaks = clean(training, release, test_sets=test_sets) if training else None
-    compared_with = None
-    if leaks and declared != []:
-        compared_with = leaks.compared()
-        declared = list(dict.fromkeys([*(declared or ()), compared_with.source]))
-    _search(opened, Training(declared, compared=compared_with), texts, runs[run_name], out / run_name, depth, first)
-    if len(runs) > 1:  # the model first: if it cannot be used, that is said at once
-        _search(open_retriever(BM25)[0], Training([]), texts, runs[BM25], out / BM25, depth)
-    pivot_files = [*(pivots or ()), *(out / f"{system}.trec" for system in [*runs][:-1])]
-    untrained, systems, worded = take(pivots=pivot_files, runs=[out / f"{run_name}.trec"], variations=run_files)
-    scores = scores_of([*untrained, *systems], release, allow_missing=True, test_sets=scored_on)
-    by = by or ([WORDS] if release.in_beir_format else [])  # no shift of its own says where it is worst
-    figures_of: Comparison | Scores = scores
-    if untrained:
-        figures_of = compared(scores, release, test_sets=scored_on, by=by, training=train)
-    elif by:
-        figures_of = scores_by_part(scores, by, release, train)
-    changes = varied_beside(scores, worded, release, seed) if variations else None
-    generalises = None
-    never_trained = [each for each in untrained if contamination.training_beside(each.path).training_data == []]
-    if training and never_trained:
-        far_on = far_test_set(release, next(iter(test_sets), None))
-        sides = near_and_far(release, far_on, training=train, seed=seed)
-        generalises = contrasts(scores, release, systems, pivots=never_trained, test_set=far_on, sides=sides)
+    with ExitStack() as held:  # the runs are files, and what is scored must be what was searched
+        if not check:
+            held.enter_context(_alone(out / f"{run_name}.trec"))
+        if not replace and not check and any(file.exists() for file in runs[run_name]) and run_name != BM25:
+            before = maker.read_text(encoding="utf-8", errors="replace") if maker.exists() else "another model"
+            if before != source:
+                instead = f"Use another {parameter('name')}, or {parameter('replace')}"
+                raise UserError(f"{next(iter(runs[run_name]))} is a run of {before}", do=instead)
+        opened, declared = open_retriever(model, options, kind, loaded)
+        examples = [_spread(of_role) for of_role in (queries[""]["text"], (text for _, text in texts.read()))]
+        opened, remark = checked(opened, *examples)
+        lines = lines_of(opened, *(each[len(each) // 2] for each in examples), remark=remark)
+        # a folder is often called "model" or after a step: the one above it says more
+        name_shown = "/".join(Path(model).resolve().parts[-2:]) if Path(model).is_dir() else model
+        shown = Shown(lines, name_shown, {"kit_version": __version__, "release": release.identity})
+        if check:
+            return shown
+        terminal.show_notes(shown.sentences(), Console(stderr=True))
+        if run_name != BM25:
+            maker.parent.mkdir(parents=True, exist_ok=True)
+            atomic.write_text(maker, source)
+        leaks = clean(training, release, test_sets=test_sets) if training else None
+        compared_with = None
+        if leaks and declared != []:
+            compared_with = leaks.compared()
+            declared = list(dict.fromkeys([*(declared or ()), compared_with.source]))
+        asked = Training(declared, compared=compared_with)
+        made = _search(opened, asked, texts, runs[run_name], out / run_name, depth, first)
+        if len(runs) > 1:  # the model first: if it cannot be used, that is said at once
+            held.enter_context(_alone(out / f"{BM25}.trec"))
+            made += _search(open_retriever(BM25)[0], Training([]), texts, runs[BM25], out / BM25, depth)
+        pivot_files = [*(pivots or ()), *(out / f"{system}.trec" for system in [*runs][:-1])]
+        untrained, systems, worded = take(pivots=pivot_files, runs=[out / f"{run_name}.trec"], variations=run_files)
+        scores = scores_of([*untrained, *systems], release, allow_missing=True, test_sets=scored_on)
+        by = by or ([WORDS] if release.in_beir_format else [])  # no shift of its own says where it is worst
+        figures_of: Comparison | Scores = scores
+        if untrained:
+            figures_of = compared(scores, release, test_sets=scored_on, by=by, training=train)
+        elif by:
+            figures_of = scores_by_part(scores, by, release, train)
+        changes = varied_beside(scores, worded, release, seed) if variations else None
+        generalises = None
+        never_trained = [each for each in untrained if contamination.training_beside(each.path).training_data == []]
+        if training and never_trained:
+            far_on = far_test_set(release, next(iter(test_sets), None))
+            sides = near_and_far(release, far_on, training=train, seed=seed)
+            generalises = contrasts(scores, release, systems, pivots=never_trained, test_set=far_on, sides=sides)
+        for run_made in made:
+            if not finished.is_finished(*run_made):
+                raise UserError(f"{run_made[0]} was replaced while it was scored", do="Run the command again")
     provenance = figures_of.provenance
     return Card(
         figures_of,
@@ -196,6 +206,18 @@ def run(
         shown=shown,
         limit=limit,
     )
+
+
+def _alone(run: Path) -> AbstractContextManager[Any]:
+    """The lock of a run's name, for the whole of a command: another of that name waits, and says so."""
+    from filelock import Timeout
+
+    lock = atomic.lock(run)
+    try:
+        return lock.acquire(blocking=False)
+    except Timeout:
+        terminal.show_notes([f"Waiting for another command that makes {run}"], Console(stderr=True))
+        return lock.acquire()
 
 
 def name_of(model: str) -> str:
@@ -236,8 +258,8 @@ def _search(
     index: Path,
     depth: int,
     first: Path | None = None,
-) -> None:
-    """Make the runs of a model."""
+) -> list[tuple[Path, Path, str]]:
+    """Make the runs of a model; what is asked again of each after it is scored."""
     if isinstance(retriever, Bm25):
         retriever = retriever.over(texts)
     elif first is not None:
@@ -253,7 +275,9 @@ def _search(
     for file in runs:  # before the run, which a kill would leave with what was declared of an earlier one
         contamination.declare(file, training.training_data, compared=training.compared)
     folder = index.with_name(f"{index.name}.{'lucene' if isinstance(retriever, Bm25) else 'index'}")
-    if kept := make_runs(retriever, texts, runs, folder, depth, first):
+    kept, made_of = make_runs(retriever, texts, runs, folder, depth, first)
+    if kept:
         why = "the model, passages, queries, depth and options are the same"
         note = f"Used {counted(kept, 'finished run')} in {folder.parent} again, because {why}"
         terminal.show_notes([note], Console(stderr=True))
+    return [(run, folder, made_of[run]) for run in runs]

@@ -26,7 +26,7 @@ def make_runs(
     index: Path,
     depth: int = DEPTH,
     first: Path | None = None,
-) -> int:
+) -> tuple[int, dict[Path, str]]:
     """Index once, then search and write each run; after a kill, the next call resumes from the passages encoded so far.
 
     A run that the same search has made (:mod:`eval_kit.models.finished`) stays as it is.
@@ -41,7 +41,7 @@ def make_runs(
         first: the run that is re-ranked, if any.
 
     Returns:
-        How many of the runs were there.
+        How many of the runs were there, and what each is made of, as :mod:`eval_kit.models.finished` has it.
     """
     made_by = finished.maker(retriever, collection.key, depth, first)
     made_of = {run: finished.identity(made_by, texts) for run, texts in queries.items()}
@@ -54,7 +54,7 @@ def make_runs(
     for run in missing:
         _search(retriever, queries[run], run, index, depth)
         finished.record(run, index, made_of[run])
-    return len(queries) - len(missing)
+    return len(queries) - len(missing), made_of
 
 
 def _search(retriever: Retriever, queries: pl.DataFrame, run: Path, index: Path, depth: int) -> None:

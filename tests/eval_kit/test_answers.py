@@ -47,6 +47,16 @@ def test_the_last_line_is_the_next_command(command) -> None:
     assert "Next" not in piped.stdout, "a pipe can be read once"
 
 
+def test_the_next_command_names_few_files_and_none_raw(command, tmp_path: Path) -> None:
+    runs = [tmp_path / f"{number}\x1b[31m\u202e\n.trec" for number in range(9)]
+    for number, run in enumerate(runs):
+        lines = RUNS[0].read_text().splitlines()
+        run.write_text("\n".join(line for at, line in enumerate(lines) if at != number))
+    [*_, last] = command("eval_kit", "score", *runs, f"--release={EXAMPLES}").stdout.splitlines()
+    assert last.isprintable() and last.endswith(f" … --release={EXAMPLES} --page score.html")
+    assert last.count(".trec") == 3 and r"\x1b[31m\u202e\n.trec" in last
+
+
 def test_a_grouping_that_is_named_twice_counts_once() -> None:
     once, twice = (eval_kit.compare(RUNS, EXAMPLES, by=["words"] * times) for times in (1, 2))
     assert once.parts.equals(twice.parts)

@@ -6,14 +6,14 @@ from eval_kit import console
 def test_a_log_gets_a_line_now_and_then(monkeypatch, capsys):
     seconds = [0.0]
     monkeypatch.setattr(console.time, "monotonic", lambda: seconds[0])
-    with console.counting("indexing", "passages", 30_005) as advance:
+    with console.counting("indexing \x1b[31m", "passages", 30_005) as advance:
         for _ in range(8):
             seconds[0] += 10
             advance(500)
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
-        "indexing: 2,000 of 30,005 passages, 0:09:20 left",
-        "indexing: 4,000 of 30,005 passages, 0:08:40 left",
+        r"indexing \x1b[31m: 2,000 of 30,005 passages, 0:09:20 left",
+        r"indexing \x1b[31m: 4,000 of 30,005 passages, 0:08:40 left",
     ]
 
 

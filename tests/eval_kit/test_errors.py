@@ -50,6 +50,30 @@ def test_whatever_ends_a_command_is_one_line(code: str, status: int, line: str, 
     assert ended(code, cwd=tmp_path) == (status, "", f"kit: {line}\n")
 
 
+FULL = """\
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        ("raise pl.exceptions.PanicException('no descriptor')", 70),
+        ("raise GeneratorExit", 70),
+        (f"{FULL}raise pl.exceptions.PanicException", 70),
+        (f"{FULL}raise OSError('no descriptor')", 2),
+        (f"{FULL}open('/dev/null')", 2),
+        ("sys.stderr = open('/dev/full', 'w'); raise UserError('what')", 120),
+        ("sys.stderr = open('/dev/full', 'w'); 1 / 0", 120),
+        ("raise SystemExit(1)", 1),
+    ],
+)
+def test_no_end_but_a_commands_own_is_its_answer(code: str, status: int):
+    """A gate answers with 0, 1 and 3; 120 is Python's own where the last lines have no room."""
+    assert ended(f"import polars as pl\n{code}")[0] == status
+
+
 @pytest.mark.parametrize(
     ("package", "extra"), [("sklearn.svm", "builder"), ("pyarrow", "release"), ("torch", "models")]
 )

@@ -1,8 +1,11 @@
 """What is known of a run is said wherever it decides: by every command, in every form, before the answer."""
 
+import csv
+import inspect
+import io
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +24,10 @@ from eval_kit.stats.differences import difference
 from eval_kit.stats.groups import MATTERS, greater_error, groups_of
 from eval_kit.stats.halves import Picked
 from eval_kit.stats.losses import holm
-from tests.eval_kit.plain_runs import ranked_run
+from tests.beir_folders import beir_folder
+from tests.eval_kit.plain_runs import plain_run, ranked_run
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 QUERIES, PARTS = 240, 8
 FORMS: dict[str, Callable[[Result], str]] = {
     "terminal": repr,
@@ -31,6 +36,7 @@ FORMS: dict[str, Callable[[Result], str]] = {
     "Markdown": lambda result: result.to_markdown(),
     "notebook": lambda result: re.sub("<[^>]+>", "", result._repr_html_()),
     "LaTeX": lambda result: result.to_latex(),
+    "CSV": lambda result: result.to_csv(),
 }
 
 
@@ -86,14 +92,70 @@ def test_every_command_says_it_first_and_in_every_form(oddity: str, tmp_path: Pa
     for name, command in COMMANDS.items():
         result = command(runs, on)
         assert result.said()[0].startswith(SAID[oddity]), name
-        for form, text in FORMS.items():
-            shown = letters(text(result))
+        for form in FORMS.keys() - {"CSV"}:  # rows, and nothing else
+            shown = letters(FORMS[form](result))
             assert letters(SAID[oddity]) in shown, (name, form)
             assert letters(result.summary()[0] if result.summary() else str(result.facts()[0])) in shown, (name, form)
     gate = COMMANDS["gate"](runs, on)
     assert (gate.verdict, gate.exit_status) == (("cannot tell", 3) if oddity != "lacking" else (gate.verdict, 0)), (
         oddity
     )
+
+
+def kinds(of: type[Result]) -> Iterator[type[Result]]:
+    """The classes of results that stand for something themselves."""
+    for each in of.__subclasses__():
+        yield from kinds(each)
+        if not inspect.isabstract(each):
+            yield each
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_every_result_has_every_form(mini_release: Release, tmp_path: Path) -> None:
+    pytest.importorskip("builder.fidelity", exc_type=ImportError)
+    from builder import fidelity
+    from eval_kit.papers.beside import of_paper
+    from eval_kit.protocols.grid_results import protocol
+
+    runs = write(tmp_path, "")
+    on = {
+        "qrels": {f"q{n}": {f"d{n}": 1} for n in range(QUERIES)},
+        "queries": {f"q{n}": f"word{n % 7} word{n % 11} word{n}" for n in range(QUERIES)},
+    }
+    varied = next(iter(mini_release.variations.values()))
+    (tmp_path / "grid").mkdir()
+    grid = [tmp_path / "grid" / f"s.length.{part}.trec" for part in ("short", "long")]
+    wordings = [tmp_path / "v.trec", tmp_path / f"v.{varied.full_name}.trec"]
+    for file in grid:
+        file.write_text(plain_run(mini_release, "length.short", "length.long"))
+    for file in wordings:
+        file.write_text(plain_run(mini_release, varied.base))
+    whole = tmp_path / "all.trec"
+    whole.write_text(plain_run(mini_release, *mini_release.test_sets))
+    toy = beir_folder(tmp_path / "toy", [], {"q1": "a b", "q2": "a"}, [("q1", "d1"), ("q2", "d1")])
+    (tmp_path / "toy.trec").write_text("q1 Q0 d1 1 2.0 t\nq2 Q0 d1 1 2.0 t\n")
+    results: list[Result] = [
+        *(make(runs, on) for make in COMMANDS.values()),
+        eval_kit.clean(EXAMPLES / "queries.jsonl", EXAMPLES),
+        eval_kit.similarity(mini_release),
+        eval_kit.variations(wordings, mini_release),
+        eval_kit.chameleons([whole], mini_release),
+        eval_kit.report(grid, mini_release),
+        protocol(grid, mini_release),
+        of_paper("ecir2023-table2"),
+        of_paper("all", [tmp_path / "grid"], mini_release),
+        eval_kit.beir([tmp_path / "toy.trec"], [toy]),
+        *(
+            eval_kit.run("bm25", mini_release, tmp_path / "out", test_sets=["dl19"], check=check)
+            for check in (True, False)
+        ),
+        fidelity.compare(mini_release, mini_release),
+    ]
+    assert {type(each) for each in results} == set(kinds(Result))
+    for result in results:
+        for form, text in FORMS.items():
+            assert text(result), (result, form)
+        assert len(list(csv.reader(io.StringIO(result.to_csv())))) == 1 + result.to_polars().height, result
 
 
 @pytest.mark.filterwarnings("ignore")

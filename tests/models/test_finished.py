@@ -46,7 +46,7 @@ class Searched:
         if first:
             [[run]] = take(first=first)
             retriever.first = FirstRun(run)
-        kept = make_runs(retriever, collection, {self.run: queries}, self.index, depth, first)
+        kept, _ = make_runs(retriever, collection, {self.run: queries}, self.index, depth, first)
         assert kept == (self.run.stat().st_ino == before)
         return not kept
 

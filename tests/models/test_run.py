@@ -4,8 +4,13 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import Any
+from zlib import crc32
 
+import numpy as np
 import polars as pl
 import pytest
 import torch
@@ -16,6 +21,7 @@ from eval_kit.errors import UserError
 from eval_kit.models.dense import Dense
 from eval_kit.models.opening import open_retriever
 from eval_kit.models.run import run as run_model
+from eval_kit.protocols.scoring import scores_of
 from eval_kit.release import Release
 from eval_kit.runs import contamination
 from tests import schemas
@@ -98,6 +104,49 @@ def test_a_model_of_ones_own_is_searched(
         sys.modules.pop("mine", None)
         assert (done.returncode, "Traceback" in done.stderr) == (2, False)
         assert sentence in done.stderr.splitlines()[-1]
+
+
+class Slow:
+    """A model that lets another command of its name begin while it searches, and, if told, finish."""
+
+    def __init__(self, meanwhile: Callable[[], object]) -> None:
+        self.meanwhile = meanwhile
+
+    def encode_document(self, texts: list[str]) -> Any:
+        return np.array([[crc32(text.encode()) % 97, len(text)] for text in texts], np.float32)
+
+    def encode_query(self, texts: list[str]) -> Any:
+        self.meanwhile()
+        return self.encode_document(texts)
+
+
+def test_two_commands_of_one_name_at_once_each_print_their_own_figures(
+    trainable_release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def figures(depth: int, folder: str, meanwhile: Callable[[], object] = lambda: None) -> Any:
+        options: Any = {"pivots": [], "test_sets": ["dl19"], "depth": depth, "name": "mine"}
+        return run_model(Slow(meanwhile), trainable_release, tmp_path / folder, **options).to_polars().rows()
+
+    alone = {depth: figures(depth, f"alone{depth}") for depth in (2, 20)}
+    assert alone[2] != alone[20]
+    with ThreadPoolExecutor() as pool:
+        others: list[Future[Any]] = []
+
+        def meanwhile() -> None:
+            others.append(pool.submit(figures, 2, "both"))
+            wait(others, 0.5)
+
+        assert figures(20, "both", meanwhile) == alone[20]
+        assert [other.result() for other in others] == [alone[2]] * len(others)
+
+    def edited(*runs: Any, **options: Any) -> Any:
+        with (tmp_path / "edited" / "mine.trec").open("a") as file:
+            file.write("x Q0 y 1 1.0 mine\n")
+        return scores_of(*runs, **options)
+
+    monkeypatch.setattr("eval_kit.models.run.scores_of", edited)
+    with pytest.raises(UserError, match="while it was scored"):
+        figures(2, "edited")
 
 
 def test_other_wordings_are_searched_and_their_cost_is_in_the_card(

@@ -151,3 +151,31 @@ def test_a_lock_that_is_held_for_long_is_named(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(atomic, "_A_FILE", 0.1)
     with atomic.file_lock(tmp_path / ".file.part.lock"), pytest.raises(UserError, match=r"\.file\.part\.lock"):
         atomic.write_text(tmp_path / "file", "text")
+
+
+def test_a_file_keeps_its_permissions_and_no_read_only_one_is_replaced(tmp_path: Path):
+    file, other = tmp_path / "figures.json", tmp_path / "other"
+    for mode in (0o600, 0o664):
+        file.write_text("old")
+        file.chmod(mode)
+        atomic.write_text(file, "new")
+        assert (file.read_text(), file.stat().st_mode & 0o777) == ("new", mode)
+    other.write_text("theirs")
+    with atomic.whole(file) as part:
+        atomic.link_or_copy(other, part)
+    assert other.stat().st_mode & 0o777 == 0o644, "another name of it is left alone"
+    file.chmod(0o444)
+    with pytest.raises(UserError, match="read-only"):
+        atomic.write_text(file, "newer")
+    assert file.read_text() == "theirs"
+
+
+def test_no_lock_is_made_through_a_link(tmp_path: Path):
+    (folder := tmp_path / "release").mkdir()
+    for name in (".README.md.part.lock", ".x.lock"):
+        (folder / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="Could not write"):
+        atomic.write_inside(folder, "README.md", "card")
+    with pytest.raises(OSError, match="link"):
+        atomic.lock(folder / "x")
+    assert not (tmp_path / "elsewhere").exists()
