@@ -17,6 +17,10 @@ MATTERS = 1.05
 """The ratio of the error by groups to that by queries from which groups count; below, it is but chance or less."""
 
 
+_FEW = 10
+"""Groups below which their error is too rough to say that they do not matter."""
+
+
 def groups_of(queries: pl.DataFrame, relevant: pl.DataFrame) -> pl.DataFrame:
     """The group of each query: ``query_id`` and ``group``, a number.
 
@@ -65,12 +69,17 @@ def greater_error(
     """The error that counts, its degrees, and its ratio to that of queries which are independent.
 
     Sharing may also narrow an error, as answers compete: the greater counts, if it is so beyond chance
-    (:data:`MATTERS`).
+    (:data:`MATTERS`). A single group has no error.
     """
-    found = None if groups is None or not error else error_by_groups(off, groups)
-    if found is None or error is None or found[0] < MATTERS * error:
+    if groups is None or not error:
         return error, degrees, 1.0
-    return *found, found[0] / error
+    found = error_by_groups(off, groups)
+    if found is None:  # all queries stand and fall together: a case of its own
+        return None, degrees, 1.0
+    of_groups, number = found
+    if of_groups < MATTERS * error and number >= _FEW - 1:
+        return error, degrees, 1.0
+    return max(of_groups, error), number, max(of_groups / error, 1.0)
 
 
 def hang_together(groups: Iterable[int]) -> bool:

@@ -70,7 +70,7 @@ def worst(
     Args:
         gains: (n,) of each query.
         kinds: of these queries.
-        fewest: queries that a kind has in each half, at least.
+        fewest: queries that a kind has in each half, at least; groups of them, where these are whole.
         most: what a query can lose at most.
         seed: of the halves.
         groups: (n,) the number of the group of each query, if they may hang together: where that matters, a group is
@@ -82,6 +82,10 @@ def worst(
         first = (rng.permutation(len(distinct)) < len(distinct) // 2)[of_queries]
     else:
         first, groups = rng.permutation(len(gains)) < len(gains) // 2, None
+
+    def count(rows: Integers) -> int:
+        return len(rows if groups is None else np.unique(groups[rows]))
+
     tests = []
     for half, looked in ((2, first), (1, ~first)):
         inside = {name: rows[looked[rows]] for name, rows in kinds.items()}
@@ -89,7 +93,7 @@ def worst(
         known = {
             name: rows
             for name, rows in inside.items()
-            if min(len(rows), len(outside[name])) >= fewest and len(rows) <= _WIDEST * looked.sum()
+            if min(count(rows), count(outside[name])) >= fewest and len(rows) <= _WIDEST * looked.sum()
         }
         picked = _picked(gains, known, looked, most, groups)
         held, to_rest = _tested(gains, {name: outside[name] for name in picked}, ~looked, most, groups)
