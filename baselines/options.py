@@ -232,7 +232,7 @@ class Colbert(Trained, frozen=True, kw_only=True):
     )
     similarity: Annotated[
         Literal["cosine", "l2"],
-        about("Similarity of two tokens in training: cosine, or l2, the negative squared distance."),
+        about("Similarity of two tokens: cosine, or l2, the negative squared distance, of ColBERT v0.2."),
     ] = "cosine"
     engine: Annotated[
         Literal["exact", "plaid"] | None, about("If left out, plaid from a million passages on, else exact.")
