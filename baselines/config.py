@@ -26,7 +26,7 @@ class Config(Document, frozen=True, kw_only=True):
 
     description: str = ""
     shifts: Annotated[
-        list[Annotated[str, Meta(description="A name of eval_kit.shifts.SHIFTS.")]] | None,
+        list[Annotated[str, Meta(description="A shift, or parts of one, as topic.c0 or restrain.45k.")]] | None,
         Meta(
             description="What the config is for; all shifts of a release if left out, none (but the control) if empty."
         ),
@@ -126,7 +126,7 @@ def parse(document: Any, origin: str) -> Config:
                 systems[name] = {**common, **settings}
         document = document | {"systems": systems}
     config = _converted(document, Config, f"{origin}: $")
-    check_names(config.shifts or [], f"{origin}: $.shifts:")
+    check_names([shift.partition(".")[0] for shift in config.shifts or []], f"{origin}: $.shifts:")
     systems = config.systems
     of_bm25 = {name: value for name, value in systems.get("bm25", {}).items() if name in _BM25_OPTIONS}
     options = dict[str, Any]()

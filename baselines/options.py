@@ -157,6 +157,11 @@ class Trained(Options, frozen=True, kw_only=True):
         Precision | None, about("Precision of encoding and re-ranking. Default: float16 on a GPU, float32 on a CPU.")
     ] = None
 
+    @property
+    def reads_negatives(self) -> bool:
+        """Whether the release's negatives are trained on."""
+        return self.negatives > 0 and self.negatives_from == "bm25"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         given = self.as_json()
@@ -164,6 +169,8 @@ class Trained(Options, frozen=True, kw_only=True):
             raise ValueError("a system needs either steps or epochs")
         if not self.negatives and {"distillation", "mine_every"} & given.keys():
             raise ValueError("a system with a teacher or mined negatives needs at least 1 negative")
+        if not (self.negatives or getattr(self, "in_batch_negatives", True)):
+            raise ValueError("a softmax over the relevant passage alone learns nothing, so set negatives")
         for option, needed in _NEEDS.items():
             if option in given and needed not in given:
                 raise ValueError(f"{option} needs {needed}")
