@@ -1,5 +1,6 @@
 """What would stop a grid after hours is one sentence before it starts."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from tiny_checkpoints import tiny
 
 from baselines import systems
 from baselines.grid import checks
+from baselines.training.queries import training, updates
 from eval_kit.errors import UserError
 from eval_kit.release import Release
 from tests.baselines.tiny_cells import tiny_cell
@@ -49,3 +51,10 @@ def test_a_training_that_would_end_before_it_does_what_its_options_say(
             refuse()
     enough = {name: 3 for name in ("mine_every", "evaluate_every") if name in options}
     checks.refuse([tiny_cell("biencoder", mini_release, tmp_path, **options | {"epochs": None, "steps": 4} | enough)])
+
+
+def test_an_epoch_passes_over_pairs(mini_release: Release, tmp_path: Path):
+    """Of a query and each of its relevant passages: DRhard's passes over queries."""
+    cell = tiny_cell("biencoder", mini_release, tmp_path, steps=None, epochs=3, batch_size=7)
+    judged = replace(training(cell), positives={"q1": ["p1", "p2", "p3"], "q2": ["p1"]})
+    assert updates(cell, judged) == 2  # 3 epochs of 4 pairs in batches of 7
