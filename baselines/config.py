@@ -25,31 +25,16 @@ class Config(Document, frozen=True, kw_only=True):
     """How each system is trained and searched: by its own options, and the trained ones by those of 'neural' too."""
 
     description: str = ""
-    shifts: Annotated[
-        list[Annotated[str, Meta(description="A shift, or parts of one, as topic.c0 or restrain.45k.")]] | None,
-        Meta(
-            description="What the config is for; all shifts of a release if left out, none (but the control) if empty."
-        ),
-    ] = None
-    control: Annotated[
-        bool, Meta(description="Whether each trained system is also trained on all training queries, to compare with.")
-    ] = False
-    variations: Annotated[
-        Literal["all"] | Annotated[list[Text], Meta(min_length=1)],
-        Meta(
-            description="Query variations that every cell searches too, as far as they are of its test sets: all, or "
-            "names such as dl19.typo or dev.typo.3."
-        ),
-    ] = field(default_factory=list)
+    shifts: list[str] | None = None
+    """What it is for, such as topic, topic.c0 or restrain.45k; all if left out, none (but the control) if empty."""
+    control: bool = False
+    """Whether each trained system is also trained on all training queries, to compare with."""
+    variations: Literal["all"] | Annotated[list[Text], Meta(min_length=1)] = field(default_factory=list)
+    """Query variations that every cell searches too, as far as they are of its test sets: all, or names such as
+    dl19.typo or dev.typo.3."""
     neural: dict[str, Any] = field(default_factory=dict)
-    systems: Annotated[
-        dict[str, Any],
-        Meta(
-            min_length=1,
-            description="By name, which also names the runs: a system, or a variant of one after a hyphen, as "
-            "biencoder-roberta.",
-        ),
-    ]
+    systems: Annotated[dict[str, Any], Meta(min_length=1)]
+    """By name, which also names the runs: a system, or a variant of one after a hyphen, as biencoder-roberta."""
 
     def __post_init__(self) -> None:
         for name, listing in (("shifts", self.shifts or []), ("variations", self.variations)):

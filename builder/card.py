@@ -35,18 +35,9 @@ _SIDES = {"inter": "in", "extra": "out", "delta": "loss"}
 EXPECTED = ("ecir2023-table2", "ecir2023-table3", "cikm2022-table7")
 """Published tables of models that were trained by these lists."""
 _ON_THE_HUB = (
-    *("apache-2.0", "mit", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0", "cc-by-nc-sa-4.0", "cc-by-nd-4.0"),
-    *(
-        "cc-by-nc-nd-4.0",
-        "cc-by-3.0",
-        "cc-by-sa-3.0",
-        "odbl",
-        "odc-by",
-        "pddl",
-        "cdla-permissive-2.0",
-        "cdla-sharing-1.0",
-    ),
-)
+    "apache-2.0", "mit", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0", "cc-by-nc-sa-4.0", "cc-by-nd-4.0",
+    "cc-by-nc-nd-4.0", "cc-by-3.0", "cc-by-sa-3.0", "odbl", "odc-by", "pddl", "cdla-permissive-2.0", "cdla-sharing-1.0",
+)  # fmt: skip
 """Licences of data that the Hub has names for; it refuses a card with any other."""
 _IN_WORDS = "lists CC BY-NC-SA 4.0 and MIT; queries and judgements of MS MARCO for non-commercial research only"
 _TAGS = ("information-retrieval", "distribution-shift", "evaluation", "benchmark")

@@ -31,15 +31,12 @@ def pages() -> dict[Path, str]:
 
 
 def agrees(row: dict[str, Any]) -> bool:
-    """Whether a config has what the paper states or its code has, or neither says a value."""
-    stated = [value for name, value in (("states", row.get("states")), ("code", _of_code(row))) if name in row]
+    """Whether a config has what the paper states or its code has, or neither has a value."""
     found = here(row["config"], row["option"])
-    shares = [value / row["of"] if "of" in row else value for value in stated]
-    return not shares or any(found == one or ("of" in row and math.isclose(found, one, abs_tol=5e-4)) for one in shares)
-
-
-def _of_code(row: dict[str, Any]) -> Any:
-    return row["code"][2] if "code" in row else None
+    values = [row[name] if name == "states" else row[name][2] for name in ("states", "code") if name in row]
+    if "of" in row:
+        return any(math.isclose(found, value / row["of"], abs_tol=5e-4) for value in values)
+    return not values or found in values
 
 
 def _source(file: str, key: str, value: Any) -> str:

@@ -27,13 +27,8 @@ BENCHMARKS = (*MAIN_SPLITS, *TREC_DL)
 first that there is (arXiv:2205.02870v1, Table 5)."""
 WH_TERMS = TERMS[ENGLISH]
 """A query is in a wh cluster if its lower-cased text contains one of the cluster's terms as a substring."""
-TOPICS = {
-    "c0": "Names and Public Figures",
-    "c1": "Dated Events",
-    "c2": "Pricing/Units",
-    "c3": "Medical Treatments",
-    "c4": "Biology/Physics",
-}
+_TOPICS = "Names and Public Figures, Dated Events, Pricing/Units, Medical Treatments, Biology/Physics"
+TOPICS = {f"c{number}": name for number, name in enumerate(_TOPICS.split(", "))}
 """What the authors call the published topics (ECIR 2023, Table 1)."""
 REGIMES = ("interpolate", "extrapolate")
 ROLES = ("train", "in", "out")
