@@ -43,15 +43,11 @@ def _source(file: str, key: str, value: Any) -> str:
     return f"`{file}` {key}: {value if isinstance(value, str) else json.dumps(value)}"
 
 
-def _kit(row: dict[str, Any]) -> str:
-    """What the kit does: the values of its configs, which are read, and what no option holds."""
-    options = [f"`{option}` {json.dumps(here(*option.split()))}" for option in row.get("options", ())]
-    return "; ".join([*options, *filter(None, [row.get("kit")])])
-
-
 def _three(row: dict[str, Any]) -> str:
-    """The paper, its code and the kit."""
-    return f"{row['says']} | {'<br>'.join(_source(*one) for one in row.get('code', ()))} | {_kit(row)}"
+    """The paper, its code and the kit: the values of its configs, which are read, and what no option holds."""
+    options = [f"`{option}` {json.dumps(here(*option.split()))}" for option in row.get("options", ())]
+    code = "<br>".join(_source(*one) for one in row.get("code", ()))
+    return f"{row['says']} | {code} | {'; '.join(filter(None, [*options, row.get('kit')]))}"
 
 
 def _short(source: dict[str, Any]) -> Iterator[str]:
