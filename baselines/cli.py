@@ -86,14 +86,14 @@ def run_grid(
     opened_release = open_release(release)
     for systems in systems_of.values():
         for options in systems.values():
-            if not check and isinstance(options, Trained) and options.negatives:
+            if not check and isinstance(options, Trained) and options.reads_negatives:
                 refuse_without_negatives(opened_release)
     if by_ray:
         ray.connect()
     cells = []
     for name, systems in systems_of.items():
         plan = config.read(name)
-        only = shifts or plan.shifts
+        only = [one for one in plan.shifts or () if one.partition(".")[0] in shifts] or shifts or plan.shifts
         cells += grid.cells(systems, opened_release, out, only, seeds, plan.control, plan.variations)
     if len({cell.name for cell in cells}) < len(cells):
         raise UserError(f"The configs {joined(configs)} train the same cells", do="Run each with its own --out")

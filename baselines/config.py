@@ -25,31 +25,16 @@ class Config(Document, frozen=True, kw_only=True):
     """How each system is trained and searched: by its own options, and the trained ones by those of 'neural' too."""
 
     description: str = ""
-    shifts: Annotated[
-        list[Annotated[str, Meta(description="A name of eval_kit.shifts.SHIFTS.")]] | None,
-        Meta(
-            description="What the config is for; all shifts of a release if left out, none (but the control) if empty."
-        ),
-    ] = None
-    control: Annotated[
-        bool, Meta(description="Whether each trained system is also trained on all training queries, to compare with.")
-    ] = False
-    variations: Annotated[
-        Literal["all"] | Annotated[list[Text], Meta(min_length=1)],
-        Meta(
-            description="Query variations that every cell searches too, as far as they are of its test sets: all, or "
-            "names such as dl19.typo or dev.typo.3."
-        ),
-    ] = field(default_factory=list)
+    shifts: list[str] | None = None
+    """What it is for, such as topic, topic.c0 or restrain.45k; all if left out, none (but the control) if empty."""
+    control: bool = False
+    """Whether each trained system is also trained on all training queries, to compare with."""
+    variations: Literal["all"] | Annotated[list[Text], Meta(min_length=1)] = field(default_factory=list)
+    """Query variations that every cell searches too, as far as they are of its test sets: all, or names such as
+    dl19.typo or dev.typo.3."""
     neural: dict[str, Any] = field(default_factory=dict)
-    systems: Annotated[
-        dict[str, Any],
-        Meta(
-            min_length=1,
-            description="By name, which also names the runs: a system, or a variant of one after a hyphen, as "
-            "biencoder-roberta.",
-        ),
-    ]
+    systems: Annotated[dict[str, Any], Meta(min_length=1)]
+    """By name, which also names the runs: a system, or a variant of one after a hyphen, as biencoder-roberta."""
 
     def __post_init__(self) -> None:
         for name, listing in (("shifts", self.shifts or []), ("variations", self.variations)):
@@ -126,7 +111,7 @@ def parse(document: Any, origin: str) -> Config:
                 systems[name] = {**common, **settings}
         document = document | {"systems": systems}
     config = _converted(document, Config, f"{origin}: $")
-    check_names(config.shifts or [], f"{origin}: $.shifts:")
+    check_names([shift.partition(".")[0] for shift in config.shifts or []], f"{origin}: $.shifts:")
     systems = config.systems
     of_bm25 = {name: value for name, value in systems.get("bm25", {}).items() if name in _BM25_OPTIONS}
     options = dict[str, Any]()

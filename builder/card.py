@@ -18,7 +18,7 @@ from eval_kit.files.text import read_utf8
 from eval_kit.languages import function_words
 from eval_kit.release import Release, read_manifest, reference, title
 from eval_kit.release.manifest import is_of_ms_marco, is_synthetic, language
-from eval_kit.shifts import SHIFTS
+from eval_kit.shifts import SHIFTS, TOPICS, named
 from eval_kit.stats.typical import about
 from eval_kit.tables.markdown import escape, to_markdown
 from eval_kit.tables.table import Table, text_columns
@@ -35,18 +35,9 @@ _SIDES = {"inter": "in", "extra": "out", "delta": "loss"}
 EXPECTED = ("ecir2023-table2", "ecir2023-table3", "cikm2022-table7")
 """Published tables of models that were trained by these lists."""
 _ON_THE_HUB = (
-    *("apache-2.0", "mit", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0", "cc-by-nc-sa-4.0", "cc-by-nd-4.0"),
-    *(
-        "cc-by-nc-nd-4.0",
-        "cc-by-3.0",
-        "cc-by-sa-3.0",
-        "odbl",
-        "odc-by",
-        "pddl",
-        "cdla-permissive-2.0",
-        "cdla-sharing-1.0",
-    ),
-)
+    "apache-2.0", "mit", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0", "cc-by-nc-sa-4.0", "cc-by-nd-4.0",
+    "cc-by-nc-nd-4.0", "cc-by-3.0", "cc-by-sa-3.0", "odbl", "odc-by", "pddl", "cdla-permissive-2.0", "cdla-sharing-1.0",
+)  # fmt: skip
 """Licences of data that the Hub has names for; it refuses a card with any other."""
 _IN_WORDS = "lists CC BY-NC-SA 4.0 and MIT; queries and judgements of MS MARCO for non-commercial research only"
 _TAGS = ("information-retrieval", "distribution-shift", "evaluation", "benchmark")
@@ -82,7 +73,7 @@ def texts(folder: Path, manifest: Manifest) -> dict[str, str]:
     card = Template((TEMPLATES / "dataset.md").read_text(encoding="utf-8")).render(
         yaml=_yaml(card_data(folder, manifest)),
         title=title(manifest),
-        holds=HOLDS,
+        holds={config: _holds(config, manifest) for config in configs},
         columns={
             config: _grouped(one.columns, lambda each: tuple(each.labels or ()))
             for config, (one, *_) in configs.items()
@@ -289,11 +280,19 @@ def _config_entries(manifest: Manifest) -> list[dict[str, Any]]:
     default = _DEFAULT_CONFIG if _DEFAULT_CONFIG in configs else next(iter(configs))
     for config, splits in configs.items():
         digest = sha256("".join(table.digest for table in splits).encode()).hexdigest()
-        about = f"{HOLDS.get(config, config)} (content sha256:{digest[:16]})"
+        about = f"{_holds(config, manifest)} (content sha256:{digest[:16]})"
         files = [{"split": table.split, "path": f"data/{config}/{table.split}-*"} for table in splits]
         entry: dict[str, Any] = {"config_name": config, "version": manifest.version, "description": about}
         entries.append(entry | ({"default": True} if config == default else {}) | {"data_files": files})
     return entries
+
+
+def _holds(config: str, manifest: Manifest) -> str:
+    """What a config holds, in words; the published topics by name."""
+    holds = HOLDS.get(config, config)
+    if config == "topic" and manifest.kind == "published":
+        holds += f": {', '.join(named(part, manifest) for part in TOPICS)}"
+    return holds
 
 
 def _configs(manifest: Manifest) -> dict[str, list[TableEntry]]:

@@ -1,6 +1,7 @@
 """Where we differ from the papers: the short page and the long one, from one file (``python docs/differences.py``)."""
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,17 +30,35 @@ def pages() -> dict[Path, str]:
     return {path: "\n".join(lines(source)) + "\n" for path, lines in ((SHORT, _short), (LONG, _long))}
 
 
+def agrees(row: dict[str, Any]) -> bool:
+    """Whether a config has what the paper states or its code has, or neither has a value."""
+    found = here(row["config"], row["option"])
+    values = [row[name] if name == "states" else row[name][2] for name in ("states", "code") if name in row]
+    if "of" in row:
+        return any(math.isclose(found, value / row["of"], abs_tol=5e-4) for value in values)
+    return not values or found in values
+
+
+def _source(file: str, key: str, value: Any) -> str:
+    return f"`{file}` {key}: {value if isinstance(value, str) else json.dumps(value)}"
+
+
+def _three(row: dict[str, Any]) -> str:
+    """The paper, its code and the kit: the values of its configs, which are read, and what no option holds."""
+    options = [f"`{option}` {json.dumps(here(*option.split()))}" for option in row.get("options", ())]
+    code = "<br>".join(_source(*one) for one in row.get("code", ()))
+    return f"{row['says']} | {code} | {'; '.join(filter(None, [*options, row.get('kit')]))}"
+
+
 def _short(source: dict[str, Any]) -> Iterator[str]:
     """What differs, by the figures that it touches; how much is not here at all."""
-    reasons: dict[str, list[str]] = {}
-    for row in source["rows"]:
-        if row["state"] == "differs":
-            reasons.setdefault(row["compare"], []).append(row["why"])
-    yield from [*source["short_above"], "", "| if you compare … | expect a difference, because … |", "|---|---|"]
-    yield from (f"| {figures} | {'<br>'.join(of_figures)} |" for figures, of_figures in reasons.items())
-    missing = [row for row in source["rows"] if row["state"] == "not here"]
-    kinds = "pictures, example queries, what annotators labelled, and datasets that are not distributed"
-    yield from ["", f"{len(missing)} parts of the papers are not here at all: {kinds}.", "", *source["short_below"]]
+    yield from [*source["short_above"], "", "| if you compare … | the paper | its code | here |", "|---|---|---|---|"]
+    rows = [row for row in source["rows"] if row["state"] == "differs"]
+    for figures in dict.fromkeys(row["compare"] for row in rows):
+        for number, row in enumerate(row for row in rows if row["compare"] == figures):
+            yield f"| {'' if number else f'**{figures}** '}{row['part']} | {_three(row)} |"
+    missing = [f"{row['part']} ({row['why']})" for row in source["rows"] if row["state"] == "not here"]
+    yield from ["", f"Not here: {'; '.join(missing)}.", "", *source["short_below"]]
 
 
 def _long(source: dict[str, Any]) -> Iterator[str]:
@@ -49,14 +68,16 @@ def _long(source: dict[str, Any]) -> Iterator[str]:
         for row in source["rows"]:
             if row["paper"] == paper:
                 held = "; ".join(f"`{one}`" for one in row.get("held", []))
-                yield f"| {row['part']} | {row['state']} | {'. '.join(filter(None, (row['why'], held)))} |"
+                yield f"| {row['part']} | {row['state']} | {'. '.join(filter(None, (row.get('why'), held)))} |"
     yield from ["", "## Training recipes", "", *source["recipes_above"], ""]
-    yield from ["| config | option | paper | here | why |", "|---|---|---|---|---|"]
+    yield from ["| config | option | paper | code | here |", "|---|---|---|---|---|"]
     for row in source["recipes"]:
-        stated = json.dumps(row["states"]) if "states" in row else f"*{row.get('says', 'not stated')}*"
-        why = f"as in the config {row['as']}" if "as" in row else row.get("why", "")
-        ours = json.dumps(here(row["config"], row["option"]))
-        yield f"| {row['config']} | {row['option']} | {stated} | {ours} | {why} |"
+        of = f" / {row['of']:,}" if "of" in row else ""
+        stated = [*filter(None, [row.get("says")]), *([json.dumps(row["states"]) + of] if "states" in row else [])]
+        code = _source(*row["code"]) + of if "code" in row else ""
+        code = f"as in the config {row['as']}" if "as" in row else code
+        ours = json.dumps(here(row["config"], row["option"])) + ("" if agrees(row) else " ≠")
+        yield f"| {row['config']} | {row['option']} | {': '.join(stated)} | {code} | {ours} |"
 
 
 if __name__ == "__main__":

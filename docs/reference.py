@@ -18,7 +18,7 @@ from eval_kit import documents
 from eval_kit.documents import TestSetEntry
 from eval_kit.measures import definitions
 from eval_kit.release import Release, open_release
-from eval_kit.shifts import SHIFTS
+from eval_kit.shifts import SHIFTS, named
 from eval_kit.stats import typical
 
 ROOT = Path(__file__).parent.parent
@@ -29,9 +29,9 @@ PROGRAMS = {
 }
 HELP_WIDTH = 100
 CLUSTERS = """\
-The parts of the published shifts have no names. Here are the words that are typical of each (by the z-score of their
-log-odds against the other parts, Monroe, Colaresi and Quinn, 2008), and a test query full of them. The card of
-any release has such a table for its own parts.
+The topics have the names that their authors give them (ECIR 2023, Table 1). Typical words are those of the greatest
+z-score of the log-odds against the other parts (Monroe, Colaresi and Quinn, 2008). The card of any release has such a
+table for its own parts.
 
 The queries of topic, wh and length are from [naver/ms-marco-shift](https://github.com/naver/ms-marco-shift) by Simon
 Lupart, Thibault Formal and Stéphane Clinchant (CC BY-NC-SA 4.0), the buckets of ReSTTest from
@@ -81,8 +81,8 @@ def clusters(release: Release) -> str:
         queries = release.table(shift, "test" if shift != "resttest" else "dev")
         label = "cluster" if "cluster" in queries.columns else "bucket"
         for topic in typical.topics(queries, label, examples=1):
-            words = ", ".join(topic.terms)
-            lines.append(f"| {shift}.{topic.cluster} | {topic.queries:,} | {words} | {topic.examples[0]} |")
+            part = f"{shift}.{named(topic.cluster, release.manifest)}"
+            lines.append(f"| {part} | {topic.queries:,} | {', '.join(topic.terms)} | {topic.examples[0]} |")
     return "\n".join(lines) + "\n"
 
 

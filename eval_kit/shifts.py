@@ -13,7 +13,7 @@ from typing import ClassVar, override
 
 import polars as pl
 
-from eval_kit.documents import Column
+from eval_kit.documents import Column, Manifest
 from eval_kit.errors import UserError, choices, parameter
 from eval_kit.files.formats import QUERIES_SCHEMA
 from eval_kit.question_words import ENGLISH, TERMS, contains, parse
@@ -27,6 +27,9 @@ BENCHMARKS = (*MAIN_SPLITS, *TREC_DL)
 first that there is (arXiv:2205.02870v1, Table 5)."""
 WH_TERMS = TERMS[ENGLISH]
 """A query is in a wh cluster if its lower-cased text contains one of the cluster's terms as a substring."""
+_TOPICS = "Names and Public Figures, Dated Events, Pricing/Units, Medical Treatments, Biology/Physics"
+TOPICS = {f"c{number}": name for number, name in enumerate(_TOPICS.split(", "))}
+"""What the authors call the published topics (ECIR 2023, Table 1)."""
 REGIMES = ("interpolate", "extrapolate")
 ROLES = ("train", "in", "out")
 """Of a query for a crossed model: trained on; held back, but of a cluster that is trained on; of one that is not."""
@@ -415,7 +418,7 @@ _ALL = (
         "on topics it never saw in training",
         "ecir2023-table2",
         correlates=True,
-        holds="MS-Shift: queries by topic, c0 … c4; one row for each query and cluster",
+        holds="MS-Shift: queries by topic, one row for each query and cluster",
     ),
     WordClusters(
         "wh",
@@ -423,7 +426,7 @@ _ALL = (
         "on wh words it never saw in training",
         "ecir2023-table3",
         correlates=True,
-        holds="MS-Shift: queries by wh-word, wha, how, who; a query may be in several clusters",
+        holds="MS-Shift: queries by wh-word, wha, how, who; one row for each query and cluster",
     ),
     Clusters(
         "length",
@@ -467,6 +470,11 @@ TRAINED_FOR: dict[str, Shift] = {**SHIFTS, CONTROL.name: CONTROL}
 """What a cell of a grid can be trained for, by name."""
 CLUSTERED = tuple(shift.name for shift in _ALL if shift.has_clusters)
 """Names of the shifts of clusters: MS-Shift's."""
+
+
+def named(part: str, manifest: Manifest) -> str:
+    """A part, with the name that the authors give it, if it is one of their topics."""
+    return f"{part} ({TOPICS[part]})" if part in TOPICS and manifest.kind == "published" else part
 
 
 def check_names(names: Iterable[str], origin: str = parameter("shifts")) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from baselines.cell import Cell
 from baselines.options import Trained
 from baselines.training.distillation import ARCHITECTURES
+from baselines.training.queries import updates
 from eval_kit.files import checkpoint
 
 
@@ -17,3 +18,6 @@ def refuse(cells: Sequence[Cell]) -> None:
     for teacher, distillation in {(options.teacher, options.distillation) for options in trained}:
         if teacher is not None and distillation is not None:
             checkpoint.check(teacher, ARCHITECTURES[distillation])
+    for cell in cells:
+        if not cell.is_finished and {"mine_every", "evaluate_every"} & cell.options.as_json().keys():
+            updates(cell)

@@ -10,6 +10,7 @@ from baselines.cell import Cell
 from baselines.grid.documents import describe
 from baselines.grid.work import attempt, retract
 from baselines.options import Options, Trained
+from eval_kit.errors import UserError
 from eval_kit.files import checkpoint
 from eval_kit.models.checkpoints import declared_data
 from eval_kit.models.runs import variation_queries
@@ -35,7 +36,7 @@ def cells(
         options: of each system, from a checked config.
         release: the one to train and test on.
         root: the grid's folder.
-        shifts: which; None for all that the release holds.
+        shifts: which, or some of their parts as ``topic.c0`` and ``restrain.45k``; None for all that the release holds.
         seeds: of training; each makes separate cells.
         control: whether each trained system is also trained on all queries, for :mod:`eval_kit.papers.beside`.
         variations: names as :func:`eval_kit.models.runs.variation_queries` takes them; each cell searches those
@@ -48,11 +49,15 @@ def cells(
         list(release.variations) if "all" in variations else variation_queries(release, variations, [])
     )
     grid = []
-    for seed, name in itertools.product(seeds, [*shift_names, *([CONTROL.name] if control else [])]):
+    for seed, listed in itertools.product(seeds, [*shift_names, *([CONTROL.name] if control else [])]):
+        name, _, only = listed.partition(".")
         shift = TRAINED_FOR[name]
         test_sets = {*shift.test_sets(release), *BENCHMARKS}
         own_variations = tuple(name for name in names_of_variations if release.variations[name].base in test_sets)
-        for part, system in itertools.product(shift.parts(release), options):
+        parts = [part for part in shift.parts(release) if only in ("", part, part.partition("_")[2])]
+        if only and not parts:
+            raise UserError(f"{release.folder} has no part {only} of {name}", do="Choose its shifts with --shift")
+        for part, system in itertools.product(parts, options):
             if shift is not CONTROL or isinstance(options[system], Trained):
                 cell_name = names.RunName(system, name, part, seed)
                 start = options.get(getattr(options[system], "starts_from", None) or "")

@@ -68,11 +68,17 @@ def negative_squared_l2(
     """ColBERT's ``--similarity l2``: for each token of a query −‖q − p‖² to the nearest of the passage, summed.
 
     As ``colbert/modeling/colbert.py`` (v0.2, 2020) of github.com/stanford-futuredata/ColBERT, whose README trains with
-    it. For vectors of unit length −‖q − p‖² = 2 q·p − 2, so passages rank as by cosine, at twice the scale.
+    it: a masked token of a passage (punctuation, padding) is a vector of zeros, so the nearest is never below −1.
     """
+    import torch
     from sentence_transformers.multi_vector_encoder.scoring import colbert_scores
 
-    return 2 * colbert_scores(queries, passages, queries_mask, documents_mask) - 2 * queries_mask.sum(1, keepdim=True)
+    zeroed = passages * documents_mask[..., None]
+    # −‖q − p‖² = (q, 1) · (2p, −‖p‖²) − ‖q‖²
+    longer = torch.cat([2 * zeroed, -zeroed.square().sum(-1, keepdim=True)], -1)
+    with_one, every = torch.cat([queries, torch.ones_like(queries[..., :1])], -1), torch.ones_like(documents_mask)
+    scores = colbert_scores(with_one, longer, queries_mask, every)
+    return scores - (queries.square().sum(-1) * queries_mask).sum(1, keepdim=True)
 
 
 def own_passages_only(scores: Scores) -> Scores:

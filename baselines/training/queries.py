@@ -4,6 +4,7 @@ Texts are looked up when a batch is made, so ten million triplets are held as id
 """
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +27,7 @@ from eval_kit.search.examples import (
 )
 from eval_kit.search.passages import collection_key, passages
 from eval_kit.search.texts import PassageTexts, is_written, write
+from eval_kit.sentences import counted
 from eval_kit.shifts import TrainingSet
 
 if TYPE_CHECKING:
@@ -43,8 +45,6 @@ def training(cell: Cell) -> JudgedQueries:
 
     They are the judged ones of :meth:`eval_kit.shifts.Shift.training`.
     """
-    if cell.options_as(Trained).negatives:
-        refuse_without_negatives(cell.release)
     may_train_on = queries_for(cell)
     queries = judged_queries(cell.release, may_train_on.queries, may_train_on.qrels)
     if not queries.texts:
@@ -53,6 +53,19 @@ def training(cell: Cell) -> JudgedQueries:
             do="Use a release with judgements of its training queries",
         )
     return queries
+
+
+def updates(cell: Cell, judged: JudgedQueries | None = None) -> int:
+    """The steps of a training; one that would end before it mines or evaluates, as its options say, is refused."""
+    options = cell.options_as(Trained)
+    if (steps := options.steps) is None:
+        pairs = sum(map(len, (judged or training(cell)).positives.values()))
+        steps = max(1, math.ceil(pairs * (options.epochs or 0) / options.batch_size))
+    for name, last in (("mine_every", steps - 1), ("evaluate_every", steps)):
+        if (every := getattr(options, name)) is not None and every > last:
+            what = f"{cell.name.file} would train for {counted(steps, 'step')}, which {name} {every:,} never comes in"
+            raise UserError(what, do=f"Lower {name}, or train for longer")
+    return steps
 
 
 def passage_texts(cell: Cell) -> PassageTexts:
@@ -81,6 +94,8 @@ def dataset(cell: Cell, queries: JudgedQueries, lookup: "Lookup", count: int) ->
 
     options = cell.options_as(Trained)
     width, random = options.negatives, options.negatives_from == "random"
+    if options.reads_negatives:
+        refuse_without_negatives(cell.release)
     ids = pa.schema([(name, pa.string()) for name in columns(width)])
     sha256, parts = hashlib.sha256(), []
     for table in tables(queries, lookup.texts, width, count, cell.name.seed, random):

@@ -6,7 +6,6 @@ checkpoints whose writing was killed.
 
 import json
 import logging
-import math
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -21,7 +20,7 @@ from baselines.training.batches import Texts, sampler
 from baselines.training.distillation import teacher
 from baselines.training.early_stopping import METRIC, evaluator
 from baselines.training.mining import Opener, miner
-from baselines.training.queries import Lookup, dataset, passage_texts, training
+from baselines.training.queries import Lookup, dataset, passage_texts, training, updates
 from eval_kit.errors import UserError
 from eval_kit.files import atomic
 from eval_kit.search.encoders import free_memory
@@ -87,8 +86,7 @@ def train_by(build: Build, opener: Opener, cell: Cell, callbacks: "Sequence[Trai
         facts: dict[str, Any] = json.loads(conclusion.read_text(encoding="utf-8"))
         return facts
     options, judged = cell.options_as(Trained), training(cell)
-    pairs = sum(map(len, judged.positives.values()))
-    steps = options.steps or max(1, math.ceil(pairs * (options.epochs or 0) / options.batch_size))
+    steps = updates(cell, judged)
     of_teacher = teacher(options, cell.commit("teacher"))
     alone = cell.start is not None
     lookup = Lookup(judged.texts, passage_texts(cell), of_teacher, options.static_negatives, alone)

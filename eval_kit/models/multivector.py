@@ -28,11 +28,13 @@ class MultiVector(Encoder):
         engine: ``exact`` or ``plaid`` (fast-plaid); None for plaid from a million passages on, else exact.
         store: of the vectors on disk: ``float32`` or ``float16``; None for as many bits as the arithmetic has.
         truncate_dim: numbers of each vector that are kept, its first ones; unit vectors are made so again.
+        similarity: ``cosine``, or ``l2`` for ColBERT v0.2's exact search, where a masked token is a zero vector.
     """
 
     engine: str | None = None
     store: str | None = None
     truncate_dim: int | None = None
+    similarity: str = "cosine"
 
     architecture = "multivector"
     library_class = "MultiVectorEncoder"
@@ -42,6 +44,8 @@ class MultiVector(Encoder):
         if self.engine not in (None, *late.ENGINES):
             engines = ", ".join(late.ENGINES)
             raise UserError(f"Unknown late-interaction engine {self.engine!r}", do=f"Choose from: {engines}")
+        if self.similarity not in ("cosine", "l2"):
+            raise UserError(f"Unknown similarity {self.similarity!r}", do="Choose from: cosine, l2")
         store_of(self.store, self.encode_precision)  # refuses
 
     @cached_property
@@ -77,7 +81,7 @@ class MultiVector(Encoder):
     ) -> Iterator[list[tuple[str, float]]]:
         """The passages with the greatest MaxSim."""
         if index is None:
-            return late.exact(queries, encodings, depth)
+            return late.exact(queries, encodings, depth, least=0.0 if self.similarity == "l2" else None)
         return late.plaid(queries, index, encodings, depth)
 
     def _encode_in(self, size: int, texts: Sequence[str], role: str) -> list[NDArray[Any]]:

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -255,13 +255,14 @@ def _beside(id: str, rows: Sequence[BesidePaper]) -> Table:
     """One row for each system, part and measure: each figure, the paper's, and the difference."""
     kinds = set(map(attrgetter("figure"), rows))
     figures = [figure for figure in ("in", "out", "loss") if {figure, "value"} & kinds]
-    reference = load(id)["paper"]
+    reference = load(id)
+    is_delta = "delta" in map(itemgetter("figure"), reference["cells"])  # a loss with the opposite sign
     keys = ["system", "part", "measure"]
     columns = [Column(name, wrap="never") for name in keys]
     for figure in figures:
         form = "z.1%" if figure == "loss" else "z.3f"
         sources: dict[str, Source] = {
-            figure: partial(_number, "ours", form),
+            "Δ" if is_delta and figure == "loss" else figure: partial(_number, "ours", form),
             "paper": partial(_printed, form),
             "difference": partial(_number, "difference", f"+{form}"),
             "": lambda row: _MARKS[row["inside"]],
@@ -269,7 +270,10 @@ def _beside(id: str, rows: Sequence[BesidePaper]) -> Table:
         columns += [Column(name, "number", of(figure, each), none="", wrap="never") for name, each in sources.items()]
     frame = pl.DataFrame([row.as_json() for row in rows], infer_schema_length=None)
     frame = frame.with_columns(pl.col("figure").replace("value", "in"))
-    title = f"{rows[0].shift}: ours compared with {rows[0].source} (arXiv {reference['arxiv']})"
+    if is_delta:
+        sign = pl.when(pl.col("figure") == "loss").then(-1.0).otherwise(1.0)
+        frame = frame.with_columns(pl.col("ours", "paper", "difference") * sign)
+    title = f"{rows[0].shift}: ours compared with {rows[0].source} (arXiv {reference['paper']['arxiv']})"
     return laid_out(side_by_side(frame, keys, "figure"), columns, title=title)
 
 

@@ -60,8 +60,10 @@ def load(shards: Shards, folder: Path) -> Any:
     return FastPlaid(str(folder / "plaid"), device=str(device_of(None)))
 
 
-def exact(queries: Tokens, shards: Shards, depth: int, device: str | None = None) -> Ranking:
-    """Every passage scored, but those without tokens.
+def exact(
+    queries: Tokens, shards: Shards, depth: int, device: str | None = None, least: float | None = None
+) -> Ranking:
+    """Every passage scored, but those without tokens; no similarity of a query's token counts less than ``least``.
 
     ``sentence_transformers.util.maxsim`` takes three times as long on a processor: it pads queries, and multiplies one
     by one.
@@ -78,7 +80,7 @@ def exact(queries: Tokens, shards: Shards, depth: int, device: str | None = None
         tokens = torch.from_numpy(np.array(arrays["tokens"])).to(device_name).float()
         rows = torch.from_numpy(start + order).to(device_name)
         for number, group in enumerate(groups):
-            top.add(number, _maxsim(group, tokens, blocks), rows)
+            top.add(number, _maxsim(group, tokens, blocks, least), rows)
     return top.hits(shards.ids)
 
 
@@ -102,7 +104,7 @@ def _blocks(first: NDArray[np.int64], lengths: NDArray[np.int64], device: Any) -
     return blocks
 
 
-def _maxsim(queries: Tokens, tokens: Any, blocks: list[Any]) -> Any:
+def _maxsim(queries: Tokens, tokens: Any, blocks: list[Any], least: float | None) -> Any:
     """Scores (queries, passages), float32."""
     import torch
 
@@ -112,6 +114,8 @@ def _maxsim(queries: Tokens, tokens: Any, blocks: list[Any]) -> Any:
     by_query, start = torch.from_numpy(owners).to(tokens), 0
     for block in blocks:
         greatest = (tokens[block] @ together.T).amax(1)  # (passages, tokens of all queries)
+        if least is not None:
+            greatest.clamp_(min=least)
         scores[:, start : start + len(block)] = (greatest @ by_query).T
         start += len(block)
     return scores

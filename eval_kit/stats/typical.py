@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 import polars as pl
 
 from eval_kit.release import Release
-from eval_kit.shifts import main_split
+from eval_kit.shifts import main_split, named
 from eval_kit.tables.table import Column, Table, laid_out
 from eval_kit.words import all_spaced
 
@@ -96,7 +96,7 @@ def topics(
 
 
 def about(release: Release, without: frozenset[str] = frozenset()) -> dict[str, Table]:
-    """A table for each shift of the release whose parts have no names: typical words and queries of each part.
+    """A table for each shift of the release whose parts' ids say nothing: typical words and queries of each part.
 
     ``without`` are words that are no terms.
     """
@@ -105,6 +105,7 @@ def about(release: Release, without: frozenset[str] = frozenset()) -> dict[str, 
         splits = release.configs.get(shift, [])
         split = "test" if shift == "topic" and "test" in splits else main_split(splits)
         if split:
-            rows = map(asdict, topics(release.table(shift, split), label, without=without))
+            found = topics(release.table(shift, split), label, without=without)
+            rows = [{**asdict(topic), "cluster": named(topic.cluster, release.manifest)} for topic in found]
             tables[shift] = laid_out(rows, _TABLE, title=f"What the parts of {shift} are about")
     return tables

@@ -40,6 +40,7 @@ def test_the_papers_configs_are_as_the_papers_say() -> None:
     """Beside the options that docs/where-we-differ.json has a row for (tests/docs/test_differences.py)."""
     ecir, cikm = config.read("paper"), config.read("paper-cikm2022")
     assert (ecir.shifts, ecir.control, ecir.variations) == (["topic", "wh", "length"], True, [])
+    assert config.read("cikm2022-tables8-9").shifts == ["resttest", "restrain.45k"]
     assert (cikm.shifts, cikm.control, cikm.variations) == (["resttest", "restrain"], False, [])
     options: Any = config.read("paper").systems
     stopped = {system for system, own in options.items() if getattr(own, "evaluate_every", None)}
@@ -65,6 +66,10 @@ def test_the_papers_configs_are_as_the_papers_say() -> None:
         ({"biencoder": {**TRAINED, "query_length": None}}, "query_length: it is null"),
         ({"biencoder": {**TRAINED, "teacher": "x"}}, "distillation"),
         ({"biencoder": {**TRAINED, "mine_every": 9, "negatives": 0}}, "at least 1 negative"),
+        (
+            {"monobert": {**TRAINED, "candidates": 9, "pair_length": 9, "negatives": 0, "in_batch_negatives": 0}},
+            "alone",
+        ),
         ({"biencoder": {**TRAINED, "mine_depth": 9}}, "mine_every"),
         ({"biencoder": {**TRAINED, "static_negatives": 1}}, "mine_every"),
         ({"biencoder": {**TRAINED, "starts_from": "biencoder-x", "negatives": 0}}, "biencoder-x"),

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from eval_kit.errors import UserError
-from eval_kit.papers.beside import results
+from eval_kit.papers.beside import _beside, results
 from eval_kit.papers.figures import CIKM_FIGURES, FIGURES, BesidePaper
 from eval_kit.papers.printed_table import table
 from eval_kit.protocols.grid_results import protocol
@@ -169,6 +169,9 @@ def test_every_figure_of_our_systems_that_a_paper_prints_is_looked_for():
 def test_delta_is_the_loss_with_its_sign_turned():
     one = BesidePaper("resttest", "", "splade", "RR@10", "loss", 0.1, 0.05, 0.2, paper=0.13, source="")
     assert (one.inside, one.difference) == (True, pytest.approx(-0.03))
+    shown = to_markdown(_beside("cikm2022-table7", [one])).replace(" ", "")
+    assert "|Δ|paper|difference|" in shown and "|-10.0%|-13.0%|+3.0%|✓|" in shown
+    assert "|loss|paper|difference|" in to_markdown(_beside("ecir2023-table2", [one])).replace(" ", "")
 
 
 def test_cells_that_were_trained_in_different_batches_are_not_averaged(mini_release: Release, tmp_path: Path):

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import json
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -25,13 +26,14 @@ sys.path.insert(0, str(ROOT / "docs"))
 import differences  # noqa: E402
 
 SOURCE = json.loads(differences.SOURCE.read_text(encoding="utf-8"))
-STATES = {"same": "held", "differs": "compare", "not here": "why", "data only": "why"}
+STATES = {"same": {"why", "held"}, "differs": {"compare", "says"}, "not here": {"why"}, "data only": {"why"}}
 """Each state of a row, and what it must have."""
 OPERATION = {
     "loader_processes", "checkpoint_every", "evaluate_every", "encode_precision", "depth", "index", "engine", "store",
 }  # fmt: skip
 """Options that say how a grid is run."""
 HELD = sorted({one for row in SOURCE["rows"] for one in row.get("held", [])})
+CODE = [row["code"] for row in SOURCE["recipes"] if "code" in row]
 TESTS = [one for one in HELD if one.startswith("tests/")]
 
 
@@ -41,9 +43,19 @@ def test_both_pages_are_made_of_the_rows() -> None:
 
 
 def test_every_row_has_a_state_and_what_it_needs() -> None:
+    """A difference is values: the paper's, its code's where it has one, and ours, which a config or a test holds."""
     for row in SOURCE["rows"]:
-        assert row["part"] and row["why"] and row[STATES[row["state"]]], row
+        assert row["part"] and all(row[one] for one in STATES[row["state"]]), row
+        if row["state"] == "differs":
+            assert "why" not in row and ("options" in row or (row["kit"] and row["held"])), row
+            assert all(differences.here(*option.split()) is not None for option in row.get("options", ())), row
     assert len({(row["paper"], row["part"]) for row in SOURCE["rows"]}) == len(SOURCE["rows"])
+
+
+def test_what_a_repository_has_is_named_by_file_and_key() -> None:
+    for code in [*(one for row in SOURCE["rows"] for one in row.get("code", ())), *CODE]:
+        file, key, value = code
+        assert re.fullmatch(r"[\w-]+/[\w-]+ [\w./+-]+\.(py|yaml|md)", file) and key and value not in (None, ""), code
 
 
 @pytest.mark.parametrize("name", TESTS)
@@ -59,14 +71,24 @@ def test_a_command_that_a_row_names_runs(words: str, command: Any) -> None:
 
 
 @pytest.mark.parametrize("row", SOURCE["recipes"], ids=lambda row: f"{row['config']} {row['option']}")
-def test_a_recipe_has_the_papers_value_or_a_reason_that_is_true(row: dict[str, Any]) -> None:
+def test_a_recipe_has_the_papers_value_or_its_codes_or_differs_on_both_pages(row: dict[str, Any]) -> None:
     value = differences.here(row["config"], row["option"])
     assert value is not None, "the config has no such option"
+    assert {"as", "states", "says", "code"} & row.keys() and "why" not in row
     if "as" in row:
         assert value == differences.here(row["as"], row["option"])
-    elif row.get("states") != value and "says" not in row:
-        assert row.get("why"), "differs from the paper, or is not stated, without a reason"
+    if not differences.agrees(row):
+        said = {option.rpartition(".")[2] for one in SOURCE["rows"] for option in one.get("options", ())}
+        assert row["option"].rpartition(".")[2] in said
     assert "/" not in str(row.get("states", "")), "a paper names no checkpoint of the Hub"
+
+
+def test_agreement_is_of_values() -> None:
+    warmup = {"config": "paper", "option": "biencoder.warmup"}
+    assert differences.agrees({**warmup, "code": ["", "", 6_000], "of": 100_000})
+    assert not differences.agrees({**warmup, "code": ["", "", 7_000], "of": 100_000})
+    assert not differences.agrees({**warmup, "states": 0.1})
+    assert differences.agrees({**warmup, "states": 0.06, "code": ["", "", 0.1]})
 
 
 @pytest.mark.parametrize("name", ["paper", "paper-cikm2022"])
@@ -80,10 +102,10 @@ def test_every_option_that_decides_a_weight_or_a_rank_has_its_row(name: str) -> 
 
 def test_what_a_training_and_a_rebuild_have(tmp_path: Path) -> None:
     """Values that rows state and that no option of a config holds."""
-    rows = {row["part"]: row["why"] for row in SOURCE["rows"]}
+    rows = {row["part"]: row["kit"] for row in SOURCE["rows"] if "kit" in row}
     drawn, bm25_here = NegativeParameters(), f"k1 {bm25.K1:g} and b {bm25.B:g}"
-    why = rows["§3.1 100 BM25 negatives a query"]
-    assert f"{drawn.sample} negatives" in why and f"first {drawn.depth:,}" in why and bm25_here in why
+    negatives = rows["§3.1 100 BM25 negatives a query"]
+    assert f"{drawn.sample} negatives" in negatives and f"first {drawn.depth:,}" in negatives and bm25_here in negatives
     assert bm25_here in rows["§5.1 negatives"]
     arguments = trainer._arguments(config.read("paper").systems["biencoder"], 0, 1, tmp_path)
     clipping = SentenceTransformerTrainingArguments(str(tmp_path)).max_grad_norm

@@ -75,6 +75,28 @@ def test_exact_is_brute_force_at_every_tie(engine: Engine, device: str | None, d
                 patch.setattr(Shards, "blocks", None)  # what fits on the device is read once
 
 
+def test_l2_searches_as_colbert_v02_where_what_is_masked_counts_zero(tmp_path: Path):
+    """``rank`` of colbert/ranking/index_ranker.py: (D @ Q) * mask, and its maximum."""
+    draw = np.random.default_rng(3)
+    rows = [draw.normal(size=(length, 3)).astype(np.float32) for length in (1, 1, 2, 3, 5)]
+    queries = [draw.normal(size=(length, 3)).astype(np.float32) for length in (1, 2, 7)]
+
+    def rank(query: np.ndarray, passage: np.ndarray) -> float:
+        padded = np.concatenate([passage, draw.normal(size=(6 - len(passage), 3))])
+        return float(((padded @ query.T) * (np.arange(6) < len(passage))[:, None]).max(0).sum())
+
+    stored = written(tmp_path, rows, [f"p{number}" for number in range(5)])
+    model = retriever("multivector", tiny("multivector"), {"similarity": "l2", "engine": "exact"})
+    for hits, expected in zip(
+        model.hits(queries, stored, None, 5),
+        brute_force(queries, rows, list(map(bytes.decode, stored.ids)), 5, rank),
+        strict=True,
+    ):
+        assert dict(hits) == pytest.approx(dict(expected), abs=1e-6)
+    with pytest.raises(UserError, match="Unknown similarity 'dot'"):
+        retriever("multivector", tiny("multivector"), {"similarity": "dot"})
+
+
 def test_plaid_scores_passages_nearly_as_the_library_would(tmp_path: Path):
     """Exact search of checkpoints of every architecture is in tests/models/test_models.py."""
     model = MultiVectorEncoder(str(tiny("multivector")))

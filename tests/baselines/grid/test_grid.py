@@ -94,6 +94,14 @@ def test_the_cells_of_a_grid(mini_release: Release, tmp_path: Path):
     assert len({cell.folder for cell in grid}) == len({cell.run.name for cell in grid}) == len(grid)
 
 
+def test_a_config_may_ask_for_some_parts_of_a_shift(mini_release: Release, tmp_path: Path):
+    options = {"splade": tiny_options("splade")}
+    grid = cells(options, mini_release, tmp_path, shifts=["wh.how", "restrain.medium"])
+    assert [cell.name.held_out for cell in grid] == ["how", "interpolate_medium", "extrapolate_medium"]
+    with pytest.raises(UserError, match="has no part 45k of restrain"):
+        cells(options, mini_release, tmp_path, shifts=["restrain.45k"])
+
+
 def test_the_control_is_trained_on_everything_once_for_each_trained_system(mini_release: Release, tmp_path: Path):
     options = {name: tiny_options(name, depth=10) for name in ("bm25", "splade", "biencoder")}
     grid = cells(options, mini_release, tmp_path, shifts=["wh", "length"], control=True)

@@ -155,12 +155,15 @@ def test_static_negatives_are_mined_once(
         assert (lookup.mined_negatives is not None) == (step > 2) and (lookup.mined_next is not None) == (step in at)
 
 
-def test_random_negatives_come_from_all_passages(trainable_release: Release, tmp_path: Path) -> None:
-    cell = tiny_cell("biencoder", trainable_release, tmp_path, negatives=8, negatives_from="random")
+def test_random_negatives_come_from_all_passages_and_need_none_of_bm25(mini_release: Release, tmp_path: Path) -> None:
+    cell = tiny_cell("biencoder", mini_release, tmp_path, negatives=8, negatives_from="random")
     judged = training(cell)
     made = dataset(cell, judged, Lookup(judged.texts, passage_texts(cell)), 1000)[0].with_format(None)
     drawn = {one for name in made.column_names[2:] for one in made[name]}
-    assert len(drawn) > 0.9 * trainable_release.table("passages", "passages").height
+    with pytest.raises(UserError, match="has no negatives to train with"):
+        of_bm25 = tiny_cell("biencoder", mini_release, tmp_path)
+        dataset(of_bm25, training(of_bm25), Lookup({}, passage_texts(of_bm25)), 9)
+    assert len(drawn) > 0.9 * mini_release.table("passages", "passages").height
 
 
 def test_early_stopping_looks_at_judged_passages_and_negatives_of_validation_queries_only(

@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from sentence_transformers.multi_vector_encoder.scoring import colbert_scores
 from torch.nn.functional import cross_entropy, normalize
 
@@ -49,21 +48,32 @@ def units(*shape: int) -> torch.Tensor:
     return normalize(torch.from_numpy(np.random.default_rng(len(shape)).normal(size=shape)), dim=-1)
 
 
-def test_l2_is_the_distance_to_the_nearest_token() -> None:
-    queries, passages = units(3, 4, 8), units(5, 6, 8).flip(0)
-    queries_mask = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 0, 0]], dtype=torch.bool)
-    passages_mask = torch.arange(6)[None] < torch.tensor([6, 5, 4, 3, 2])[:, None]
-    masks = {"queries_mask": queries_mask, "documents_mask": passages_mask[:, None]}
-    scores = negative_squared_l2(queries, passages[:, None], **masks)
-
-    def score(query: NDArray[np.float64], passage: NDArray[np.float64]) -> float:
-        return sum(-min(float(((token - other) ** 2).sum()) for other in passage) for token in query)
-
-    for row in range(3):
-        for column in range(5):
-            query = queries[row][queries_mask[row]].numpy()
-            passage = passages[column][passages_mask[column]].numpy()
-            assert scores[row, column].item() == pytest.approx(score(query, passage))
+@pytest.mark.parametrize("own_alone", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_l2_is_colbert_v02s_where_a_masked_token_is_a_vector_of_zeros(seed: int, own_alone: bool) -> None:
+    """``doc`` and ``score`` of colbert/modeling/colbert.py at f415bfe: zeros take part in the maximum, at -1."""
+    draw = np.random.default_rng(seed)
+    queries, passages = draw.normal(size=(3, 4, 8)), draw.normal(size=(3, 2, 6, 8))
+    of_queries, of_passages = draw.random((3, 4)) < 0.8, draw.random((3, 2, 6)) < 0.7
+    of_passages[0, 0] = True  # no token is masked, so nothing is nearer than the nearest word
+    of_passages[2, 1] = False
+    queries /= np.linalg.norm(queries, axis=-1, keepdims=True)
+    passages /= np.linalg.norm(passages, axis=-1, keepdims=True)
+    scores = own_passages_only(negative_squared_l2) if own_alone else negative_squared_l2
+    masks = {"queries_mask": torch.from_numpy(of_queries), "documents_mask": torch.from_numpy(of_passages)}
+    leaves = [torch.from_numpy(one).requires_grad_() for one in (queries, passages)]
+    found = scores(*leaves, **masks)
+    zeroed = passages * of_passages[..., None]
+    distances = ((queries[:, None, None, :, None] - zeroed[None, :, :, None]) ** 2).sum(-1)
+    expected = (-distances.min(-1) * of_queries[:, None, None]).sum(-1).reshape(3, 6)
+    if own_alone:
+        expected[~np.eye(3, dtype=bool).repeat(2, axis=1)] = -np.inf
+    assert found.detach().numpy() == pytest.approx(expected, abs=1e-6)
+    found[torch.isfinite(found)].sum().backward()
+    nearest = np.take_along_axis(zeroed[None, :, :, None], distances.argmin(-1)[..., None, None], 4)[..., 0, :]
+    gradients = -2 * (queries[:, None, None] - nearest) * of_queries[:, None, None, :, None]
+    counted = np.isfinite(expected).reshape(3, 3, 2, 1, 1)
+    assert leaves[0].grad.numpy() == pytest.approx((gradients * counted).sum((1, 2)), abs=1e-6)
 
 
 def test_without_in_batch_negatives_colberts_softmax_is_over_a_querys_own_passages() -> None:

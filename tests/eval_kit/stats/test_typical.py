@@ -5,6 +5,7 @@ import math
 import polars as pl
 import pytest
 
+from eval_kit.shifts import TOPICS, named
 from eval_kit.stats.typical import about, topics
 
 TEXTS = {
@@ -53,4 +54,17 @@ def test_the_authors_topics(published_release, shift, part, word):
     [rows] = about(published_release)[shift].groups
     assert len(rows) == 5
     assert word in rows[part][2].split(", ")
+    assert rows[3][0] == ("c3 (Medical Treatments)" if shift == "topic" else "b4")
     assert rows[part][3].count("; ") == 2
+
+
+def test_only_the_published_topics_have_the_authors_names(published_release, mini_release):
+    assert {named(part, mini_release.manifest) for part in TOPICS} == {*TOPICS}
+    card_data = pytest.importorskip("builder.card").card_data
+    for release, said in ((published_release, True), (mini_release, False)):
+        described = {
+            entry["config_name"]: entry["description"]
+            for entry in card_data(release.folder, release.manifest)["configs"]
+        }
+        assert ("c4 (Biology/Physics)" in described["topic"]) == said
+        assert "Biology" not in described["wh"]
