@@ -70,10 +70,6 @@ def verify(
         str | None,
         option("List what entered, left or moved since this older release instead (folder or Hub id[@revision])."),
     ] = None,
-    summary: Annotated[
-        bool,
-        option("With --against: print only how many entered, left and moved, one line per table.", None, "--summary"),
-    ] = False,
     json_file: JsonFile = None,
 ) -> None:
     """Check every digest, count and rule. Exit status 1 if one does not hold, or if two releases differ."""
@@ -83,9 +79,7 @@ def verify(
 
     if against is not None:
         changes = comparison.diff(open_release(against), open_release(release))
-        lines = []
-        for change in changes:
-            lines += [change.headline] if summary else change.lines()
+        lines = [line for change in changes for line in change.lines()]
         print_result(list(map(asdict, changes)), lines or ["the releases have the same content"], json_file)
         raise typer.Exit(bool(changes))
     checks = verification.verify(Path(release))

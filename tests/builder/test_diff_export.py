@@ -69,10 +69,9 @@ def test_entered_left_moved(write: Callable[[Draft], Release], command) -> None:
     given = ("builder", "verify", new.folder, "--against")
     done = command(*given, old.folder)
     assert done.returncode == 1
-    assert "length/test: 1 entered, 1 left, 2 moved" in done.stdout and "  + 99\n  - 1\n" in done.stdout
-    done = command(*given, old.folder, "--summary")
-    expected = "length/test: 1 entered, 1 left, 2 moved\nqrels/dev: 1 entered, 0 left, 1 moved\n"
-    assert (done.returncode, done.stdout) == (1, expected)
+    headlines = [line for line in done.stdout.splitlines() if not line.startswith("  ")]
+    assert headlines == ["length/test: 1 entered, 1 left, 2 moved", "qrels/dev: 1 entered, 0 left, 1 moved"]
+    assert "  + 99\n  - 1\n" in done.stdout
     done = command(*given, old.folder, "--json", "-")
     rows = json.loads(done.stdout)
     assert done.returncode == 1 and rows[1]["entered"] == ["30 7"] and rows[1]["config"] == "qrels"
