@@ -21,7 +21,7 @@ import polars as pl
 from bench import zoo_generalise
 from eval_kit.divisions import FEWEST, WHOLE, Division
 from eval_kit.protocols import by_part, differences_shown, panel
-from eval_kit.stats import losses, snapshots
+from eval_kit.stats import losses
 from eval_kit.stats.differences import NOT_WORSE, WORSE, difference, verdict
 from eval_kit.stats.halves import worst
 from eval_kit.stats.parts import Floats, Parts, heterogeneity
@@ -270,23 +270,6 @@ def of_replicas(setting: tuple[int, float], rng: Rng) -> Outcomes:
     return {"° of wordings": wrong, "interval of wordings": _misses(interval, 0.0)}
 
 
-def of_snapshots(setting: tuple[int, float], rng: Rng) -> Outcomes:
-    """ER and ΔRI of a system that keeps all, some of whose queries are in both snapshots."""
-    size, gain = setting
-    queries = rng.beta(2, 2, (2, size))
-    queries[1, : size // 2] = queries[0, : size // 2]
-    sides = np.full((4, 2 * size), np.nan)
-    for row, better in enumerate((gain, gain, 0.0, 0.0)):
-        start = (row % 2) * (size - size // 2)
-        sides[row, start : start + size] = queries[row % 2] * (1 + better) + rng.normal(0, 0.15, size)
-    kept = snapshots.effect_ratio(sides)
-    lost = snapshots.delta_ri(sides)
-    return {
-        "ER": None if kept.value is None or not gain else _misses(kept.interval, 1.0),
-        "ΔRI": _misses(lost.interval, 0.0),
-    }
-
-
 def of_clusters(setting: tuple[int, bool], rng: Rng) -> Outcomes:
     """Spearman's ρ where there is none, alone and given sizes that go with the similarity."""
     size, skewed = setting
@@ -349,7 +332,6 @@ def cages(values: Mapping[str, Animal]) -> Iterator[tuple[str, Callable[[Rng], O
         ("{} parts × {}", over_parts, [(5, 50), (5, 300), (8, 40), (20, 20)]),
         ("{} trainings, SD {}", of_trainings, [(n, sd) for n in (2, 3, 5) for sd in (0.02, 0.05)]),
         ("{} replicas, SD {}", of_replicas, [(n, sd) for n in (1, 2, 3, 10) for sd in (0.0, 0.02)]),
-        ("snapshots of {}, gain {}", of_snapshots, [(n, gain) for n in (20, 43, 400) for gain in (0.0, 0.1, 0.4)]),
         ("panel, {}, {}", in_panel, [(year, system) for year in ("dl19", "dl20") for system in known]),
         ("{} clusters, skewed: {}", of_clusters, [(n, skewed) for n in (5, 8, 10, 16) for skewed in (False, True)]),
     )

@@ -23,7 +23,6 @@ class Format(StrEnum):  # the oldest typer that is allowed knows no literals
     """Formats that a release can be exported to: test sets first, then the examples that trainers read."""
 
     beir = "beir"
-    trec = "trec"
     tevatron = "tevatron"
     sentence_transformers = "sentence-transformers"
     tevatron_train = "tevatron-train"
@@ -71,10 +70,6 @@ def verify(
         str | None,
         option("List what entered, left or moved since this older release instead (folder or Hub id[@revision])."),
     ] = None,
-    summary: Annotated[
-        bool,
-        option("With --against: print only how many entered, left and moved, one line per table.", None, "--summary"),
-    ] = False,
     json_file: JsonFile = None,
 ) -> None:
     """Check every digest, count and rule. Exit status 1 if one does not hold, or if two releases differ."""
@@ -84,9 +79,7 @@ def verify(
 
     if against is not None:
         changes = comparison.diff(open_release(against), open_release(release))
-        lines = []
-        for change in changes:
-            lines += [change.headline] if summary else change.lines()
+        lines = [line for change in changes for line in change.lines()]
         print_result(list(map(asdict, changes)), lines or ["the releases have the same content"], json_file)
         raise typer.Exit(bool(changes))
     checks = verification.verify(Path(release))
@@ -127,16 +120,15 @@ def export(
 ) -> None:
     """Write test sets or training examples for other tools.
 
-    For BEIR, TREC's tools and Tevatron, each set is a folder. For sentence-transformers and Tevatron (tevatron-train),
-    each training set becomes one JSON Lines file; the baselines train on the same examples.
+    For BEIR and Tevatron, each set is a folder. For sentence-transformers and Tevatron (tevatron-train), each training
+    set becomes one JSON Lines file; the baselines train on the same examples.
     """
     from builder import export as exporting
     from builder import triplets
     from eval_kit.release import open_release
     from eval_kit.search.passages import has_passages
 
-    with_passages = format in exporting.WITH_PASSAGES
-    if passages is not None and not with_passages:
+    if passages is not None and format in triplets.FORMATS:
         raise UserError("Only --format beir and tevatron have --passages of their own", do="Leave --passages out")
     opened_release = open_release(release)
     if format in triplets.FORMATS:
@@ -154,7 +146,7 @@ def export(
         return
     folders = exporting.export(opened_release, out, format, test_set or [], training_set or [], passages, strict)
     lines = [f"{out}: {len(folders)} folders in {format} format"]
-    if with_passages and not has_passages(opened_release) and passages is None:
+    if not has_passages(opened_release) and passages is None:
         collection = opened_release.manifest.collection
         where = f"ir_datasets {collection}" if collection else "not in the release"
         lines.append(

@@ -25,15 +25,10 @@ class TableDiff:
     moved: list[str] = field(default_factory=list)
     whole: str = ""
 
-    @property
-    def headline(self) -> str:
-        """The number of rows changed, by kind of change."""
-        counts = f"{len(self.entered):,} entered, {len(self.left):,} left, {len(self.moved):,} moved"
-        return f"{self.config}/{self.split}: {self.whole or counts}"
-
     def lines(self) -> list[str]:
-        """The changes as text: the headline, then one line for each query."""
-        lines = [self.headline]
+        """The changes as text: how many rows, by kind of change, then one line for each."""
+        counts = f"{len(self.entered):,} entered, {len(self.left):,} left, {len(self.moved):,} moved"
+        lines = [f"{self.config}/{self.split}: {self.whole or counts}"]
         for sign, rows in {"+": self.entered, "-": self.left, "~": self.moved}.items():
             lines += [f"  {sign} {row}" for row in rows]
         return lines

@@ -1,4 +1,4 @@
-"""Test and training sets of a release in other tools' formats: BEIR's, Tevatron's and TREC's."""
+"""Test and training sets of a release in other tools' formats: BEIR's and Tevatron's."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping
@@ -11,7 +11,7 @@ import polars as pl
 from builder.card import CARD, LICENCES, licence_text
 from eval_kit.errors import UserError, choices, disk_errors
 from eval_kit.files import atomic
-from eval_kit.files.formats import check_ids, tab_separated
+from eval_kit.files.formats import check_ids
 from eval_kit.release import Release, title
 from eval_kit.search.passages import has_passages, of_file
 from eval_kit.search.passages import passages as release_passages
@@ -21,12 +21,10 @@ from eval_kit.shifts import TRAINED_FOR, Shift
 QRELS = ("qrels/test.tsv", "qrels/test.jsonl", "qrels/train.tsv", "qrels/train.jsonl")
 FORMATS = {
     "beir": ["queries.jsonl", "corpus.jsonl", CARD, LICENCES, *QRELS],
-    "trec": ["topics.tsv", "qrels.txt", CARD, LICENCES],
     "tevatron": ["queries.jsonl", "corpus.jsonl", "qrels.txt", CARD, LICENCES],
 }
 """The files that a folder of each format may hold."""
-NAMES = {"beir": "BEIR", "trec": "TREC", "tevatron": "Tevatron"}
-WITH_PASSAGES = ("beir", "tevatron")
+NAMES = {"beir": "BEIR", "tevatron": "Tevatron"}
 
 
 @dataclass(frozen=True)
@@ -61,16 +59,15 @@ def export(
     if the release embeds its passages or a file of them is given, as BEIR's ``GenericDataLoader`` reads them. It also
     has the judgements as ``qrels/test.jsonl`` and a ``README.md`` that names the configs, and so is a data set for
     MTEB's retrieval tasks. Every folder's ``README.md`` says what it is, and its ``LICENSE.md`` the licences. All
-    folders share one corpus file, where the disk can link. ``trec``: ``topics.tsv`` and ``qrels.txt``. ``tevatron``:
-    ``queries.jsonl`` and ``corpus.jsonl``, which its ``encode`` reads, and ``qrels.txt``. All folders are written
-    before any of them takes its name and replaces an older export of the same format.
+    folders share one corpus file, where the disk can link. ``tevatron``: ``queries.jsonl`` and ``corpus.jsonl``, which
+    its ``encode`` reads, and ``qrels.txt``. All folders are written before any of them takes its name and replaces an
+    older export of the same format.
 
     Args:
         format: one of :data:`FORMATS`.
         test_sets: names of test sets and variations; by default all, unless training sets are named.
         training_sets: names of training queries, such as ``topic.not-c0``; by default none.
-        passages: for ``beir`` and ``tevatron``, the release's passages: a file of id, tab and text, such as MS MARCO's
-            collection.tsv.
+        passages: the release's passages: a file of id, tab and text, such as MS MARCO's collection.tsv.
         strict: leave the test queries of all shifts out of training queries.
     """
     if format not in FORMATS:
@@ -88,17 +85,13 @@ def export(
                 qrels = release.table("qrels", dataset.judgements).filter(in_dataset)
                 for ids in (dataset.queries["query_id"], *qrels.get_columns()[:2]):
                     check_ids(ids)
-                if format in WITH_PASSAGES:
-                    corpus = _corpus(release, passages, staging / "corpus.jsonl", corpus, format)
+                corpus = _corpus(release, passages, staging / "corpus.jsonl", corpus, format)
                 atomic.write_text(staging / LICENCES, licence_text(release.manifest))
                 atomic.write_text(staging / CARD, _about(release, dataset.name, format))
                 if format == "beir":
                     _beir(release, dataset, qrels, staging, corpus is not None)
                     continue
-                if format == "trec":
-                    atomic.write_lines(staging / "topics.tsv", tab_separated(dataset.queries))
-                else:
-                    _write_rows(staging / "queries.jsonl", dataset.queries.rename({"text": "query"}))
+                _write_rows(staging / "queries.jsonl", dataset.queries.rename({"text": "query"}))
                 lines = (f"{query} 0 {passage} {grade}" for query, passage, grade in qrels.iter_rows())
                 atomic.write_lines(staging / "qrels.txt", lines)
     return list(folders)

@@ -10,7 +10,7 @@ Everything heavy is imported where it is used, so that ``import eval_kit`` and `
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 if TYPE_CHECKING:
     from eval_kit.authors.opening import open_release

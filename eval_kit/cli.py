@@ -345,9 +345,6 @@ def variations(
         ),
     ],
     test_set: Annotated[str | None, option("Compare only on the queries of this test set.", "NAME")] = None,
-    pivot: Annotated[
-        str | None, option("Compare with this system, such as bm25, by LongEval's effect ratio and ΔRI.", "SYSTEM")
-    ] = None,
     rankers: options.Rankers = None,
     release: options.Release = None,
     seed: options.Seed = None,

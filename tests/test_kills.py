@@ -29,7 +29,7 @@ COMMANDS = {
         "rebuilt": "builder build rebuilt --collection release --shift length --shift resttest --out out/rebuilt",
         "negatives": "builder negatives release --depth 50 --sample 10 --cache cache --threads 1",
         "lite": "builder lite release --dense none --passages 900 --depth 3 --out out/lite --cache cache",
-        "export": "builder export release --format trec --out out/export",
+        "export": "builder export release --format tevatron --out out/export",
         "page": "eval_kit protocol s.wh.wha.trec s.wh.how.trec s.wh.who.trec --release release --page out/page.html",
     }.items()
 }

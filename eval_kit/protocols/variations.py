@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -30,9 +29,7 @@ from eval_kit.runs.given import GivenRuns, Run, take
 from eval_kit.runs.wordings import WordedRun, original_of, wordings_of
 from eval_kit.sentences import and_more, most_telling, weightiest
 from eval_kit.stats.differences import ROUNDING
-from eval_kit.stats.figure import Figure
 from eval_kit.stats.losses import holm_corrected, paired_t_test, relative_losses
-from eval_kit.stats.snapshots import delta_ri, effect_ratio
 from eval_kit.tables.table import (
     UNTESTED,
     Column,
@@ -41,7 +38,6 @@ from eval_kit.tables.table import (
     Source,
     Table,
     Value,
-    bracketed,
     ends_shown,
     laid_out,
     loss,
@@ -66,10 +62,6 @@ _ONE_REPLICA = (
     "With one replica, p and interval are about this draw of the variation. Another draw may cost more or less"
 )
 _VALID_NOTE = "valid counts only variations that people judged to ask the same"
-_PIVOT_NOTE = (
-    "ER and ΔRI are the effect ratio and the difference of the relative improvement over {}, of means over replicas, "
-    "with 95 % intervals over queries"
-)
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,7 +73,6 @@ class Variations(Result):
         variations: those of the runs.
         results: from :func:`changes`.
         published: from :func:`eval_kit.protocols.reformulations.beside_published`.
-        pivot: the system that LongEval's figures compare with.
         provenance: of the scores.
     """
 
@@ -91,7 +82,6 @@ class Variations(Result):
     variations: Sequence[Variation]
     results: pl.DataFrame
     published: pl.DataFrame
-    pivot: str | None
     provenance: dict[str, Any]
     otherwise: Sequence[str] = ()
 
@@ -110,11 +100,11 @@ class Variations(Result):
     def by_test_set(self) -> list[list[Table]]:
         """The tables of each test set, one for each measure; then CIKM 2021's, where ours can stand beside it.
 
-        A row is a method and system. ER and ΔRI are shown where there is a pivot.
+        A row is a method and system.
         """
         tables: dict[str, list[Table]] = {}
         for (test_set, measure), rows in self.results.group_by("test_set", "measure", maintain_order=True):
-            table = _table(rows, f"Other wordings, {test_set}, {measure}", parse(str(measure)), self.pivot)
+            table = _table(rows, f"Other wordings, {test_set}, {measure}", parse(str(measure)))
             tables.setdefault(str(test_set), []).append(table)
         return [*tables.values(), *([[_beside_published(self.published)]] if self.published.height else [])]
 
@@ -141,7 +131,7 @@ class Variations(Result):
         """What the marks and the columns mean."""
         valid = [_VALID_NOTE] if VALID in self.results["queries_are"] else []
         one = [_ONE_REPLICA] if (self.results["replicas"] == 1).any() else []
-        return [*_NOTES, *one, *valid, *([_PIVOT_NOTE.format(self.pivot)] if self.pivot else [])]
+        return [*_NOTES, *one, *valid]
 
     def figures(self) -> list[Picture]:
         """For each test set, what each method costs each system in the main measure.
@@ -151,7 +141,7 @@ class Variations(Result):
         figures = []
         systems = self.results["system"].unique(maintain_order=True).to_list()
         rows = self.results.filter(pl.col("rel_loss").is_not_null(), queries_are=ALL)
-        own = next((system for system in reversed(systems) if system != self.pivot), systems[-1])
+        own = systems[-1]
         own_loss = pl.col("rel_loss").filter(pl.col("system") == own).first().over("method")
         for (test_set,), of_set in rows.group_by("test_set", maintain_order=True):
             of_measure = of_set.filter(pl.col("measure") == pl.col("measure").first())
@@ -175,7 +165,6 @@ def variations(
     release: ReleaseSource = None,
     *,
     test_set: str | None = None,
-    pivot: str | None = None,
     rankers: Mapping[str, str] | None = None,
     seed: int = 0,
     allow_missing: bool = False,
@@ -186,13 +175,12 @@ def variations(
         runs: named ``<system>.<base>.<variation>``, and ``<system>`` for those of the original queries.
         release: the one that holds the variations and judgements.
         test_set: compare on this part of the varied queries only.
-        pivot: a system among the runs, for LongEval's effect ratio and ΔRI.
         rankers: system → the ranker of CIKM 2021, Table 7, to show beside it; by default the one of the same name.
         seed: for the bootstrap.
         allow_missing: score test sets that a run covers only in part.
 
     Raises:
-        UserError: a run that cannot be used or lacks its counterpart, or an unknown test set, pivot or ranker.
+        UserError: a run that cannot be used or lacks its counterpart, or an unknown test set or ranker.
     """
     opened_release = open_release(release)
     [taken] = take(runs=runs)
@@ -202,19 +190,12 @@ def variations(
         raise UserError(
             f"Unknown test set {test_set!r} of {opened_release.folder}", do=f"Choose from: {choices(test_sets)}"
         )
-    if pivot is not None and pivot not in set(map(attrgetter("system"), worded_runs)):
-        raise UserError(f"{parameter('pivot')} {pivot} is not the system of any run")
     scores = score_on(_to_score(worded_runs, opened_release, test_set), opened_release, allow_missing=allow_missing)
-    return varied(scores, worded_runs, pivot=pivot, rankers=rankers, seed=seed)
+    return varied(scores, worded_runs, rankers=rankers, seed=seed)
 
 
 def varied(
-    scores: Scores,
-    runs: Sequence[WordedRun],
-    *,
-    pivot: str | None = None,
-    rankers: Mapping[str, str] | None = None,
-    seed: int = 0,
+    scores: Scores, runs: Sequence[WordedRun], *, rankers: Mapping[str, str] | None = None, seed: int = 0
 ) -> Variations:
     """The same of runs that are scored, each on the queries that it searched."""
     called = [(each.run.name, each.system, each.variation and each.variation.full_name) for each in runs]
@@ -223,12 +204,12 @@ def varied(
         scores.per_query_in_full().drop("missing", "trained_on").join(of_variations, on="run", maintain_order="left")
     )
     descriptions = list({each.variation.full_name: each.variation for each in runs if each.variation}.values())
-    results = changes(values, descriptions, pivot, seed)
+    results = changes(values, descriptions, seed)
     lacks = not values["searched"].all()
-    otherwise = _otherwise(results, changes(values, descriptions, pivot, seed, shared=True)) if lacks else []
+    otherwise = _otherwise(results, changes(values, descriptions, seed, shared=True)) if lacks else []
     paper = beside_published(results, rankers or {})
-    provenance = {**scores.provenance, "seed": seed, "pivot": pivot}
-    return Variations(values, descriptions, results, paper, pivot, provenance, otherwise)
+    provenance = {**scores.provenance, "seed": seed}
+    return Variations(values, descriptions, results, paper, provenance, otherwise)
 
 
 def _otherwise(results: pl.DataFrame, shared: pl.DataFrame) -> list[str]:
@@ -286,12 +267,7 @@ def _variant(test_set: TestSet, variation: Variation, release: Release) -> TestS
 
 
 def changes(
-    values: pl.DataFrame,
-    variations: Sequence[Variation],
-    pivot: str | None = None,
-    seed: int = 0,
-    *,
-    shared: bool = False,
+    values: pl.DataFrame, variations: Sequence[Variation], seed: int = 0, *, shared: bool = False
 ) -> pl.DataFrame:
     """What every system loses by every method of variation, over the queries that the method varied.
 
@@ -299,7 +275,6 @@ def changes(
         values: ``system``, ``test_set``, ``variation`` (``<base>.<name>``; null for the original wording), ``measure``,
             ``query_id``, ``value``, ``searched``. Queries of a variation without a clean value are left out.
         variations: those in ``values``.
-        pivot: the system that LongEval's effect ratio and ΔRI compare with, usually BM25.
         seed: for the bootstrap.
         shared: only on queries of which both wordings were searched.
 
@@ -316,10 +291,7 @@ def changes(
         - ``p`` of the paired t-test over queries, ``p_holm`` corrected over the methods and systems of a test set and
           measure;
         - ``helped``, ``unhurt``, ``hurt``: shares of the queries (of every replica) that got better, stayed equal, got
-          worse; ``robustness_index`` = helped − hurt (Collins-Thompson, CIKM 2009);
-        - ``effect_ratio`` = (system − pivot, varied) / (system − pivot, clean) and ``delta_ri``, the relative
-          improvement over the pivot, clean − varied (:mod:`eval_kit.stats.snapshots`), of the means over replicas,
-          with ``_low`` and ``_high`` over queries; null without a pivot.
+          worse; ``robustness_index`` = helped − hurt (Collins-Thompson, CIKM 2009).
     """
     pairs = beside_clean(values.filter("searched") if shared else values)
     rows_of_variations = [(each.full_name, each.group, each.replica or 0) for each in variations]
@@ -330,7 +302,7 @@ def changes(
     for (test_set, method), variant in pairs.group_by("test_set", "method", maintain_order=True):
         for queries_are, part in _scopes(variant, variations):
             keys = {"test_set": test_set, "method": method, "queries_are": queries_are}
-            for row in _rows(part, pivot, seed):
+            for row in _rows(part, seed):
                 rows.append(keys | row)
     return holm_corrected(pl.DataFrame(rows, infer_schema_length=None), ["test_set", "measure", "queries_are"])
 
@@ -366,7 +338,7 @@ def _scopes(variant: pl.DataFrame, variations: Sequence[Variation]) -> Iterator[
         yield VALID, valid
 
 
-def _rows(variant: pl.DataFrame, pivot: str | None, seed: int) -> Iterator[dict[str, Any]]:
+def _rows(variant: pl.DataFrame, seed: int) -> Iterator[dict[str, Any]]:
     """A row for each system and measure, of the queries that all of them have."""
     groups, ids = {}, []
     for names, group in variant.group_by("system", "measure", maintain_order=True):
@@ -392,22 +364,15 @@ def _rows(variant: pl.DataFrame, pivot: str | None, seed: int) -> Iterator[dict[
         row |= {"clean": clean, "varied": after_mean, "change": after_mean - clean}
         row["worst"] = float(of_replicas.max() if lower_is_better else of_replicas.min())
         row |= rel_loss.columns("rel_loss")
-        row |= {"p": paired_t_test(before, after).p} | robustness(before, after, lower_is_better)
-        kept = lost = Figure()
-        if pivot not in (None, system) and (pivot, measure) in pairs:
-            sides = np.stack([side.mean(axis=0) for side in (before, after, *pairs[str(pivot), measure])])
-            kept, lost = effect_ratio(sides), delta_ri(sides)
-        yield row | kept.columns("effect_ratio") | lost.columns("delta_ri")
+        yield row | {"p": paired_t_test(before, after).p} | robustness(before, after, lower_is_better)
 
 
-def _table(results: pl.DataFrame, title: str, measure: Measure, pivot: str | None) -> Table:
+def _table(results: pl.DataFrame, title: str, measure: Measure) -> Table:
     valid = VALID in results["queries_are"]
     show, signed = measure.show, partial(measure.show, with_sign=True)
 
-    of_pivot = (("ER", "effect_ratio"), ("ΔRI", "delta_ri"))
-
-    def number(name: str, source: Source, format: Format = "", shown: bool = True) -> Column:
-        return Column(name, "number", of(ALL, source), format, shown=shown)
+    def number(name: str, source: Source, format: Format = "") -> Column:
+        return Column(name, "number", of(ALL, source), format)
 
     columns = [
         Column("variation", "heading", "method", wrap="anywhere"),
@@ -421,7 +386,6 @@ def _table(results: pl.DataFrame, title: str, measure: Measure, pivot: str | Non
         number("95 %", partial(ends_shown, name="rel_loss")),
         *(number(name, name, ".0%") for name in ("helped", "unhurt", "hurt")),
         number("RI", "robustness_index", ".2f"),
-        *(number(header, partial(_with_ends, name), shown=bool(pivot)) for header, name in of_pivot),
         Column("valid n", "number", of(VALID, "queries"), ",", none="", shown=valid),
         Column("valid Rel Loss", "number", of(VALID, _rel_loss), none="", shown=valid),
     ]
@@ -442,11 +406,6 @@ def _beside_published(paper: pl.DataFrame) -> Table:
 
 def _count(row: Fields) -> str:
     return f"{row['queries']:,}" + (f" × {row['replicas']}" if row["replicas"] > 1 else "")
-
-
-def _with_ends(name: str, row: Fields) -> str | None:
-    value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
-    return None if value is None else bracketed(value, low, high, "{:z.2f}".format)
 
 
 def _rel_loss(row: Fields) -> Value:

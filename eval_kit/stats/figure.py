@@ -19,7 +19,7 @@ class Figure:
         value: None where it is undefined.
         error: its standard error: 0 where nothing varies, None where nothing can be said, as of a single query.
         degrees: of freedom; of a mean of n, n − 1.
-        ends: of its 95 % interval, where that is not by ``error``: percentiles of resamples, or Fieller's.
+        ends: of its 95 % interval, where that is not by ``error``: percentiles of resamples.
         chance: its p, likewise.
         undefined: resamples in which it had no value; the interval is that of the others.
     """

@@ -29,7 +29,6 @@ CAGES = {
     "8 parts × 40": ("over parts", "parts differ"),
     "20 parts × 20": ("over parts", "parts differ"),
     "5 clusters, skewed: False": ("p of ρ given size", "p of ρ"),
-    "snapshots of 43, gain 0.4": ("ER", "ΔRI"),
     "3 trainings, SD 0.02": ("° with trainings",),
     "3 replicas, SD 0.0": ("° of wordings", "interval of wordings"),
     "panel, dl19, TAS-B": ("places in the panel",),

@@ -1,6 +1,5 @@
 """What changed between two releases, and releases in other tools' formats."""
 
-import csv
 import errno
 import json
 import shutil
@@ -11,7 +10,6 @@ from pathlib import Path
 import ir_measures
 import polars as pl
 import pytest
-import pytrec_eval
 from drafts import BY_HAND, PASSAGES, QRELS, QUERIES, content, small_draft, written
 from msgspec import structs
 
@@ -71,10 +69,9 @@ def test_entered_left_moved(write: Callable[[Draft], Release], command) -> None:
     given = ("builder", "verify", new.folder, "--against")
     done = command(*given, old.folder)
     assert done.returncode == 1
-    assert "length/test: 1 entered, 1 left, 2 moved" in done.stdout and "  + 99\n  - 1\n" in done.stdout
-    done = command(*given, old.folder, "--summary")
-    expected = "length/test: 1 entered, 1 left, 2 moved\nqrels/dev: 1 entered, 0 left, 1 moved\n"
-    assert (done.returncode, done.stdout) == (1, expected)
+    headlines = [line for line in done.stdout.splitlines() if not line.startswith("  ")]
+    assert headlines == ["length/test: 1 entered, 1 left, 2 moved", "qrels/dev: 1 entered, 0 left, 1 moved"]
+    assert "  + 99\n  - 1\n" in done.stdout
     done = command(*given, old.folder, "--json", "-")
     rows = json.loads(done.stdout)
     assert done.returncode == 1 and rows[1]["entered"] == ["30 7"] and rows[1]["config"] == "qrels"
@@ -139,11 +136,6 @@ def test_test_sets_and_variations_are_content(write: Callable[[Draft], Release])
     ]
 
 
-def rows(path: Path) -> list[list[str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
-
-
 def documents(path: Path) -> list[dict[str, str]]:
     return [json.loads(line) for line in path.read_text("utf-8").split("\n")[:-1]]
 
@@ -166,8 +158,8 @@ def test_beir_and_tevatron(write: Callable[[Draft], Release], tmp_path: Path) ->
         assert documents(folder / "corpus.jsonl") == corpus
         expected = [{"query_id": query, "query": TEXTS[query]} for query in queries]
         assert documents(folder / "queries.jsonl") == expected
-        judged = ir_measures.read_trec_qrels(str(folder / "qrels.txt"))
-        assert {judgement.query_id for judgement in judged} == set(queries)
+        judged = [tuple(judgement)[:3] for judgement in ir_measures.read_trec_qrels(str(folder / "qrels.txt"))]
+        assert judged == [row for row in zip(*QRELS.values(), strict=True) if row[0] in queries]
 
 
 def test_beir_again_over_other_content(write: Callable[[Draft], Release], tmp_path: Path) -> None:
@@ -202,35 +194,13 @@ def test_an_export_replaces_its_own_folders_whole_or_not_at_all(
             export(release, out, "beir")
     assert content(out) == before
     (strange := out / "length.long" / "notes.txt").write_text("mine")
-    for format, foreign in (("beir", strange), ("trec", out / "length.short" / "corpus.jsonl")):
+    for format, foreign in (("beir", strange), ("tevatron", out / "length.short" / "qrels/test.jsonl")):
         with pytest.raises(UserError, match=f"^{foreign} is not part of the export"):
             export(release, out, format)
     strange.unlink()
     shutil.copytree(out / "length.short", out / ".length.short.part")  # as a killed export leaves it
     export(release, out, "beir")
     assert content(out) == before
-
-
-def test_trec(mini_release: Release, tmp_path: Path) -> None:
-    folders = export(mini_release, tmp_path, "trec")
-    assert {folder.name for folder in folders} == {*mini_release.test_sets, *mini_release.variations}
-    for folder in folders:
-        topics = rows(folder / "topics.tsv")
-        if folder.name in mini_release.variations:
-            variation = mini_release.variations[folder.name]
-            test_set = mini_release.test_sets[variation.base]
-            assert list(map(tuple, topics)) == mini_release.wordings(variation).rows()
-        else:
-            test_set = mini_release.test_sets[folder.name]
-            assert [query for query, _ in topics] == test_set.queries.to_list()
-        judged = [tuple(judgement)[:3] for judgement in ir_measures.read_trec_qrels(str(folder / "qrels.txt"))]
-        expected = [row for row in mini_release.qrels(test_set.qrels).iter_rows() if row[0] in test_set.query_ids]
-        assert judged == expected and {query for query, _, _ in judged} == set(test_set.queries)
-    with (tmp_path / "dl19/qrels.txt").open() as file:
-        qrels = pytrec_eval.parse_qrel(file)
-    perfect = {query: {passage: float(grade) for passage, grade in judged.items()} for query, judged in qrels.items()}
-    scores = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut_10"}).evaluate(perfect)
-    assert len(scores) == 43 and all(score["ndcg_cut_10"] == pytest.approx(1) for score in scores.values())
 
 
 def test_beirs_loader_opens_the_published_lists_with_their_passages(
@@ -275,7 +245,7 @@ def test_texts_and_ids_that_would_become_others() -> None:
     assert all(line.count("\t") == 1 and len(line.splitlines()) == 1 for line in lines)
 
 
-@pytest.mark.parametrize("format", ["trec", "beir"])
+@pytest.mark.parametrize("format", ["tevatron", "beir"])
 @pytest.mark.parametrize("column", [pl.col("query_id") + "\n999 Q0 x", pl.lit(None, pl.String).alias("text")])
 def test_strange_ids_and_missing_texts_are_not_exported(
     column: pl.Expr, format: str, write: Callable[[Draft], Release], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

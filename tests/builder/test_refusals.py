@@ -289,7 +289,7 @@ TRAINER = "export {trainable} --format sentence-transformers"
             (f"lite {{mini}} --collection {{toy}} {option}", f"{option.split()[0]} is for passages that are drawn")
             for option in ("--queries 3", "--dense none", "--depth 5")
         ),
-        ("export {toy} --format trec --passages none.tsv", "--passages"),
+        ("export {toy} --format tevatron-train --passages none.tsv", "--passages"),
         (f"{TRAINER} --training-set topics.not-c0", "topics.not-c0"),
         (f"{TRAINER} --training-set topic.not-c9", "topic.not-c9"),
         (f"{TRAINER} --test-set topic.c0", "--training-set"),
