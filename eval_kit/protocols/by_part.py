@@ -329,10 +329,11 @@ def _in_parts(
     # counted apart: beside a count, polars takes the mean in another order, whose last digit differs
     levels = grouped.agg(pl.col("baseline", "value").mean()).with_columns(queries=grouped.len()["len"].cast(pl.Int64))
     large = levels["queries"].to_numpy() >= FEWEST
-    figures = [(each.value, each.error, each.queries) for each, enough in zip(of_parts, large, strict=True) if enough]
+    tested = [each for each, enough in zip(of_parts, large, strict=True) if enough and each.error is not None]
+    figures = [(each.value, each.error, each.queries) for each in tested]
     is_divided = len(members) == len(once)
     found = heterogeneity(*np.array(figures, np.float64).T) if is_divided and len(figures) > 1 else None
-    if not why and large.sum() < FEWEST_PARTS:
+    if not why and len(tested) < FEWEST_PARTS:
         why = f"fewer than {FEWEST_PARTS} parts with {FEWEST} queries each"
     elif not why and not found:
         why = "no query differs from the others of its part"

@@ -10,7 +10,7 @@ from eval_kit.stats.groups import groups_of
 
 
 def grouped(release: Release, test_sets: Iterable[str], by: str | Parts | None = None) -> pl.DataFrame:
-    """``test_set``, ``query_id`` and ``group`` of every query of these test sets.
+    """``test_set``, ``query_id`` and ``group`` of every query; no group reaches over two of these test sets.
 
     Args:
         release: has their texts and judgements.
@@ -18,7 +18,7 @@ def grouped(release: Release, test_sets: Iterable[str], by: str | Parts | None =
         by: a division whose parts are the groups (:func:`eval_kit.divisions.divide`), and queries in none are alone; by
             default queries with one text, or with a relevant passage in common.
     """
-    frames = []
+    frames: list[pl.DataFrame] = []
     for name in test_sets:
         queries = release.queries(name)
         if by is None:
@@ -29,7 +29,9 @@ def grouped(release: Release, test_sets: Iterable[str], by: str | Parts | None =
             own = pl.coalesce(pl.format("part {}", "part"), pl.format("query {}", "query_id"))
             groups = queries.join(parts, on="query_id", how="left", maintain_order="left")
             groups = groups.select("query_id", group=own.rank("dense").cast(pl.Int64))
-        frames.append(groups.select(pl.lit(name).alias("test_set"), "query_id", "group"))
+        # numbered on, as the parts of a shift are tested together
+        number = pl.col("group") + pl.lit(sum(frame["group"].n_unique() for frame in frames))
+        frames.append(groups.select(pl.lit(name).alias("test_set"), "query_id", group=number))
     return pl.concat(frames)
 
 

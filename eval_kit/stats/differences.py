@@ -114,7 +114,9 @@ def differences(
     ends = np.bincount(parts, minlength=count).cumsum()[:-1]
     by_part = np.argsort(parts, kind="stable")
     off = np.split(values[by_part], ends)
-    together = None if groups is None else np.split(groups[by_part], ends)
+    # one group of all queries, as in a test of a single passage, tells nothing apart
+    divides = groups is not None and len(np.unique(groups)) > 1
+    together = np.split(groups[by_part], ends) if groups is not None and divides else None
     for part, n in enumerate(np.bincount(parts, minlength=count).tolist()):
         own = _moments(n, sums[part], squares[part])
         own_error = None if n < 2 else math.sqrt(own[1] / n)

@@ -382,7 +382,7 @@ def _error(values: Floats, groups: Integers | None = None) -> tuple[float, float
     of_queries, of_seeds = values.mean(axis=0), values.mean(axis=1)
     alone_error = float(of_queries.std(ddof=1)) / n**0.5
     found, of_error, _ = greater_error(alone_error, n - 1.0, of_queries - of_queries.mean(), groups)
-    error = found or 0.0
+    error = alone_error if found is None else found
     if seeds == 1:
         return error, of_error
     cells = values - of_queries - of_seeds[:, None] + values.mean()

@@ -151,7 +151,9 @@ def test_every_result_has_every_form(mini_release: Release, tmp_path: Path) -> N
         ),
         fidelity.compare(mini_release, mini_release),
     ]
-    assert {type(each) for each in results} == set(kinds(Result))
+    assert {type(each) for each in results} == {
+        kind for kind in kinds(Result) if not kind.__module__.startswith("test")
+    }
     for result in results:
         for form, text in FORMS.items():
             assert text(result), (result, form)

@@ -41,6 +41,14 @@ def queries_by_part(release: Release, shift: str) -> dict[str, list[str]]:
     return parts
 
 
+def by_test_set(release: Release, shift: str, queries: list[str]) -> list[tuple[str, list[str]]]:
+    """The queries of a part, of each test set: ReSTrain's part has those of both years, and the first before."""
+    if shift != "restrain":
+        return [("", queries)]
+    years = {year: set(release.table("resttest", year)["query_id"]) for year in ("dl19", "dl20")}
+    return [(year, [query for query in queries if query in own]) for year, own in years.items()]
+
+
 def judged(release: Release) -> dict[str, dict[str, int]]:
     grades: dict[str, dict[str, int]] = defaultdict(dict)
     for split in release.configs["qrels"]:
@@ -160,14 +168,14 @@ def groups(release: Release, queries: list[str], grades: dict[str, dict[str, int
     return [found[query] for query in queries]
 
 
-def p_by_groups(differences: np.ndarray, of_query: list[int]) -> float:
-    """The paired t-test over queries, or over groups where their error is 1.05 times as great or more."""
+def p_by_groups(differences: np.ndarray, of_query: list[tuple[str, int]]) -> float:
+    """The paired t-test over queries, or over groups where there are few, or their error is 1.05 times as great."""
     off, n = differences - differences.mean(), len(differences)
-    sums = [off[np.equal(of_query, group)].sum() for group in set(of_query)]
+    sums = [off[[own == group for own in of_query]].sum() for group in set(of_query)]
     by_groups = (len(sums) / (len(sums) - 1) * np.square(sums).sum()) ** 0.5 / n
     error, count = scipy.stats.sem(differences), n
-    if by_groups >= 1.05 * error:
-        error, count = by_groups, len(sums)
+    if by_groups >= 1.05 * error or len(sums) < 10:
+        error, count = max(by_groups, error), len(sums)
     return float(2 * scipy.stats.t.sf(abs(differences.mean() / error), count - 1))
 
 
