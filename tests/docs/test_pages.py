@@ -188,7 +188,7 @@ def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 PAGES = {
-    "README.md": "published tutorial_runs run_of_dl19",
+    "README.md": "published tutorial_runs run_of_dl19 examples",
     "docs/index.md": "upstream",
     "docs/integrations/ir-datasets.md": "published without_ir_datasets",
     "docs/integrations/sentence-transformers.md": "",
