@@ -23,9 +23,9 @@ def most_telling[Item](items: Sequence[Item], weight: Callable[[Item], Any], mos
     return in_order[:most], max(len(items) - most, 0)
 
 
-def weightiest(found: Sequence[tuple[float, str]], noun: str, most: int = 3) -> list[str]:
-    """The sentences with the greatest weights, and of how many more of this ``noun`` they could be said."""
-    named, rest = most_telling(found, lambda each: each[0], most)
+def weightiest(found: Sequence[tuple[float, str]], noun: str) -> list[str]:
+    """The three sentences with the greatest weights, and of how many more of this ``noun`` they could be said."""
+    named, rest = most_telling(found, lambda each: each[0], 3)
     return [
         *(sentence for _, sentence in named),
         *([f"The same holds for {counted(rest, f'more {noun}')}"] if rest else []),

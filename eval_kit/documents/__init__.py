@@ -16,7 +16,6 @@ from eval_kit.documents.release import (
     Input,
     Lack,
     Manifest,
-    ReleaseName,
     Rule,
     TableEntry,
     TestSetEntry,

@@ -38,13 +38,6 @@ _LABELLED = Meta(
 )
 
 
-class ReleaseName(Document, frozen=True):
-    """A release, of which something else is said."""
-
-    version: Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+" + END)]
-    digest: Sha256
-
-
 class Column(Document, frozen=True, kw_only=True, omit_defaults=True):
     """A column of a table."""
 

@@ -80,10 +80,9 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def file_digests(folder: Path, names: Iterable[str] = ("",)) -> dict[str, str]:
-    """The :func:`file_sha256` of each file with one of these names in ``folder``, or below one, by its path there."""
-    files = [file for name in names for file in [folder / name, *(folder / name).rglob("*")] if file.is_file()]
-    return {str(file.relative_to(folder)): file_sha256(file) for file in sorted(files)}
+def file_digests(folder: Path) -> dict[str, str]:
+    """The :func:`file_sha256` of each file below ``folder``, by its path there."""
+    return {str(file.relative_to(folder)): file_sha256(file) for file in sorted(folder.rglob("*")) if file.is_file()}
 
 
 def _field(name: str, kind: str) -> pl.Expr:

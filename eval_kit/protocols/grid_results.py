@@ -326,7 +326,7 @@ def _otherwise(found: Protocols, shared: Protocols) -> list[str]:
 def _trained_on(scores: Scores, cells: dict[Run, RunName], shift: Shift, release: Release) -> pl.DataFrame:
     """``system``, ``cluster`` if the shift has any, and ``trained_on``: whether a model was on what it is scored on."""
     figures = scores.to_polars().filter(pl.col("test_set").is_in(shift.test_sets(release)))
-    in_grid = figures.join(_by_run(scores, cells), on="run").filter(pl.col("shift") == shift.name)
+    in_grid = figures.join(_by_run(cells), on="run").filter(pl.col("shift") == shift.name)
     cluster = pl.col("test_set").str.strip_prefix(f"{shift.name}.").alias("cluster")
     keys = ["system", *([cluster] if shift.has_clusters else [])]
     return in_grid.group_by(keys, maintain_order=True).agg(contamination.WORST)
@@ -335,10 +335,10 @@ def _trained_on(scores: Scores, cells: dict[Run, RunName], shift: Shift, release
 def values_of(scores: Scores, cells: Mapping[Run, RunName]) -> pl.DataFrame:
     """Per-query values with the ``system``, ``shift``, ``held_out`` and ``seed`` of each run's cell."""
     values = scores.per_query_in_full().drop(*IN_FULL[1:])
-    return values.join(_by_run(scores, cells), on="run", how="inner", maintain_order="left")
+    return values.join(_by_run(cells), on="run", how="inner", maintain_order="left")
 
 
-def _by_run(scores: Scores, cells: Mapping[Run, RunName]) -> pl.DataFrame:
+def _by_run(cells: Mapping[Run, RunName]) -> pl.DataFrame:
     """The cell of each run, by what the scores call it: ``run``, ``system``, ``shift``, ``held_out``, ``seed``."""
     rows = [(run.name, cell.system, cell.shift, cell.held_out, cell.seed) for run, cell in cells.items()]
     names = dict.fromkeys(("run", "system", "shift", "held_out"), pl.String)

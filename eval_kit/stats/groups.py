@@ -4,8 +4,6 @@ Several questions on one passage, or one text asked sixty times, fare alike: cou
 look surer than it is. On MS MARCO hardly any queries do.
 """
 
-from collections.abc import Iterable
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -80,9 +78,3 @@ def greater_error(
     if of_groups < MATTERS * error and number >= _FEW - 1:
         return error, degrees, 1.0
     return max(of_groups, error), number, max(of_groups / error, 1.0)
-
-
-def hang_together(groups: Iterable[int]) -> bool:
-    """Whether any query shares its group."""
-    numbers = list(groups)
-    return len(set(numbers)) < len(numbers)

@@ -45,11 +45,6 @@ class Heterogeneity(Figure):
     p_q: float = 1.0
     parts: int = 0
 
-    @property
-    def another(self) -> Figure:
-        """Another part's expected value; its interval is the 95 % prediction interval."""
-        return Figure(self.value, float(np.hypot(self.error, self.spread)), self.degrees)
-
 
 @dataclass(frozen=True)
 class Contrast(Figure):

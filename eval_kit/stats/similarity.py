@@ -20,30 +20,25 @@ _WORD = r"[^\s\x1c-\x1f]+"
 """A word: what is between blanks, as Python's ``str.split()`` sees them, in a text that is spaced."""
 
 
-def weighted_jaccard(source: pl.Series, target: pl.Series) -> float:
-    """Weighted Jaccard similarity of two sets of texts (ECIR 2023 §5.2; BEIR, appendix F).
+def word_counts(texts: pl.Series) -> pl.DataFrame:
+    """``word`` and ``count`` (Int64) of the words of some texts, in no order.
 
-    Σ min(S_k, T_k) / Σ max(S_k, T_k) over all words k of either, where S_k is the share of word k among the words of
-    ``source``. Words are lower-cased and separated by blanks, or pairs of characters in
-    a script without spaces (:mod:`eval_kit.words`); a text that appears twice counts twice.
-
-    Returns:
-        From 0 (no word in common) to 1 (equal shares). It is symmetric.
-
-    Raises:
-        ValueError: a side without any word.
+    Words are lower-cased and separated by blanks, or pairs of characters in a script without spaces
+    (:mod:`eval_kit.words`); a text that appears twice counts twice.
     """
-    return _jaccard(_word_counts(source), _word_counts(target))
-
-
-def _word_counts(texts: pl.Series) -> pl.DataFrame:
-    """``word`` and ``count`` (Int64) of the words of some texts, in no order."""
     words = all_spaced(texts).str.to_lowercase().str.extract_all(_WORD).explode().drop_nulls()
     return words.alias("word").value_counts().cast({"count": pl.Int64})
 
 
-def _jaccard(source: pl.DataFrame, target: pl.DataFrame) -> float:
-    """:func:`weighted_jaccard` of counted words, as from :func:`_word_counts`."""
+def weighted_jaccard(source: pl.DataFrame, target: pl.DataFrame) -> float:
+    """Weighted Jaccard similarity of two sets of texts, from their :func:`word_counts` (ECIR 2023 §5.2; BEIR, app. F).
+
+    Σ min(S_k, T_k) / Σ max(S_k, T_k) over all words k of either, where S_k is the share of word k among the words of
+    ``source``: from 0 (no word in common) to 1 (equal shares).
+
+    Raises:
+        ValueError: a side without any word.
+    """
     source_total, target_total = int(source["count"].sum()), int(target["count"].sum())
     if not (source_total and target_total):
         raise ValueError("texts without any word have no similarity")
@@ -85,7 +80,7 @@ def by_cluster(
         raise UserError(f"{shift} has only the cluster {next(iter(clusters))}, and nothing to compare it with")
     words, sums = {}, {}
     for cluster, queries in clusters.items():
-        words[cluster] = _word_counts(queries["text"])
+        words[cluster] = word_counts(queries["text"])
         if vectors is not None:
             sums[cluster] = _sum(vectors.of(queries["query_id"]), unit=True)
     all_words = pl.concat(words.values()).group_by("word").agg(pl.col("count").sum())
@@ -95,7 +90,7 @@ def by_cluster(
         n, others = clusters[cluster].height, all_queries - clusters[cluster].height
         rest = pl.col("count") - pl.col("count_right").fill_null(0)
         other_words = all_words.join(own_words, on="word", how="left").select("word", rest)
-        row = {"cluster": cluster, "n": n, "others": others, "jaccard": _jaccard(own_words, other_words)}
+        row = {"cluster": cluster, "n": n, "others": others, "jaccard": weighted_jaccard(own_words, other_words)}
         if vectors is not None:
             total = np.sum([sums[name] for name in clusters if name != cluster], axis=0)
             row["cosine"] = float(sums[cluster] @ total) / (n * others)

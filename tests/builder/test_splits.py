@@ -24,7 +24,7 @@ from eval_kit import languages
 from eval_kit.errors import UserError
 from eval_kit.release import open_release
 from eval_kit.shifts import SHIFTS
-from eval_kit.stats.similarity import weighted_jaccard
+from eval_kit.stats.similarity import weighted_jaccard, word_counts
 from eval_kit.words import all_spaced, with_spaces, words
 
 LSA = Lsa(dimensions=8)
@@ -42,7 +42,7 @@ def test_words_are_those_between_blanks_and_pairs_where_there_are_none() -> None
     assert with_spaces("我爱北京 GDP").split() == ["我爱", "爱北", "北京", "GDP"]
     assert words("黑豹队 2015 स्थिति ภาษาไทย")[:4] == ["黑豹", "豹队", "2015", "स्थिति"]
     chinese = pl.Series(["黑豹队的防守丢了多少分", "贾里德有多少次擒杀"])
-    assert 0 < weighted_jaccard(chinese[:1], chinese[1:]) < 1
+    assert 0 < weighted_jaccard(word_counts(chinese[:1]), word_counts(chinese[1:])) < 1
     assert length.lengths(pl.Series(["a  b", "中国人"])).to_list() == [3, 2]
     assert length.even_cut(pl.Series(["a", "a b", "a b", "a b c", "a b c d", "a b c d e"])) == 2
 

@@ -71,8 +71,6 @@ def test_heterogeneity_is_that_of_a_meta_analysis_computed_anew():
     low, high = scipy.stats.t.interval(0.95, 4, means.mean(), scipy.stats.sem(means))
     ends = min(low, mean - t * np.sqrt(variance)), max(high, mean + t * np.sqrt(variance))
     assert found.interval == pytest.approx(ends, rel=1e-7)
-    reach = t * np.sqrt(variance + tau2)
-    assert found.another.interval == pytest.approx((mean - reach, mean + reach), rel=1e-7)
     assert parts.heterogeneity(means[:1], errors[:1], sizes[:1]) is None
 
 

@@ -13,7 +13,7 @@ from eval_kit.protocols.similarity import similarity
 from eval_kit.release import Release
 from eval_kit.release.reference import published_cells
 from eval_kit.stats.losses import spearman
-from eval_kit.stats.similarity import by_cluster, mean_dot, weighted_jaccard
+from eval_kit.stats.similarity import by_cluster, mean_dot, weighted_jaccard, word_counts
 from eval_kit.stats.similarity import test_and_training as queries_compared  # a name that pytest would collect
 from eval_kit.stats.vectors import Vectors
 
@@ -47,22 +47,26 @@ def random_vectors(query_ids, dimensions=7, seed=0):
 # ---------------------------------------------------------------- words
 
 
+def jaccard(source: pl.Series, target: pl.Series) -> float:
+    return weighted_jaccard(word_counts(source), word_counts(target))
+
+
 @settings(max_examples=30, deadline=None)
 @given(texts, texts, st.randoms())
 def test_jaccard_is_its_definition(source, target, random):
-    found = weighted_jaccard(series(source), series(target))
+    found = jaccard(series(source), series(target))
     assert found == pytest.approx(reference(source, target))
-    assert found == weighted_jaccard(series(target), series(source))
-    assert found == weighted_jaccard(series(random.sample(source, len(source))), series(target))
-    assert found == weighted_jaccard(series(source * 3), series(target))
-    assert weighted_jaccard(series(source), series(source)) == 1
+    assert found == jaccard(series(target), series(source))
+    assert found == jaccard(series(random.sample(source, len(source))), series(target))
+    assert found == jaccard(series(source * 3), series(target))
+    assert jaccard(series(source), series(source)) == 1
     other = ["z" + text.replace(" ", " z") for text in ("one two", "three")]
-    assert weighted_jaccard(series(source), series(other)) == 0
+    assert jaccard(series(source), series(other)) == 0
 
 
 def test_texts_without_words_are_refused():
     with pytest.raises(ValueError, match="without any word"):
-        weighted_jaccard(series([" ", ""]), series(["word"]))
+        jaccard(series([" ", ""]), series(["word"]))
 
 
 def test_golden_jaccard_of_the_published_test_queries(published_release: Release):
@@ -141,7 +145,7 @@ def test_the_cosines_of_a_release_are_those_over_all_pairs(mini_release: Release
     for cluster, n, count, jaccard, cosine in table.iter_rows():
         inside, outside = queries.filter(cluster=cluster), queries.filter(pl.col("cluster") != cluster)
         assert (n, count) == (inside.height, outside.height)
-        assert jaccard == weighted_jaccard(inside["text"], outside["text"])
+        assert jaccard == weighted_jaccard(word_counts(inside["text"]), word_counts(outside["text"]))
         assert jaccard == pytest.approx(reference(inside["text"], outside["text"]))
         one, other = (vectors.of(side["query_id"]).astype(np.float64) for side in (inside, outside))
         lengths = np.linalg.norm(one, axis=1)[:, None] * np.linalg.norm(other, axis=1)
