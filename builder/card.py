@@ -8,6 +8,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from pyarrow.parquet import read_table
+
 from builder import reports
 from builder.collection import LEFT_OUT, OWN, UNSTATED
 from builder.features import features
@@ -265,12 +267,16 @@ def _described(data: Mapping[str, Any]) -> list[Any]:
 
 
 def _dataset_info(folder: Path, config: str, splits: Sequence[TableEntry]) -> dict[str, Any]:
+    sizes = {table.split: read_table(folder / table.path).nbytes for table in splits}
     return {
         "config_name": config,
         "features": features(splits[0].columns)._to_yaml_list(),
-        # without num_bytes, which are of Arrow's tables in memory as datasets itself makes them
-        "splits": [{"name": table.split, "num_examples": table.rows} for table in splits],
+        # without num_bytes, those of Arrow's tables as datasets has them, it calls each split malformed
+        "splits": [
+            {"name": table.split, "num_bytes": sizes[table.split], "num_examples": table.rows} for table in splits
+        ],
         "download_size": sum((folder / table.path).stat().st_size for table in splits),
+        "dataset_size": sum(sizes.values()),
     }
 
 
