@@ -107,7 +107,8 @@ def in_a_shell(folder: Path) -> dict[str, str]:
         _connected(modules).close()
     folder.mkdir()
     for name, first in {"python": "", "eval_kit": "-m eval_kit"}.items():
-        (folder / name).write_text(f'#!/bin/sh\nexec {sys.executable} -E {__file__} {first} "$@"\n')
+        script = f'case "$1" in *.py) exec {sys.executable} "$@";; esac'
+        (folder / name).write_text(f'#!/bin/sh\n{script}\nexec {sys.executable} -E {__file__} {first} "$@"\n')
         (folder / name).chmod(0o755)
     return {"PATH": f"{folder}:{Path(sys.executable).parent}:{os.environ['PATH']}", "CLIENTS": str(_servers())}
 

@@ -154,6 +154,10 @@ class Folder:
         for run in (self.shared / "upstream/grill-lab/DL-Hard/dataset/baselines/passage").glob("*.run"):
             link(run, self.folder / run.name)
 
+    def script_of_triplets(self) -> None:
+        page = (ROOT / "docs/integrations/triplets.md").read_text(encoding="utf-8")
+        (self.folder / "train.py").write_text(page.split("```python\n")[1].split("```")[0])
+
     def upstream(self) -> None:
         link(self.shared / "upstream", self.folder / "upstream")
 
@@ -192,7 +196,7 @@ PAGES = {
     "docs/index.md": "upstream",
     "docs/integrations/ir-datasets.md": "published without_ir_datasets",
     "docs/integrations/sentence-transformers.md": "",
-    "docs/integrations/triplets.md": "",
+    "docs/integrations/triplets.md": "script_of_triplets",
     "docs/load.md": "mini",
     "docs/protocol.md": "tutorial_runs tutorial_release",
     "docs/tutorials/publish.md": "hub upstream",
