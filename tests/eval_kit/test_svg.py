@@ -1,10 +1,12 @@
-"""The axes of pictures."""
+"""The axes and labels of pictures."""
+
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_kit import svg
+from eval_kit import plots, svg
 
 
 @given(st.floats(-100, 100), st.floats(1e-12, 1e12))
@@ -39,3 +41,11 @@ def test_ticks_hold_any_range(ends: tuple[float, float]) -> None:
     low, high = ends
     ticks = svg.ticks(min(0, low), max(0, high), wider=True)
     assert 2 <= len(ticks) <= 12 and ticks[0] <= low + 1e-9 * abs(low) and ticks[-1] >= high - 1e-9 * abs(high)
+
+
+def test_labels_of_long_names_that_differ_in_the_middle_are_told_apart():
+    names = [f"a{'m' * 60}{number}{'m' * 60}y" for number in (1, 2)]
+    for labels in (names, [*names, "another"]):
+        effects = [plots.Effect(label, 0.1, 0.0, 0.2, 9) for label in labels]
+        shown = re.findall(r'text-anchor="end"[^>]*>([^<]+)<', str(plots.forest(effects, "RR@10", "t")))
+        assert len({label for label in shown if label[0] in "a…"}) == len(labels), shown

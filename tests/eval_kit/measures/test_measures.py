@@ -212,6 +212,9 @@ def test_a_measure_typed_without_its_sign_is_guessed_with_it():
     }.items():
         with pytest.raises(UserError, match=rf"did you mean {meant}\?"):
             measure_named(typed)
+    with pytest.raises(UserError) as unknown:
+        measure_named("qqqqq@10")
+    assert "did you mean" not in str(unknown.value)
 
 
 EVERY = (
