@@ -270,16 +270,19 @@ def of_replicas(setting: tuple[int, float], rng: Rng) -> Outcomes:
     return {"° of wordings": wrong, "interval of wordings": _misses(interval, 0.0)}
 
 
-def of_clusters(setting: tuple[int, bool], rng: Rng) -> Outcomes:
+def of_clusters(setting: tuple[int, str], rng: Rng) -> Outcomes:
     """Spearman's ρ where there is none, alone and given sizes that go with the similarity."""
-    size, skewed = setting
-    sizes = rng.normal(size=setting[0])
-    similar, loss = 0.8 * sizes + 0.6 * rng.normal(size=size), rng.normal(size=size)
+    size, kind = setting
+    sizes = rng.normal(size=size)
+    shift = np.sort(np.arange(size) % 2) if kind == "two shifts" else np.zeros(size)
+    similar, loss = 0.8 * sizes + 0.6 * rng.normal(size=size) + 2 * shift, rng.normal(size=size) + 2 * shift
     outcomes: Outcomes = {}
     for name, given in (("ρ", None), ("ρ given size", sizes)):
-        rho = losses.spearman(np.exp(similar) if skewed else similar, loss, given=given, resamples=RESAMPLES)
-        outcomes[f"p of {name}"] = (rho.p or 1.0) < 0.05
-        outcomes[f"interval of {name}"] = _misses(rho.interval, 0.0) if rho.interval[0] is not None else None
+        x = np.exp(similar) if kind == "skewed" else similar
+        rho = losses.spearman(x, loss, given=given, within=shift, resamples=RESAMPLES)
+        outcomes[f"p of {name}"] = None if rho.p is None else rho.p < 0.05
+        if not shift.any():  # of two shifts that differ, ρ itself is not 0
+            outcomes[f"interval of {name}"] = _misses(rho.interval, 0.0) if rho.interval[0] is not None else None
     return outcomes
 
 
@@ -333,7 +336,7 @@ def cages(values: Mapping[str, Animal]) -> Iterator[tuple[str, Callable[[Rng], O
         ("{} trainings, SD {}", of_trainings, [(n, sd) for n in (2, 3, 5) for sd in (0.02, 0.05)]),
         ("{} replicas, SD {}", of_replicas, [(n, sd) for n in (1, 2, 3, 10) for sd in (0.0, 0.02)]),
         ("panel, {}, {}", in_panel, [(year, system) for year in ("dl19", "dl20") for system in known]),
-        ("{} clusters, skewed: {}", of_clusters, [(n, skewed) for n in (5, 8, 10, 16) for skewed in (False, True)]),
+        ("{} clusters, {}", of_clusters, [(n, how) for n in (5, 8, 16) for how in ("even", "skewed", "two shifts")]),
     )
     for text, ask, those in settings:
         for setting in those:

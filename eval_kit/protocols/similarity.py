@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,8 @@ class Figure3:
         ]
         shifts = " and ".join(self.points["shift"].unique(maintain_order=True))
         title = f"Correlation of {self.measure} Rel Loss and Jaccard over the clusters of {shifts}"
-        about = f"p, and from {FEWEST_PAIRS} clusters on 95 % bootstrap intervals"
+        within = " of orders within each shift" if self.points["shift"].n_unique() > 1 else ""
+        about = f"p{within}, and from {FEWEST_PAIRS} clusters on 95 % bootstrap intervals"
         return laid_out(rows, columns, title=f"{title}, with {about}")
 
 
@@ -210,8 +212,10 @@ def figure_3(grid: Protocols, release: Release) -> Figure3 | None:
     points = pl.concat(losses).join(jaccard, on=["shift", "cluster"], maintain_order="left")
     by_system = {}
     for (system,), group in points.drop_nulls("rel_loss").group_by("system", maintain_order=True):
-        pair, seed = (group["jaccard"], group["rel_loss"]), grid.provenance["seed"]
-        by_system[str(system)] = spearman(*pair, seed=seed), spearman(*pair, given=group["size"], seed=seed)
+        correlate = partial(
+            spearman, group["jaccard"], group["rel_loss"], within=group["shift"], seed=grid.provenance["seed"]
+        )
+        by_system[str(system)] = correlate(), correlate(given=group["size"])
     return Figure3(measure, points, by_system)
 
 

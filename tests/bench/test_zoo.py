@@ -28,7 +28,8 @@ CAGES = {
     "kinds that differ: size, uneven": ("such kinds",),
     "8 parts × 40": ("over parts", "parts differ"),
     "20 parts × 20": ("over parts", "parts differ"),
-    "5 clusters, skewed: False": ("p of ρ given size", "p of ρ"),
+    "8 clusters, even": ("p of ρ given size", "p of ρ"),
+    "8 clusters, two shifts": ("p of ρ given size", "p of ρ"),
     "3 trainings, SD 0.02": ("° with trainings",),
     "3 replicas, SD 0.0": ("° of wordings", "interval of wordings"),
     "panel, dl19, TAS-B": ("places in the panel",),
@@ -59,7 +60,7 @@ def test_claims_are_wrong_no_more_often_than_they_say(name: str, cages) -> None:
         assert row["wrong"] <= allowed * row["printed"], row
 
 
-@pytest.mark.parametrize("cage", ["5 clusters, skewed: False", "3 of 20 tags", "A × B", "200 × 3"])
+@pytest.mark.parametrize("cage", ["5 clusters, even", "3 of 20 tags", "A × B", "200 × 3"])
 def test_what_cannot_hold_is_not_printed(cage: str) -> None:
     [name, ask], *_ = [(name, ask) for name, ask in zoo.cages({}) if name.endswith(cage)]
     found = {row["claim"]: row["printed"] for row in zoo.rates(name, ask, 5)}

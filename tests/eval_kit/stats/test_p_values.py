@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eval_kit.stats import p_values
+from eval_kit.stats.losses import spearman
 
 
 @settings(max_examples=150, deadline=None)
@@ -48,6 +49,19 @@ def test_spearmans_is_the_share_of_all_orders_of_few_pairs():
     every = [abs(np.corrcoef(ranks, order)[0, 1]) for order in permutations(tied)]
     rho = np.corrcoef(ranks, tied)[0, 1]
     assert p_values.of_rho(ranks, tied, rho) == pytest.approx(np.mean(np.array(every) >= rho - 1e-12))
+
+
+def test_of_two_groups_it_is_the_share_of_orders_within_them():
+    """Counted one by one: 4! × 3! orders, of the sum of products of ranks."""
+    x, y = np.array([1.0, 2, 3, 4, 5, 6, 7]), np.array([2.0, 1, 4, 3, 5, 7, 6])
+    every = [[*a, *b] @ x for a in permutations(y[:4]) for b in permutations(y[4:])]
+    centre = np.mean(every)
+    expected = np.mean(np.abs(np.array(every) - centre) >= abs(y @ x - centre) - 1e-9)
+    groups = np.array([0, 0, 0, 0, 1, 1, 1])
+    assert p_values.of_order_within([x, y], groups, seed=3) == pytest.approx(expected, abs=0.01)
+    assert spearman(x, y, within=groups, resamples=10).p == pytest.approx(expected, abs=0.01)
+    assert spearman(x, y, within=["topic"] * 7, resamples=10).p == p_values.of_rho(x, y, 0.0)  # one group: all orders
+    assert spearman(x, y, given=y[::-1], resamples=10).value is None  # fewer than eight
 
 
 @pytest.mark.parametrize("n", [3, 5, 40])
