@@ -28,7 +28,7 @@ MINUTES ?= 10
 RELEASE ?= $(or $(NFCORPUS),$(if $(PARTS_$(CONFIG)),$(CONFIG)),ms-marco)-shift$(if $(QUERIES_$(CONFIG)),-$(CONFIG))$(if $(LITE),-lite)
 BESIDE := pytest pytest-xdist hypothesis editables hatchling markdown-it-py pandas "pyarrow<23" scikit-learn ir-datasets==0.6.3 ir-measures==0.4.3 pytrec-eval-terrier==0.5.11 zstandard jsonschema
 GRID ?= grid-$(CONFIG)
-GRID_RUN = $(BIN)/python -m baselines grid run $(foreach name,$(or $(CONFIGS_$(CONFIG)),$(CONFIG)),--config "$(name)") --release "$(RELEASE)" --out "$(GRID)" $(if $(BACKBONE),--backbone "$(BACKBONE)") $(FLAGS)
+GRID_RUN = $(BIN)/python -m baselines grid run $(foreach name,$(or $(CONFIGS_$(CONFIG)),$(CONFIG)),--config "$(name)") --release "$(or $(1),$(RELEASE))" --out "$(GRID)" $(if $(BACKBONE),--backbone "$(BACKBONE)") $(FLAGS)
 REPO ?=
 TAG ?=
 SYSTEMS ?= bm25-multifield
@@ -128,7 +128,7 @@ baselines: $(READY)  ## the grid of CONFIG (mini, nfcorpus, squad, squad-crossed
 		{ echo "make baselines: name SQuAD's folder in BEIR's format: SQUAD=DIR" >&2; exit 2; }; \
 		$(BIN)/python -m builder build rebuilt --collection "$(SQUAD)" --parts metadata.article $(PARTS_$(CONFIG)) --out "$(RELEASE)"; }
 	@# monoBERT on all passages takes less room than the whole grid does on a million
-	@test -e "$(RELEASE)" || test -z "$(LITE)" || { $(GRID_RUN) --check --system monobert --release ms-marco-shift && \
+	@test -e "$(RELEASE)" || test -z "$(LITE)" || { $(call GRID_RUN,ms-marco-shift) --check --system monobert && \
 		$(BIN)/python -m builder lite ms-marco-shift --out "$(RELEASE)"; }
 	@test -n "$(PARTS_$(CONFIG))" -o -d "$(RELEASE)/data/negatives" || { $(GRID_RUN) --check && $(BIN)/python -m builder negatives "$(RELEASE)"; }
 	@$(GRID_RUN)

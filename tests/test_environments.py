@@ -11,7 +11,7 @@ UV = ROOT / ".bootstrap" / "bin" / "uv"
 USERS_HAVE = [
     *("transformers==4.57.*", "huggingface-hub==0.36.*", "huggingface-hub==1.*", "huggingface-hub==2.*", "pylate"),
     *("polars==1.35.*", "polars==1.44.*", "polars==2.*", "numpy==1.26.*", "numpy==2.0.*", "filelock==3.*"),
-    *("typer==0.15.*", "click<8.2", "rich==13.*", "pyyaml==6.0.1", "datasets==3.*", "datasets==4.*"),
+    *("typer==0.16.*", "click<8.2", "rich==13.*", "pyyaml==6.0.1", "datasets==3.*", "datasets==4.*"),
     *("ir-measures", "pytrec-eval-terrier", "ranx", "beir", "jupyterlab"),
 ]
 
