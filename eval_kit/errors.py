@@ -186,6 +186,9 @@ def reporting(program: str) -> Iterator[None]:
         where = f"Could not use {error.filename!s}: " if error.filename is not None else ""
         _say(program, f"{where}{error.strerror or error}")
         sys.exit(_EXIT_USER_ERROR)
+    except MemoryError:
+        _say(program, "There is not enough memory. Take fewer files, or raise the limit (ulimit -v)")
+        sys.exit(_EXIT_USER_ERROR)
     except BaseException:  # polars' panics are no Exception, and Python's own status, 1, is an answer of gates
         _crash()
 

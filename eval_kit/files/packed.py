@@ -19,6 +19,8 @@ MOST_GROWTH = 100
 """Unpacked bytes for each packed byte: text of runs packs 5 to 10 times, zeros a thousand times."""
 SMALL_BYTES = 10 << 20
 """Up to this size unpacked, no growth is suspicious."""
+_ROW_BYTES = 20
+"""Bytes of a short row as text, for which a row of Parquet counts: millions of equal ones take almost none there."""
 _LONGEST_LINE = 64 << 10
 """Bytes by which a block may be longer than asked for, to end with a line."""
 _PACKED_BYTES = 128 << 10
@@ -77,6 +79,13 @@ def blocks(path: Path, size: int, feed: Feed | None = None) -> Iterator[bytes]:
             if room < 0:
                 raise UserError(f"{path} unpacks to more than {MOST_GROWTH} times its size", "No text does that")
             yield block
+
+
+def check_rows(path: Path, rows: int) -> None:
+    """Refuse a Parquet file whose rows would be more text than any file of text may unpack to."""
+    with open_file(path) as file:
+        if rows * _ROW_BYTES > max(SMALL_BYTES, MOST_GROWTH * os.fstat(file.fileno()).st_size):
+            raise UserError(f"{path} has {rows:,} rows in too few bytes to be a table of texts")
 
 
 class _Raw:

@@ -20,7 +20,7 @@ from eval_kit.files.endings import PACKED_ENDINGS
 from eval_kit.files.faults import Faults
 from eval_kit.files.ids import QUERY_NAMES
 from eval_kit.files.opening import open_file
-from eval_kit.files.packed import blocks
+from eval_kit.files.packed import blocks, check_rows
 from eval_kit.files.strict_json import decode
 from eval_kit.files.text import read_lines
 from eval_kit.sentences import counted
@@ -123,16 +123,21 @@ def columns(path: Path, layout: Layout) -> pl.DataFrame | None:
     """The texts of :func:`rows` as columns ``0``, ``1``, …; None where any line is in doubt: thirty times as fast."""
     if is_parquet(path):
         return None
+    read = []
     try:
-        text = b"".join(blocks(path, _BLOCK_BYTES)).removeprefix(BOM_UTF8).replace(b"\r\n", b"\n").rstrip(b"\n")
+        for block in blocks(path, _BLOCK_BYTES):
+            if b"\0" in block or (len(block) >= _BLOCK_BYTES and b"\n" not in block):
+                return None  # before gigabytes of it are read
+            read.append(block)
     except EOFError:
         return None
+    text = b"".join(read).removeprefix(BOM_UTF8).replace(b"\r\n", b"\n").rstrip(b"\n")
     first = text.partition(b"\n")[0].decode("utf-8", "replace")
     if not first or first.startswith("#") or _is_json(path, first):
         return None
     divider, tabs = _divider(path, first, layout), b"\t" in text
     mixed = not divider and layout.by_blanks and tabs and b" " in text
-    if mixed or (divider and b'"' in text) or any(odd in text for odd in (b"\r", b"\0", BOM_UTF8)):
+    if mixed or (divider and b'"' in text) or any(odd in text for odd in (b"\r", BOM_UTF8)):
         return None
     separator = divider or ("\t" if tabs or not layout.by_blanks else " ")
     names = first.split(separator)
@@ -201,6 +206,7 @@ def read_parquet(path: Path) -> pl.DataFrame:
     """The table in a Parquet file."""
     with open_file(path) as file:
         try:
+            check_rows(path, pl.scan_parquet(file).select(pl.len()).collect().item())
             return pl.read_parquet(file)
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
             raise UserError(f"Could not read {path} as Parquet: {first_line(error)}") from None

@@ -25,7 +25,7 @@ from eval_kit.files import strict_json
 from eval_kit.files.cache import cache_folder
 from eval_kit.files.digests import file_sha256, release_digest, table_digest
 from eval_kit.files.opening import check_no_pointer, is_file, is_folder
-from eval_kit.files.packed import MOST_GROWTH, SMALL_BYTES
+from eval_kit.files.packed import MOST_GROWTH, SMALL_BYTES, check_rows
 from eval_kit.measures import definitions
 from eval_kit.sentences import counted
 
@@ -192,6 +192,7 @@ def _read(path: Path, table: TableEntry, name: str) -> pl.DataFrame:
             raise ReleaseError(
                 f"The table {name} in {path} has {counted(rows, 'row')}, but {table.rows:,} in the manifest"
             )
+        check_rows(path, rows)
         labels = [column for column in table.columns if column.type == "label"]
         expected_kinds = dict(kinds)
         for column in labels:

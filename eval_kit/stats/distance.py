@@ -177,13 +177,15 @@ def _counts(texts: pl.Series) -> list[pl.DataFrame]:
     """
     with_spaces = pl.concat_str(pl.lit(" "), pl.col("text").str.to_lowercase(), pl.lit(" "))
     frame = texts.alias("text").to_frame().with_row_index("row").select("row", text=with_spaces)
-    longest = int(frame["text"].str.len_chars().max() or 0)  # type: ignore[arg-type]
-    grams = pl.concat_list([pl.col("text").str.slice(start, 3) for start in range(max(longest - 2, 1))])
+    of_one_text = pl.col("row") == pl.col("row").shift(-2)
+    three = pl.concat_str("letter", pl.col("letter").shift(-1), pl.col("letter").shift(-2))
     return [
         part.lazy()
-        .select("row", term=grams)
-        .explode("term")
-        .filter(pl.col("term").str.len_chars() == 3)
+        .select("row", letter=pl.col("text").str.split(""))
+        .explode("letter")
+        .filter(pl.col("letter") != "")
+        .select("row", term=pl.when(of_one_text).then(three))
+        .drop_nulls("term")
         .group_by("row", "term")
         .len("count")
         .collect()

@@ -44,6 +44,7 @@ def test_controls_and_bidirectional_marks_are_written_out_and_much_is_cut():
         ("os.kill(os.getpid(), signal.SIGINT); time.sleep(9)", 130, "interrupted"),
         ('warnings.simplefilter("error"); warnings.warn("partial")', 2, "partial"),
         ('sys.stdout = open("/dev/full", "w"); print("x")', 2, "No space left on device"),
+        ("bytearray(1 << 60)", 2, "There is not enough memory. Take fewer files, or raise the limit (ulimit -v)"),
     ],
 )
 def test_whatever_ends_a_command_is_one_line(code: str, status: int, line: str, tmp_path: Path):

@@ -215,3 +215,16 @@ def test_judgements_beyond_doubt_are_read_by_columns(text, tmp_path, monkeypatch
     path = tmp_path / "qrels"
     path.write_text(text, newline="")
     assert formats.read_judgements(path).rows() == formats.read_qrels(path).rows() == [("q", "d", 1), ("q", "e", 0)]
+
+
+def test_what_would_fill_the_memory_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    """Three million equal rows are a few kilobytes of Parquet; a file that holds no line is not read to its end."""
+    bomb, zeros = tmp_path / "bomb.parquet", tmp_path / "zeros.tsv"
+    pl.DataFrame({"query_id": "q", "passage_id": "p", "score": 1}).select(
+        pl.all().repeat_by(3_000_000).explode()
+    ).write_parquet(bomb)
+    zeros.write_bytes(b"")
+    os.truncate(zeros, 1 << 40)
+    for path, why in ((bomb, "3,000,000 rows"), (zeros, "longer than")):
+        with pytest.raises(UserError, match=why):
+            formats.read_qrels(path)
