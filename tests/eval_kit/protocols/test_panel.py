@@ -40,8 +40,9 @@ def test_a_run_has_the_places_that_paired_tests_leave(shared: Path, published_re
 
 
 def test_runs_of_other_test_sets_are_refused(mini_release: Release, tmp_path: Path) -> None:
-    query = mini_release.test_sets["wh.how"].queries
-    run = tmp_path / "other.trec"
-    run.write_text("".join(f"{each} Q0 p 1 1 x\n" for each in query))
-    with pytest.raises(UserError, match="dl19, dl20"):
-        score([run], mini_release, panel=True)
+    """Also where one has the name of the panel's, but other queries."""
+    for name in ("wh.how", "dl19"):
+        run = tmp_path / "other.trec"
+        run.write_text("".join(f"{each} Q0 p 1 1 x\n" for each in mini_release.test_sets[name].queries))
+        with pytest.raises(UserError, match="dl19, dl20"):
+            score([run], mini_release, panel=True)
