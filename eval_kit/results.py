@@ -130,7 +130,8 @@ class Result(ABC):
 
     def said(self) -> list[str]:
         """What every form begins with: what is known of the runs that may make it another answer, and the answer."""
-        return [*self.reservations(), *self.summary(), *map(str, self.facts())]
+        facts = [str(fact) for fact in self.facts() if not fact.command]
+        return [*self.reservations(), *self.summary(), *facts]
 
     def reservations(self) -> list[str]:
         """What is known of the runs that may make it another answer, and figures on the queries that all runs have."""

@@ -100,7 +100,7 @@ class Card(Result):
 
     def facts(self) -> list[Fact]:
         """What was found, and the command that adds what is lacking; of paths the names, as cards are passed on."""
-        return [*self._found(), *self._kinds(names_alone=True), self._next(names_alone=True)]
+        return [*self._found(), *self._commands(names_alone=True)]
 
     def _found(self) -> list[Fact]:
         """Each shift, the worst part, other wordings, leaks and far queries."""
@@ -120,6 +120,11 @@ class Card(Result):
             about = "Far from training" if fact.about == DISTANCE else f"Far by {fact.about}"
             facts.append(replace(fact, about=about))
         return facts
+
+    def _commands(self, names_alone: bool) -> list[Fact]:
+        """What to do next; in Python, where no command was typed, what takes one of its own."""
+        next_one = self._next(names_alone)
+        return [*self._kinds(names_alone), *[next_one] * (next_one.command[:1] == ["eval_kit"])]
 
     def _next(self, names_alone: bool) -> Fact:
         """What is lacking, and the command that adds it, as it was typed or with ``names_alone`` of absolute paths."""
@@ -309,8 +314,8 @@ class Card(Result):
         return f"# {markdown.escape(self.heading)}\n\n{super().to_markdown()}"
 
     def following(self) -> list[str]:
-        """The next command, as it was typed."""
-        return [str(self._next(names_alone=False))]
+        """The next commands, as this one was typed."""
+        return list(map(str, self._commands(names_alone=False)))
 
     def content(self) -> dict[str, Any]:
         """The documents of both, and the declared training data."""
