@@ -20,6 +20,7 @@ from eval_kit.protocols.scores import Mean, Scores
 from eval_kit.protocols.scoring import scores_of
 from eval_kit.release import Release, beir_folder
 from eval_kit.release.beir_suite import ANNOTATED, CQADUPSTACK, MS_MARCO, dataset_name, published_values, split_of
+from eval_kit.release.beir_suite import datasets as suite
 from eval_kit.results import Result
 from eval_kit.runs.given import GivenRuns, take
 from eval_kit.runs.ranks import TIE_RULE
@@ -106,8 +107,12 @@ class Suite(Result):
         return {system: against_bm25(figures, reference) for system, figures in values.items() if reference}
 
     def notes(self) -> list[str]:
-        """The averages against BM25, the queries that a run lacks with the means without them, and own ids left out."""
+        """Datasets that are not whole, the averages against BM25, and the means without queries that a run lacks."""
         notes = []
+        for dataset, queries in self._of_datasets().select("dataset", "queries").unique(maintain_order=True).rows():
+            if not _is_whole(dataset, queries):
+                other = f"{dataset} has {counted(queries, 'query')} here and {suite()[dataset].queries:,} in the paper"
+                notes.append(f"{other}, so no figure of the paper stands beside it")
         main = self.rows.filter(measure=pl.lit(MEASURES[0])).unique(["system", "dataset"], keep="last")
         for (system,), group in main.group_by("system", maintain_order=True):
             if group.height < FEWEST_PARTS:
@@ -234,10 +239,17 @@ def _rows(system: str, scores: Mapping[str, Scores]) -> pl.DataFrame:
 
 
 def _published(paper_name: str, rows: pl.DataFrame) -> pl.Series:
-    """The paper's value for the dataset and measure of each row."""
-    names = rows.select("dataset", "measure").iter_rows()
-    values = [published_values().get((paper_name, dataset), {}).get(measure) for dataset, measure in names]
+    """The paper's value for the dataset and measure of each row; none for other queries under a dataset's name."""
+    values = [
+        published_values().get((paper_name, dataset), {}).get(measure) if _is_whole(dataset, queries) else None
+        for dataset, measure, queries in rows.select("dataset", "measure", "queries").iter_rows()
+    ]
     return pl.Series("published", values, pl.Float64)
+
+
+def _is_whole(dataset: str, queries: int) -> bool:
+    """Whether a folder of a dataset's name has as many queries as the paper's Table 1."""
+    return dataset not in (known := suite()) or known[dataset].queries == queries
 
 
 def _row(system: str, dataset: str, figure: Mean) -> dict[str, Any]:
