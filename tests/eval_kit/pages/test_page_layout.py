@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import browser
@@ -231,10 +232,12 @@ def test_a_card_says_what_a_stranger_asks(cards, mini_release, tab, pages):
     assert facts["Typos"].verdict == "0.0 % lost"  # the runs of both wordings are the same
     assert int(facts["Leaks"].text.split()[0]) >= 40
     assert facts["Far from training"].verdict in ("cannot tell", "loses on them", "does not lose on them")
-    lacking = cards["one"].facts()[-1].command
+    assert not any("trained-on" in fact.shell for fact in cards["one"].facts()), "there is no command to add it to"
+    one, odd = (replace(cards[name], again=["eval_kit", "run"]) for name in ("one", "odd"))
+    lacking = one.facts()[-1].command
     assert {"--variation", "dl19.typo"} <= set(lacking)
     assert "--trained-on" not in lacking  # BM25 was trained on nothing
-    assert cards["odd"].facts()[-1].command[-3:-1] == ["test.typo", "--trained-on"]
+    assert odd.facts()[-1].command[-3:-1] == ["test.typo", "--trained-on"]
     tab.open(pages["whole"])
     assert "hub/some-model" in tab.texts("h1")[0] and tab.texts("dt") == list(facts)
     assert tab.js("document.querySelector('svg.plot g title').textContent") != ""
