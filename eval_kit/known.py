@@ -54,8 +54,8 @@ def _together(groups: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Of each test set where tests count groups of queries: how many there are, and what that does to intervals."""
     for name, each in groups.items():
         yield (
-            f"The {each['queries']:,} queries of {name} hang together in {each['groups']:,} groups (by their text or a "
-            f"relevant passage, if not by what you named), so intervals are up to {each['ratio']:.2f} times as wide"
+            f"The {each['queries']:,} queries of {name} hang together in {each['groups']:,} groups (by their texts or "
+            f"relevant passages, if not by what you named), so intervals are up to {each['ratio']:.2f} times as wide"
         )
 
 

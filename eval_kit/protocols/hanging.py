@@ -16,7 +16,7 @@ def grouped(release: Release, test_sets: Iterable[str], by: str | Parts | None =
         release: has their texts and judgements.
         test_sets: by name.
         by: a division whose parts are the groups (:func:`eval_kit.divisions.divide`), and queries in none are alone; by
-            default queries with one text, or with a relevant passage in common.
+            default queries with one text, or with relevant passages in common.
     """
     frames: list[pl.DataFrame] = []
     for name in test_sets:

@@ -1,4 +1,4 @@
-"""Queries that hang together: with one text, or with a relevant passage in common.
+"""Queries that hang together: with one text, or with half of their relevant passages in common.
 
 Several questions on one passage, or one text asked sixty times, fare alike: counted one by one they make a difference
 look surer than it is. On MS MARCO hardly any queries do.
@@ -18,18 +18,33 @@ MATTERS = 1.05
 _FEW = 10
 """Groups below which their error is too rough to say that they do not matter."""
 
+_MOST = 1_000
+"""Needs that differ and share a passage above which it says little of them; all pairs of more would take gigabytes."""
+
 
 def groups_of(queries: pl.DataFrame, relevant: pl.DataFrame) -> pl.DataFrame:
     """The group of each query: ``query_id`` and ``group``, a number.
+
+    Two queries are of one group if they have one text, or if at least half of the passages that are relevant to either
+    are so to both (Jaccard), or by way of others. A single passage in common would do where queries have one each, but
+    chains 318 of the 323 test queries of NFCorpus, which hardly fare alike (ratio of errors 0.96 to 1.03).
 
     Args:
         queries: ``query_id`` and ``text``, which may be null.
         relevant: ``query_id`` and ``passage_id`` of relevant passages.
     """
     by_text = queries.drop_nulls("text").select("query_id", key=pl.format("text {}", "text"))
-    own = relevant.join(queries, on="query_id", how="semi")
-    keys = pl.concat([by_text, own.select("query_id", key=pl.format("passage {}", "passage_id"))]).unique()
-    shared = keys.filter(pl.len().over("key") > 1).group_by("key", maintain_order=True).agg("query_id")
+    own = relevant.unique(maintain_order=True).join(queries, on="query_id", how="semi", maintain_order="left")
+    needs = own.group_by("query_id", maintain_order=True).agg(pl.col("passage_id").sort(), size=pl.len())
+    needs = needs.with_columns(key=pl.format("passages {}", pl.col("passage_id").list.join(" ")))
+    keys = pl.concat([by_text, needs.select("query_id", "key")])
+    equal = keys.filter(pl.len().over("key") > 1).group_by("key", maintain_order=True).agg("query_id")
+    each = needs.unique("key", keep="first", maintain_order=True).explode("passage_id").drop("key")
+    each = each.filter(pl.len().over("passage_id").is_between(2, _MOST))
+    pairs = each.join(each, on="passage_id").filter(pl.col("query_id") < pl.col("query_id_right"))
+    pairs = pairs.group_by("query_id", "query_id_right", "size", "size_right").len("both")
+    pairs = pairs.filter(3 * pl.col("both") >= pl.col("size") + pl.col("size_right"))
+    pairs = pairs.select("query_id", "query_id_right").sort("query_id", "query_id_right")
     leaders: dict[str, str] = {}
 
     def leader(query: str) -> str:
@@ -38,7 +53,7 @@ def groups_of(queries: pl.DataFrame, relevant: pl.DataFrame) -> pl.DataFrame:
             query = above
         return query
 
-    for together in shared["query_id"]:
+    for together in [*equal["query_id"], *pairs.rows()]:
         first, *rest = together
         for query in rest:
             leaders[leader(query)] = leader(first)

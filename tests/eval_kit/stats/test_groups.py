@@ -1,5 +1,8 @@
 """Queries that hang together are counted as groups where that matters, and a group alone says nothing."""
 
+from itertools import combinations
+from pathlib import Path
+
 import numpy as np
 import polars as pl
 import pytest
@@ -7,6 +10,7 @@ import pytest
 from eval_kit.divisions import Division
 from eval_kit.protocols import by_part
 from eval_kit.stats.differences import difference, differences
+from eval_kit.stats.groups import groups_of
 from eval_kit.stats.halves import worst
 
 
@@ -48,3 +52,25 @@ def test_a_kind_of_few_groups_is_not_looked_for() -> None:
     kinds = {str(each): np.flatnonzero((groups == each) | (groups == each + 1)) for each in range(19)}
     assert worst(values, kinds, 10, groups=groups) == []
     assert worst(values, kinds, 10)
+
+
+def test_a_chain_of_needs_that_share_a_little_is_no_group(shared: Path) -> None:
+    """Of each query all pairs by hand: half of what is relevant to either is so to both; in NFCorpus few are."""
+    needs = {"a": "12", "b": "12", "c": "123", "d": "3456", "e": "56789", "f": "x", "g": "xy", "h": "xyz", "i": "z"}
+    pairs = [(query, each) for query, own in needs.items() for each in own]
+    relevant = pl.DataFrame(pairs, ["query_id", "passage_id"], orient="row")
+    queries = pl.DataFrame({"query_id": [*needs, "j"]}).with_columns(text=pl.lit(None, pl.String))
+    groups = dict(groups_of(queries, relevant).iter_rows())
+    assert len({groups[each] for each in "abc"}) == len({groups[each] for each in "fgh"}) == 1
+    assert len(set(groups.values())) == 10 - 2 - 2
+    file = shared / "beir/nfcorpus/qrels/test.tsv"
+    relevant = pl.read_csv(file, separator="\t", new_columns=["query_id", "passage_id", "grade"])
+    own = {query: set(rows["passage_id"]) for (query,), rows in relevant.group_by("query_id")}
+    ids = relevant.select("query_id").unique(maintain_order=True).with_columns(text=pl.lit(None, pl.String))
+    found = dict(groups_of(ids, relevant.select("query_id", "passage_id")).iter_rows())
+    leader = {query: query for query in own}
+    for one, other in combinations(own, 2):
+        if 2 * len(own[one] & own[other]) >= len(own[one] | own[other]):
+            old, new = leader[one], leader[other]
+            leader = {query: new if led == old else led for query, led in leader.items()}
+    assert len(set(found.values())) == len({(found[query], led) for query, led in leader.items()}) == 287, "not 6"
