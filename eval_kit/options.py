@@ -109,7 +109,7 @@ Groups = Annotated[
     str | None,
     option(
         "Groups of queries that hang together, as for --by, such as an article's or a user's. Tests count groups where "
-        "it matters. Default: queries with one text or a relevant passage in common.",
+        "it matters. Default: queries with one text, or half of their relevant passages in common.",
         "GROUPING",
     ),
 ]
