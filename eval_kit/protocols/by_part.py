@@ -469,7 +469,7 @@ def notes_of(rows: pl.DataFrame, over: pl.DataFrame) -> list[str]:
         notes.append(f"Parts leave out up to {counted(unsearched, 'query')} that neither run searched")
     for row in over.drop_nulls("p_parts_holm").iter_rows(named=True):
         about = f"{row['system']}, {row['test_set']}, {row['measure']}, by {row['by']}"
-        differ = "differ" if row["p_parts_holm"] < ALPHA else "do not differ"
+        differ = "differ" if row["p_parts_holm"] < ALPHA else "are not shown to differ"
         notes.append(f"{about}: parts {differ} by more than chance ({p_said(row['p_parts_holm'])})")
     silent = over.filter(pl.col("why") != "").unique(["by", "why"], maintain_order=True)
     return [
