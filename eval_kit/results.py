@@ -158,9 +158,13 @@ class Result(ABC):
         """What it is about, in a line below the heading of its page, beside the release."""
         return ""
 
-    def captioned(self) -> list[Table]:
-        """The tables; their titles say so where the data are synthetic."""
-        tables = self.tables()
+    def printed(self) -> list[Table]:
+        """The tables as a paper prints them."""
+        return self.tables()
+
+    def captioned(self, tables: list[Table] | None = None) -> list[Table]:
+        """The tables, or these; their titles say so where the data are synthetic."""
+        tables = self.tables() if tables is None else tables
         if not is_synthetic(self.provenance):
             return tables
         return [replace(table, title=f"{table.title}, synthetic data") if table.title else table for table in tables]
@@ -235,11 +239,12 @@ class Result(ABC):
         return "\n".join([*said, *map(markdown.to_markdown, self.captioned()), *folded])
 
     def to_latex(self) -> str:
-        """The tables as floats of the package booktabs, with captions; the answer and the notes stand in comments."""
+        """The tables as floats of booktabs and graphicx, with captions; the answer and the notes stand in comments."""
         heading = f"{self.heading}{', synthetic data' * is_synthetic(self.provenance)}"
-        named = (table if table.heading else replace(table, title=heading) for table in self.captioned())
+        named = (table if table.heading else replace(table, title=heading) for table in self.captioned(self.printed()))
         tables = map(latex.to_latex, named)
-        return "".join(f"% {printable(note)}\n" for note in [*self.said(), *self.all_notes()]) + "\n".join(tables)
+        comments = [*self.said(), *self.all_notes(), r"\usepackage{booktabs, graphicx}"]
+        return "".join(f"% {printable(note)}\n" for note in comments) + "\n".join(tables)
 
     def show(self, console: Console) -> int:
         """Print what it has to say, the tables, each section under its heading, the other notes, and what follows.

@@ -135,6 +135,10 @@ class ScoresByPart(Scores):
         """The means over all queries, then those of each part."""
         return super().tables() + _tables_of_means(self.parts)
 
+    def printed(self) -> list[Table]:
+        """One table of all queries, then those of each part."""
+        return super().printed() + _tables_of_means(self.parts)
+
     def notes(self) -> list[str]:
         """What is in no part."""
         return [*self.remarks]

@@ -39,7 +39,7 @@ from eval_kit.protocols.differences_shown import (
 )
 from eval_kit.protocols.gate import Gate
 from eval_kit.protocols.hanging import counted_groups, grouped
-from eval_kit.protocols.scores import Scores, best_shown, value_shown
+from eval_kit.protocols.scores import Scores, best_shown, printed_of, value_shown
 from eval_kit.protocols.scoring import mean, scores_of, with_measures
 from eval_kit.release import Release, TestSet
 from eval_kit.results import Picture, Result, origin
@@ -49,7 +49,18 @@ from eval_kit.runs.training import TrainedOn, queries_of
 from eval_kit.sentences import and_more, counted, joined, most_telling
 from eval_kit.stats.differences import FEW_DRAWN, ROUNDING, UNDRAWN, WORSE, difference
 from eval_kit.stats.losses import MARGIN, correct, p_equivalent
-from eval_kit.tables.table import UNTESTED, Column, Fields, Table, Value, laid_out, of, side_by_side, significance
+from eval_kit.tables.table import (
+    ALPHA,
+    UNTESTED,
+    Column,
+    Fields,
+    Table,
+    Value,
+    laid_out,
+    of,
+    side_by_side,
+    significance,
+)
 
 ROWS = (
     dict.fromkeys(("test_set", "measure", "system"), pl.String())
@@ -140,8 +151,17 @@ class Comparison(Result):
 
         The best value of a measure is bold.
         """
-        parts = by_part.tables_of_differences(self.parts, self.over_parts, self.gate is not None)
-        return [*(self._by_test_set() if len(self.systems) > BESIDE else [self._beside()]), *parts]
+        return [*(self._by_test_set() if len(self.systems) > BESIDE else [self._beside()]), *self._of_parts()]
+
+    def _of_parts(self) -> list[Table]:
+        return by_part.tables_of_differences(self.parts, self.over_parts, self.gate is not None)
+
+    def printed(self) -> list[Table]:
+        """Of all systems one table without intervals, whose marks say what is not significant; then of the parts."""
+        base = self.systems[0]
+        title = f"{self.heading} (° not significantly different from {base}, p ≥ {ALPHA:g} after Holm's correction)"
+        best = best_shown(self.rows)
+        return [printed_of(self.rows, partial(_marked, best), title), *self._of_parts()]
 
     def _by_test_set(self) -> Iterator[Table]:
         """The systems one below the other, the best by the first measure first."""
@@ -634,6 +654,11 @@ def _value(best: Mapping[tuple[str, str], str], row: Fields) -> Value:
 
 def _difference(row: Fields) -> Value | None:
     return None if row["difference"] is None else Value(by_part.difference_of(row), mark=significance(row))
+
+
+def _marked(best: Mapping[tuple[str, str], str], row: Fields) -> Value:
+    """A system's value, with the mark of its difference."""
+    return replace(value_shown(best, row), mark=significance(row) if row["difference"] is not None else "")
 
 
 def _helped(row: Fields) -> str | None:

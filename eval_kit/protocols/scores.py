@@ -12,7 +12,7 @@ from eval_kit.results import Picture, Result, origin
 from eval_kit.runs import contamination
 from eval_kit.runs.contamination import Seen
 from eval_kit.sentences import and_more, counted, joined
-from eval_kit.tables.table import Column, Fields, Table, Value, ends_shown, laid_out, of, side_by_side, sides
+from eval_kit.tables.table import Column, Fields, Source, Table, Value, ends_shown, laid_out, of, side_by_side, sides
 
 if TYPE_CHECKING:  # brings numpy, which plain scores need not
     from eval_kit.protocols.panel import Standing
@@ -105,6 +105,17 @@ class Scores(Result):
                 columns.append(Column(measure, "number", value, wrap="anywhere", min_width=7))
             tables.append(laid_out(rows, columns))
         return tables
+
+    def printed(self) -> list[Table]:
+        """One table: a system a row, a measure of a test set a column, and no intervals."""
+        frame = self.to_polars()
+        without_test_set = pl.col("run").str.strip_suffix(pl.format(".{}", "test_set"))
+        rows = frame.with_columns(system=without_test_set)
+        if rows.select("system", "test_set", "measure").is_duplicated().any():
+            rows = frame.with_columns(system="run")
+        test_sets = rows["test_set"].unique(maintain_order=True).to_list()
+        on = joined(test_sets) if len(test_sets) <= _MOST_TEST_SETS else counted(len(test_sets), "test set")
+        return [printed_of(rows, partial(value_shown, best_shown(frame)), f"{self.title} on {on}")]
 
     @property
     def heading(self) -> str:
@@ -221,6 +232,21 @@ def value_shown(best: Mapping[tuple[str, str], str], row: Fields) -> Value:
         below=f"[{ends}]" if ends and "difference" not in row else "",
         bold=shown == best.get((row["test_set"], row["measure"])),
     )
+
+
+def printed_of(rows: pl.DataFrame, cell: Source, title: str) -> Table:
+    """A table of a paper: a ``system`` a row, a ``measure`` of a ``test_set`` a column."""
+    at = pl.format("{} {}", "test_set", "measure")
+    columns = [Column("Model", "heading", _system)]
+    for place in rows.unique(["test_set", "measure"], keep="first", maintain_order=True).iter_rows(named=True):
+        value = of(f"{place['test_set']} {place['measure']}", cell)
+        group = f"{place['test_set']}, n = {place['queries']:,}"
+        columns.append(Column(place["measure"], "number", value, none="", group=group))
+    return laid_out(side_by_side(rows.with_columns(at=at), ["system"], "at"), columns, title=title)
+
+
+def _system(row: Fields) -> Value:
+    return Value(row["system"], mark=max(contamination.mark(each["trained_on"]) for each in sides(row)))
 
 
 def _run(row: Fields) -> Value:

@@ -42,16 +42,20 @@ _SIGNED = re.compile(r"(?<![\w.])[+-]\d+([.,]\d+)*(\\%)?")
 
 
 def to_latex(table: Table) -> str:
-    """A table environment with the heading as its caption, set by booktabs; the table's notes in comments above it."""
+    """A table environment with the heading as its caption, set by booktabs; the table's notes in comments above it.
+
+    A table that is wider than the text is set smaller, by graphicx.
+    """
     lines = [f"% {printable(note)}" for note in table.notes]
     lines += [r"\begin{table}", r"\centering"]
     lines += [rf"\caption{{{escape(table.heading)}}}"] if table.heading else []
     columns = "".join("r" if column.kind == "number" else "l" for column in table.columns)
+    lines += [r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"]
     lines += [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", *_header(table.columns), r"\midrule"]
     for number, group in enumerate(table.groups):
         lines += [r"\addlinespace"] * (number > 0)
         lines += [_line(map(_text, map(as_cell, row), table.columns)) for row in group]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}}", r"\end{table}", ""])
 
 
 def _header(columns: Sequence[Column]) -> list[str]:

@@ -174,22 +174,34 @@ def test_latex_sets_signed_numbers_alone_as_mathematics():
 def test_latex_is_balanced_and_escaped(nasty):
     text = nasty.to_latex()
     body = [line for line in text.splitlines() if not line.startswith("%")]
-    assert [body[0], body[3], *body[-2:]] == [
-        *(r"\begin{table}", r"\begin{tabular}{llrrrrrr}", r"\end{tabular}", r"\end{table}")
-    ]
-    header = body[5]
-    assert header.endswith(r" \\")
-    assert len(re.findall(r"(?<!\\)&", header)) == 7
-    for special in "%$#_":
-        assert not re.search(rf"(?<!\\){re.escape(special)}", header.replace(r"$\Delta$", "").replace("$-$", "")), (
-            special
-        )
-    plain = re.sub(r"\\[{}]", "", header)
-    assert plain.count("{") == plain.count("}")
-    signs = ["less", "greater", "bar", "asciitilde", "asciicircum", "backslash"]
-    assert set(re.findall(r"\\([A-Za-z]+)", header)) == {"Delta", *(f"text{sign}" for sign in signs)}
-    assert "<" not in header
+    assert (body[0], *body[-2:]) == (r"\begin{table}", r"\end{tabular}}", r"\end{table}")
+    named = [line for line in body if "100" in line and not line.startswith(r"\caption")]
+    assert len(named) == 2 and all(len(re.findall(r"(?<!\\)&", line)) == named[0].count(" & ") for line in named)
+    for line in named:
+        assert line.endswith(r" \\")
+        for special in "%$#_":
+            assert not re.search(rf"(?<!\\){re.escape(special)}", line.replace(r"$^\circ$", "")), special
+        plain = re.sub(r"\\[{}]", "", line)
+        assert plain.count("{") == plain.count("}") and "<" not in line
+        signs = {f"text{sign}" for sign in ("less", "greater", "bar", "asciitilde", "asciicircum", "backslash")}
+        assert signs <= set(re.findall(r"\\([A-Za-z]+)", line)) <= {*signs, "textbf", "circ", "approx"}
     assert "\n2" not in text
+
+
+def test_latex_has_a_system_a_row_and_the_measures_of_each_test_set_under_its_name(runs, mini_release):
+    """As a paper prints it: no intervals; what is not significant has its mark, in all as many as the table has."""
+    result = compare(runs, mini_release)
+    tables = result.to_latex().split(r"\begin{table}")[1:]
+    rows = [line.split(" & ") for line in tables[0].splitlines() if line.count(" & ") > 4]
+    measures = result.rows.select("test_set", "measure").n_unique()
+    assert len(tables) == 1 and len(rows) == 1 + 3 and {len(row) for row in rows} == {1 + measures}
+    assert all(name in tables[0] for name in ("dl19, n = ", "dl20, n = ")) and "{[}" not in tables[0]
+    open_ones = result.rows.filter(pl.col("p_holm") >= 0.05).height
+    assert sum(line.count(r"^\circ$") for line in tables[0].splitlines() if " & " in line) == open_ones > 0
+    for row in rows[1:]:
+        values = result.rows.filter(system=pl.lit(row[0].replace(r"\_", "_")))["value"]
+        shown = [float(re.search(r"\d\.\d+", cell)[0]) for cell in row[1:]]
+        assert shown == pytest.approx(values.to_list(), abs=5e-5)
 
 
 def test_csv_gives_a_spreadsheet_no_formula_and_a_terminal_no_control():
