@@ -88,8 +88,8 @@ def verify(
         faults += bool(check.fault)
         rows.append({"check": check.what, "fault": check.fault or None})
         lines.append(f"WRONG {check.what}: {check.fault}" if check.fault else f"ok    {check.what}")
-    lines.append(f"{release}: {len(checks)} checks, {faults} faults")
-    print_result({"folder": release, "faults": faults, "checks": rows}, lines, json_file)
+    answer = f"{release}: {len(checks)} checks, {faults} faults"
+    print_result({"folder": release, "faults": faults, "checks": rows}, [answer, *lines], json_file)
     raise typer.Exit(bool(faults))
 
 

@@ -157,14 +157,21 @@ class PublishedBeside(Result):
                 our_values[printed_table.key(cell)] = f"ours {as_printed({**cell, 'value': figure})}"
         return [printed_table.table(reference, our_values)]
 
-    def notes(self) -> list[str]:
-        """Of runs of which no figure is in a cell, what they were scored on."""
-        if self.ours is None or self.comparisons:
-            return []
+    def summary(self) -> list[str]:
+        """How many figures the table has, and of ours beside them; of runs without any, what they were scored on."""
+        reference, beside = load(self.id), self.comparisons.values()
+        venue = "{venue} {year}".format_map(reference["paper"])
+        has = f"{venue}, {reference['table']}, has {counted(len(reference['cells']), 'figure')}"
+        if self.ours is None:
+            return [f"{has}, as printed."]
+        if beside:
+            inside = [each.inside for each in beside if each.inside is not None]
+            said = f"{sum(inside)} of {len(inside)} lie inside our 95 % interval"
+            return [f"{has}, and ours stand beside {len(beside)}: {said}."]
         frames = [frame.select("test_sets", "queries") for frame in self.ours.grid.results.values()]
         scored = pl.concat(frames).unique(maintain_order=True).iter_rows()
         on = ", ".join(f"{test_sets} ({queries:,} queries)" for test_sets, queries in scored)
-        return [f"This table has no cell for what these runs were scored on: {on}"]
+        return [f"{has}, and none for what these runs were scored on: {on}."]
 
 
 def of_paper(

@@ -106,6 +106,22 @@ class Suite(Result):
         reference = values.pop(self._bm25 or "", {})
         return {system: against_bm25(figures, reference) for system, figures in values.items() if reference}
 
+    def summary(self) -> list[str]:
+        """The mean of each system over its datasets, with an interval from six on; of one dataset its figure."""
+        said = []
+        main = self._of_datasets().filter(measure=pl.lit(MEASURES[0]))
+        for (system,), group in main.group_by("system", maintain_order=True):
+            values = group["value"].to_numpy()
+            text, on = f"{values.mean():.4f}", group["dataset"][0]
+            if len(values) > 1:
+                on = counted(len(values), "dataset")
+            if len(values) >= FEWEST_PARTS:
+                mean = Figure(float(values.mean()), float(values.std(ddof=1)) / len(values) ** 0.5, len(values) - 1)
+                low, high = mean.interval
+                text += f" [{low:.4f}, {high:.4f}] (95 %, datasets as random draws)" if low is not None else ""
+            said.append(f"{system}: {'mean ' * (len(values) > 1)}{MEASURES[0]} {text} on {on}.")
+        return said
+
     def notes(self) -> list[str]:
         """Datasets that are not whole, the averages against BM25, and the means without queries that a run lacks."""
         notes = []
@@ -113,16 +129,6 @@ class Suite(Result):
             if not _is_whole(dataset, queries):
                 other = f"{dataset} has {counted(queries, 'query')} here and {suite()[dataset].queries:,} in the paper"
                 notes.append(f"{other}, so no figure of the paper stands beside it")
-        main = self.rows.filter(measure=pl.lit(MEASURES[0])).unique(["system", "dataset"], keep="last")
-        for (system,), group in main.group_by("system", maintain_order=True):
-            if group.height < FEWEST_PARTS:
-                continue
-            values = group["value"].to_numpy()
-            mean = Figure(float(values.mean()), float(values.std(ddof=1)) / len(values) ** 0.5, len(values) - 1)
-            low, high = mean.interval
-            if low is not None:
-                ends = f"{mean.value:.4f} [{low:.4f}, {high:.4f}]"
-                notes.append(f"{system}: mean {MEASURES[0]} {ends} (95 %, datasets as random draws)")
         for system, average in self.averages().items():
             notes.append(
                 f"{system} against {self._bm25} (nDCG@10): {or_dash(average.relative, '+z.1%')} (ratio of the means, "

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import polars as pl
@@ -17,6 +17,7 @@ from eval_kit.release import Release, TestSet
 from eval_kit.release.reference import as_printed, published_cells
 from eval_kit.results import Result
 from eval_kit.runs.given import GivenRuns, take
+from eval_kit.sentences import counted, joined, most_telling
 from eval_kit.tables.table import Column, Fields, Table, laid_out, of, side_by_side
 
 SETS = ("lesser", "pygmy", "veiled")
@@ -25,6 +26,7 @@ _WHOLE_SET_MEASURES = ("AP", "RR@10")
 _REFERENCE = "cikm2021-table4"
 _REFERENCE_LEVEL = 50
 _SOLVED = "solved"
+_MOST_RUNS = 4
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,6 +74,16 @@ class Chameleons(Result):
         rows = side_by_side(in_order, ["measure", "set", "level", "queries"], "run")
         notes = [definition_1(frame, max(frame["level"]))]
         return [laid_out(rows, columns, title="Table 4: the Chameleons", notes=notes)]
+
+    def summary(self) -> list[str]:
+        """How many of the Chameleons each run solves, the fewest first."""
+        rows = self.performance.filter(measure=MEASURES[0], level=self.performance["level"].max())
+        said = []
+        for (run,), of_run in rows.group_by("run", maintain_order=True):
+            sets = [f"{row['solved']:,} of the {row['queries']:,} {row['set']}" for row in of_run.iter_rows(named=True)]
+            said.append((-of_run["solved"].sum(), f"{run} solves {joined(sets)} queries at {of_run['level'][0]} %."))
+        named, rest = most_telling(said, itemgetter(0), _MOST_RUNS)
+        return [*(text for _, text in named), *[f"The table has {counted(rest, 'more run')}."] * bool(rest)]
 
     def notes(self) -> list[str]:
         """Where each run stands among the published rankers."""

@@ -110,3 +110,10 @@ def test_a_release_may_lack_dev_as_a_test_set_or_the_chameleons(published_releas
         release = Release(published_release.folder, manifest)
         assert with_average_precision(release) == release.test_sets
     assert "AP" in with_average_precision(published_release)["dev"].measures
+
+
+def test_the_first_lines_say_how_many_each_run_solves(figures: Chameleons) -> None:
+    [first, second] = figures.said()[-2:]
+    assert first.startswith("weak solves") and second.startswith("strong solves"), "the fewest first"
+    solved = figures.performance.filter(measure="RR@10", level=50, run="weak").sort("set")["solved"]
+    assert [int(each.replace(",", "")) for each in first.split() if each[0].isdigit()][:-1:2] == solved.to_list()
