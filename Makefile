@@ -96,14 +96,11 @@ docs: $(READY)  ## build the documentation into build/docs; a broken link or a w
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "build/docs/index.html (its search needs a server: python3 -m http.server -d build/docs)"
 
-pages: $(READY)  ## make again what stands in docs/ and comes from commands (RELEASE: the published one; NFCorpus' grid takes minutes)
+pages: $(READY)  ## make again what stands in docs/ and comes from commands (RELEASE: the published one)
 	@$(BIN)/python docs/reference.py schemas
 	@$(BIN)/python docs/differences.py
 	@$(BIN)/python docs/pictures.py
 	@test ! -e "$(RELEASE)" || for page in test-sets clusters; do $(BIN)/python docs/reference.py $$page "$(RELEASE)" > docs/reference/$$page.md; done
-	@$(MAKE) --no-print-directory baselines CONFIG=nfcorpus RELEASE=nfcorpus-shift FLAGS="--system bm25 --system biencoder"
-	@cp grid-nfcorpus/report.html docs/tutorials/nfcorpus-report.html
-	@chromium --headless --no-sandbox --hide-scrollbars --window-size=1240,760 --screenshot=docs/assets/nfcorpus-report.png docs/tutorials/nfcorpus-report.html
 
 release: $(READY)  ## the canonical release: built, verified, audited, with its card, packed (UPSTREAM=DIR)
 	@$(BIN)/python -m builder build published $(if $(UPSTREAM),--upstream "$(UPSTREAM)") --out "$(RELEASE)" $(FLAGS)
