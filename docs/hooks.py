@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pictures
 import polars as pl
 import rates
 import reference
@@ -39,7 +38,11 @@ def of_notebook(path: Path) -> str:
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         source = "".join(cell["source"])
         parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
-        parts += [f"```text\n{''.join(output['text']).rstrip()}\n```" for output in cell.get("outputs", [])]
+        for output in cell.get("outputs", []):
+            if picture := output.get("data", {}).get("image/svg+xml"):
+                parts.append(f"<figure>{''.join(picture)}</figure>")
+            else:
+                parts.append(f"```text\n{''.join(output['text']).rstrip()}\n```")
     return "\n\n".join(parts)
 
 
@@ -62,7 +65,7 @@ def losses_on_squad(grid: str) -> str:
     systems = points["system"].unique(maintain_order=True).to_list()
     legend = " ".join(f"{svg.swatch(number)} {system}" for number, system in enumerate(systems))
     picture = plots.loss_against_jaccard(points, systems, "RR@10", title="Rel Loss of {measure} against similarity")
-    return f"<figure>{pictures.style('figure')}{picture}<figcaption>{legend}</figcaption></figure>"
+    return f"<figure>{svg.style('figure')}{picture}<figcaption>{legend}</figcaption></figure>"
 
 
 def on_page_content(html: str, **_: Any) -> str:

@@ -56,6 +56,12 @@ class Picture:
     caption: str = ""
     series: Sequence[str] = field(default_factory=tuple)
 
+    def _repr_svg_(self) -> str:
+        """For a notebook."""
+        from eval_kit.svg import standalone  # numpy, which plain scores need not
+
+        return standalone(self.picture)
+
 
 @dataclass(frozen=True)
 class Section:

@@ -4,8 +4,10 @@ Systems differ by colour *and* by marker, so that no reader needs to tell colour
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +28,10 @@ MARKERS = len(_SHAPES)
 _TINY = 1e-300
 _LONGEST_BAR = 1.0
 """Losses beyond 100 % are drawn as 100 %, or one ASL loss of 1000 % would flatten all other bars."""
+
+_COLOURS = re.compile(r"^  (--.*)$", re.MULTILINE)
+_LOOKS = re.compile(r"^(?:\.plot|\.grid|\.zero|\.few|\.range|\.mark|\.swatch|\.s\d).*$", re.MULTILINE)
+"""Lines of the pages' style sheet that pictures need: its first three lines of colours are a light page's."""
 
 
 type Axis = tuple[tuple[float, float], list[tuple[float, str]]]
@@ -215,3 +221,17 @@ def told_apart(values: Sequence[float]) -> list[str]:
 
 def _position(value: float, span: tuple[float, float], start: float, end: float) -> float:
     return float(start + (end - start) * (value - span[0]) / (span[1] - span[0]))
+
+
+def style(of: str) -> str:
+    """The style sheet of a picture in a light page, for the element ``of``."""
+    css = (Path(__file__).parent / "pages/assets/page.css").read_text(encoding="utf-8")
+    return f"<style>{of} {{ {' '.join(_COLOURS.findall(css)[:3])} }} {' '.join(_LOOKS.findall(css))}</style>"
+
+
+def standalone(picture: Markup) -> str:
+    """A picture as a file of its own."""
+    paper = '<rect width="100%" height="100%" fill="#fff"/>'
+    start, end = picture.split(">", 1)
+    font = "<style>text { font-family: system-ui, sans-serif; }</style>"
+    return f'{start} xmlns="http://www.w3.org/2000/svg">{style("svg")}{font}{paper}{end}'

@@ -22,6 +22,7 @@ def from_docs(monkeypatch):
     return importlib.import_module
 
 
+@pytest.mark.slow
 def test_the_notebook_shows_what_its_cells_give(from_docs, mini_release, tmp_path, monkeypatch):
     pytest.importorskip("mkdocs")
     (tmp_path / "mini").symlink_to(mini_release.folder)
@@ -30,8 +31,8 @@ def test_the_notebook_shows_what_its_cells_give(from_docs, mini_release, tmp_pat
     for (code, shown), given in zip(cells, notebooks.run([code for code, _ in cells]), strict=True):
         assert given == shown, code
     assert "mine" in (tmp_path / "report.html").read_text(encoding="utf-8")
-    code, shown = [cell for cell in cells if cell[1]][-1]
-    assert f"```python\n{code}\n```\n\n```text\n{shown.rstrip()}\n```" in from_docs("hooks").of_notebook(NOTEBOOK)
+    page = from_docs("hooks").of_notebook(NOTEBOOK)
+    assert all(shown.rstrip() in page for _, shown in cells)
 
 
 @pytest.mark.parametrize("name", ["test-sets", "clusters"])
