@@ -4,7 +4,7 @@ It follows from the runs of a provenance (:func:`eval_kit.protocols.scoring.scor
 it on the way.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -19,6 +19,9 @@ _FEW_JUDGED, _APART = 0.5, 0.05
 """The share of judged passages below which, and the difference beyond which, figures are also of the judgements."""
 _RANKS = "Scores win, as in trec_eval. Without scores, ranks do, and of a repeated rank the last line"
 NOTHING_JUDGED = "No passage of {} is judged. Check that its passage ids are the collection's"
+
+_NAMED = 4
+"""Names in one sentence."""
 
 type Runs = Sequence[Mapping[str, Any]]
 
@@ -159,8 +162,8 @@ def _on_judgements(runs: Runs) -> Iterator[str]:
         if least < _FEW_JUDGED or most - least > _APART:
             told = choices(f"{run} {share:.2f}" for run, share in of_runs.items())
             yield (
-                f"{JUDGED} on {name}: {told}. What nobody judged counts as not relevant, so the figures, and the "
-                "differences between runs, depend on the judgements too"
+                f"{JUDGED} on {name}: {told}. Differences are of the judgements too: what nobody judged counts as not "
+                "relevant"
             )
 
 
@@ -173,7 +176,7 @@ def _cut_short(runs: Runs) -> Iterator[str]:
             found.setdefault((depth, cutoff), {})[_system(run)] = None
     for (depth, cutoff), names in found.items():
         have = "has" if len(names) == 1 else "have"
-        yield f"{choices(names)} {have} at most {counted(depth, 'passage')} a query, so @{cutoff} is really @{depth}"
+        yield f"{_several(names)} {have} at most {counted(depth, 'passage')} a query, so @{cutoff} is really @{depth}"
 
 
 def _system(run: Mapping[str, Any]) -> str:
@@ -189,11 +192,16 @@ def _trained_on(runs: Runs) -> Iterator[str]:
         if verdict := next((word for word in names if word in of_run), ""):
             names[verdict][_system(run)] = None
     if seen := names["yes"]:
-        yield f"{MARK} trained on these test queries, so the figure is not for unseen queries: {choices(seen)}"
+        yield f"{MARK} trained on these test queries, so the figure is not for unseen queries: {_several(seen)}"
     told = {_system(run): run["training_data"] for run in runs if run.get("training_data")}
     for name in [each for each in names["unknown"] if each in told]:
         del names["unknown"][name]
         yield f"{name} was trained on {choices(told[name])}, and nobody says whether on these queries"
     if unknown := names["unknown"]:
-        who = joined(list(unknown)) if len(unknown) < 3 else choices(unknown)
-        yield f"{who} may have seen these queries. Declare the training data in NAME.training.json"
+        yield f"{_several(unknown)} may have seen these queries. Declare the training data in NAME.training.json"
+
+
+def _several(names: Iterable[str]) -> str:
+    """A few names, and how many more there are: a list of a whole grid is a line that nobody reads."""
+    first, rest = list(names)[:_NAMED], list(names)[_NAMED:]
+    return ", ".join(first) + and_more(len(rest)) if rest else joined(first)

@@ -18,10 +18,11 @@ import hub_server
 import pytest
 from typer.main import get_command
 
+from builder import mini
+from builder import release as releases
 from eval_kit.release import Release
 
 ROOT = Path(__file__).parents[2]
-NOTEBOOK = ROOT / "docs" / "tutorials" / "your-model.ipynb"
 PROGRAMS = ("eval_kit", "builder", "baselines")
 NOT_RUN = re.compile(r"^(git|pip|make|\.) |docs/(reference|pictures)\.py")
 """Commands that install, fetch or take many minutes; `make demo`, `make reproduce` and the notebook have tests."""
@@ -139,7 +140,7 @@ class Folder:
         (self.folder / "cut.trec").write_text("\n".join(cut) + "\n")
 
     def tutorial_runs(self) -> None:
-        """The runs that the tutorial's notebook writes on the full-size mini."""
+        """Runs of a grid on the full-size mini."""
         trained: Path = self.request.getfixturevalue("tutorial")
         for path in trained.glob("mine.topic.*.trec"):
             link(path, self.folder / path.name)
@@ -177,17 +178,11 @@ class Folder:
 
 @pytest.fixture(scope="session")
 def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder in which the cells of the tutorial's notebook ran, on the full-size mini."""
+    """A folder with the full-size mini, and runs of a model that was trained without each topic."""
     folder = tmp_path_factory.mktemp("tutorial")
-    script = (
-        "import builder.mini, builder.release, notebooks, pathlib, sys\n"
-        "builder.release.write(builder.mini.draft(), pathlib.Path('mini'))\n"
-        "notebooks.run([code for code, _ in notebooks.shown(pathlib.Path(sys.argv[1]))])\n"
-    )
-    path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
-    subprocess.run(
-        [sys.executable, "-c", script, NOTEBOOK], cwd=folder, env=os.environ | {"PYTHONPATH": path}, check=True
-    )
+    releases.write(mini.draft(), folder / "mini")
+    script, path = ROOT / "tests/word_model.py", str(ROOT)
+    subprocess.run([sys.executable, script], cwd=folder, env=os.environ | {"PYTHONPATH": path}, check=True)
     return folder
 
 
