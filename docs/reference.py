@@ -160,7 +160,7 @@ def _schemas() -> str:
 
 
 def write_schemas() -> None:
-    """Write ``schemas/`` anew from the classes of documents."""
+    """Write those of ``schemas/`` anew that are of classes; the others, of what is only written, are kept by hand."""
     schemas = {name: documents.schema(name) for name in documents.DOCUMENTS}
     for name, schema in schemas.items():
         text = json.dumps(schema, indent=1, ensure_ascii=False)
