@@ -348,7 +348,6 @@ def variations(
         ),
     ],
     test_set: Annotated[str | None, option("Compare only on the queries of this test set.", "NAME")] = None,
-    rankers: options.Rankers = None,
     release: options.Release = None,
     seed: options.Seed = None,
     allow_missing: options.AllowMissing = False,
@@ -365,9 +364,7 @@ def variations(
     from eval_kit.protocols.variations import variations as changes
 
     opened = open_release(values["release"])
-    pairs = (pair.partition("=") for pair in rankers or [])
-    of_paper = {system: published_name for system, _, published_name in pairs}
-    return Report(None, _call(changes, values | {"release": opened, "rankers": of_paper}), opened)
+    return Report(None, _call(changes, values | {"release": opened}), opened)
 
 
 @_computing

@@ -121,14 +121,6 @@ TrainedOn = Annotated[
     Path | None,
     option("Training queries for --by distance and --by leaked, in any form that clean --train takes.", "FILE"),
 ]
-Rankers = Annotated[
-    list[str] | None,
-    option(
-        "Compare SYSTEM with this ranker of CIKM 2021, Table 7 (on chameleons.veiled.50). Default: the same name.",
-        "SYSTEM=RANKER",
-        "--ranker",
-    ),
-]
 
 
 def emitting(compute: "Callable[..., Result]") -> Callable[..., None]:
