@@ -177,7 +177,6 @@ def run(
     kind: Annotated[
         str | None, option("Model kind, if its files do not say: dense, sparse, late or cross.", "KIND")
     ] = None,
-    replace: Annotated[bool, option("Replace a run of this name by another model.", None, "--replace")] = False,
     by: options.By = None,
     seed: options.Seed = None,
     *,
@@ -293,9 +292,6 @@ def generalise(
         list[str] | None,
         option("Group that training left out. Repeatable. Default: the groups farther from --trained-on.", "PART"),
     ] = None,
-    vectors: Annotated[
-        str | None, option("Measure distance by these vectors, as for similarity. Default: character trigrams.")
-    ] = None,
     release: options.Release = None,
     qrels: options.Qrels = None,
     queries: options.Queries = None,
@@ -371,21 +367,6 @@ def variations(
 def protocol(
     runs: options.GridRuns = None,
     paper: options.Paper = None,
-    systems: Annotated[
-        list[str] | None, option("System name of each run, in RUN order, or one name for all.", "NAME", "--system")
-    ] = None,
-    shifts: Annotated[
-        list[str] | None,
-        option(
-            "Shift of each run, in RUN order, or one for all: topic, wh, length, given, crossed, resttest or restrain.",
-            "NAME",
-            "--shift",
-        ),
-    ] = None,
-    held_outs: Annotated[
-        list[str] | None,
-        option("Part that each run's training left out, in RUN order, such as c0.", "NAME", "--held-out"),
-    ] = None,
     untrained: Annotated[
         list[Path] | None, option("Also show this run of an untrained system, such as BM25. Repeatable.", "RUN")
     ] = None,
@@ -409,7 +390,7 @@ def protocol(
     if paper is not None:
         from eval_kit.papers.beside import of_paper
 
-        return _call(of_paper, values, f"{parameter('paper')} reads system and shift from the file names")
+        return _call(of_paper, values, f"{parameter('paper')} reads a grid's folder as it is")
     from eval_kit.pages.report import report
 
     if not runs:

@@ -77,8 +77,8 @@ Example = Annotated[
 GridRuns = Annotated[
     list[Path] | None,
     argument(
-        "Runs named <system>.<shift>.<held-out>.trec, or any names with --system, --shift and --held-out. Runs of "
-        "query variations are accepted too.",
+        "Runs named <system>.<shift>.<held-out>.trec (the shift topic, wh, length, given, crossed, resttest or "
+        "restrain), or runs of query variations.",
         "RUN",
     ),
 ]

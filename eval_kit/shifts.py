@@ -14,7 +14,7 @@ from typing import ClassVar, override
 import polars as pl
 
 from eval_kit.documents import Column, Manifest
-from eval_kit.errors import UserError, choices, parameter
+from eval_kit.errors import UserError, choices
 from eval_kit.files.formats import QUERIES_SCHEMA
 from eval_kit.question_words import ENGLISH, TERMS, contains, parse
 from eval_kit.release import Release
@@ -477,7 +477,7 @@ def named(part: str, manifest: Manifest) -> str:
     return f"{part} ({TOPICS[part]})" if part in TOPICS and manifest.kind == "published" else part
 
 
-def check_names(names: Iterable[str], origin: str = parameter("shifts")) -> None:
+def check_names(names: Iterable[str], origin: str) -> None:
     """Check names of shifts from a user; ``origin`` says where they stand."""
     for name in names:
         if name not in SHIFTS:

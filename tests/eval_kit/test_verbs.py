@@ -69,7 +69,6 @@ WRONG = {
     **dict.fromkeys(("--release", "--qrels", "--queries", "--trained-on", "--dataset"), "nowhere"),
     **dict.fromkeys(("--bm25", "--untrained", "--vectors"), "nowhere"),
     **dict.fromkeys(("--measure", "--test-set", "--by", "--baseline", "--paper"), "nosuch"),
-    **dict.fromkeys(("--system", "--shift", "--held-out"), "nosuch"),
     "--per-query": "nowhere/values.tsv",
 }
 RIGHT = {"--seed": ["1"], "--no-worse-than": ["0.1"], "--allow-missing": [], "--example": []}
