@@ -6,19 +6,16 @@ shortest program that reads the two files, trec_eval if it is on the PATH. Write
 """
 
 import argparse
-import gzip
 import json
 import os
 import platform
-import random
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,21 +29,6 @@ from eval_kit.release import open_release
 DEPTH, SEED, PASSAGES = 1_000, 0, 8_841_823
 SIZE, QUERIES = "6.98M", 69_800
 """The run's name, and the size of the mini release whose dev queries it answers."""
-FORMS: dict[str, Callable[[bytes], bytes]] = {
-    "plain": lambda line: line,
-    "ranks as 1.0": lambda line: b"%s %s %s %s.0 %s %s" % (*line.split(),),
-    "ranks as null": lambda line: b"%s %s %s null %s %s" % (*line.split()[:3], *line.split()[4:]),
-    "two blanks": lambda line: line.replace(b" ", b"  ", 1),
-    "padded columns": lambda line: b"%-10s %s %-12s %6s %12s %s" % (*line.split(),),
-    "padded beside tabs": lambda line: b"%s \t%s\t %s\t%s\t%s\t%s" % (*line.split(),),
-    "tabs and blanks": lambda line: line.replace(b" ", b"\t", 2),
-    "a tag with blanks": lambda line: line + b" of mine",
-    "Windows line ends": lambda line: line + b"\r",
-    "all tied": lambda line: b"%s %s %s %s 1 %s" % (*line.split()[:4], line.split()[5]),
-    "MS MARCO": lambda line: b"%s\t%s\t%s" % (line.split()[0], *line.split()[2:4]),
-}
-"""One run in the forms that people have it in, line by line."""
-FORMS_QUERIES, CUT = 1_000, ["--allow-missing"]
 START = "start-up"
 """The run that comes with the clone, which takes no time itself."""
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -127,29 +109,7 @@ def main() -> None:
             costs = {name: _median_cost(command, arguments.repeats) for name, command in commands.items()}
             document["results"][size] = {"lines": lines[size], "costs": costs}
             print(json.dumps(document["results"][size], indent=1))
-        document["forms"] = _forms(run, qrels, release, arguments.repeats)
     RESULTS.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-
-
-def _forms(run: Path, qrels: Path, release: Path, repeats: int) -> dict[str, Any]:
-    """The cost of scoring one run in each of :data:`FORMS`, packed, and with its lines in any order.
-
-    Beside it that of trec_eval, if it is on the PATH, on the forms that it reads.
-    """
-    with run.open("rb") as file:
-        lines = [line.rstrip(b"\n") for line in islice(file, FORMS_QUERIES * DEPTH)]
-    shuffled = random.Random(SEED).sample(lines, len(lines))
-    texts = {name: b"\n".join(map(form, lines)) + b"\n" for name, form in FORMS.items()}
-    texts |= {"gzip": gzip.compress(texts["plain"], 1), "queries scattered": b"\n".join(shuffled)}
-    costs, of_trec_eval = {}, {}
-    for name, text in texts.items():
-        path = run.with_name("form.trec")
-        path.write_bytes(text)
-        commands = _commands(path, qrels, release, True)
-        costs[name] = _median_cost([*commands["eval_kit score"], *CUT], repeats)
-        if "trec_eval" in commands and name not in ("MS MARCO", "gzip"):
-            of_trec_eval[name] = _median_cost(commands["trec_eval"], repeats)
-    return {"lines": len(lines), "costs": costs, "trec_eval": of_trec_eval}
 
 
 def _machine() -> dict[str, Any]:
