@@ -93,11 +93,8 @@ class Build:
     def rule(self, text: str, source: str, parameters: Any = None, from_vectors: bool = False, **more: Any) -> Rule:
         """The rule of a table.
 
-        Args:
-            text: in words.
-            source: where it is defined.
-            parameters: the shift's, a dataclass; ``more`` are further ones.
-            from_vectors: whether the rule depends on the queries' vectors, and so on the encoder.
+        ``parameters`` are the shift's, a dataclass, and ``more`` further ones; a rule ``from_vectors`` depends on the
+        queries' vectors, and so on the encoder.
         """
         values = {} if parameters is None else msgspec.to_builtins(parameters, enc_hook=dict)
         if from_vectors:
@@ -201,11 +198,7 @@ def apart(shift: str, assignment: pl.DataFrame, pairs: pl.DataFrame, seed: int) 
     Queries that are linked by relevant passages, directly or through others, are drawn together, until as many are
     in test as before.
 
-    Args:
-        shift: its name, for the message.
-        assignment: ``query_id``, ``cluster`` and ``split``; a query may be in several clusters.
-        pairs: ``query-id`` and ``corpus-id`` of relevant passages.
-        seed: of the draw.
+    A query of the ``assignment`` may be in several clusters.
     """
     import numpy as np
     from scipy.sparse import coo_array

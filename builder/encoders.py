@@ -177,11 +177,6 @@ def encode(texts: Sequence[str] | pl.Series, encoder: Encoder, cache: Path | Non
     ``cache`` folder, an interrupted run resumes where it stopped, and the result is a read-only memory map; its key is
     the encoder's name and revision and the sha256 of the texts. Processes that need the same vectors wait in turn.
 
-    Args:
-        texts: n texts, none empty.
-        encoder: from :func:`by_name`, or another one.
-        cache: where vectors are kept; created if need be. None keeps nothing.
-
     Returns:
         float32 of shape (n, d).
     """

@@ -63,12 +63,8 @@ def export(
     its ``encode`` reads, and ``qrels.txt``. All folders are written before any of them takes its name and replaces an
     older export of the same format.
 
-    Args:
-        format: one of :data:`FORMATS`.
-        test_sets: names of test sets and variations; by default all, unless training sets are named.
-        training_sets: names of training queries, such as ``topic.not-c0``; by default none.
-        passages: the release's passages: a file of id, tab and text, such as MS MARCO's collection.tsv.
-        strict: leave the test queries of all shifts out of training queries.
+    Without names, all test sets and variations are written. ``passages`` is a file of id, tab and text, such as MS
+    MARCO's collection.tsv; ``strict`` leaves the test queries of all shifts out of training queries.
     """
     if format not in FORMATS:
         raise UserError(f"Unknown format {format!r}", do=f"Choose from: {', '.join(FORMATS)}")

@@ -128,10 +128,8 @@ def of_passages(release: Release, source: Path, out: Path, shifts: Collection[st
     Kept are the test sets whose every query still has a relevant passage, without training data, and the judgements of
     passages that are there; a BEIR folder's own judgements of the same queries are added.
 
-    Args:
-        release: without passages of its own, or whose passages are replaced.
-        source: a BEIR folder with ``corpus.jsonl``, or a file of passage ids, tabs and texts.
-        shifts: only test sets of these.
+    ``source`` is a BEIR folder with ``corpus.jsonl``, or a file of passage ids, tabs and texts; without ``shifts``,
+    test sets of all are kept.
     """
     read = beir.read_corpus(source / "corpus.jsonl") if source.is_dir() else of_file(source)
     of_shifts = _test_sets(release, shifts)

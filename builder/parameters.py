@@ -115,11 +115,6 @@ def for_collection(training: int, longest_short: int = LONGEST_SHORT, language: 
 
     Sizes are the same shares of ``training`` queries as of MS MARCO's, or larger, so that a test part has 100 queries;
     where there are too few queries for that, up to half of them are tested on.
-
-    Args:
-        training: how many training queries there are.
-        longest_short: words of the longest short query.
-        language: of the question words.
     """
     papers = ShiftParameters()
     sizes = {}

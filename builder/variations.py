@@ -34,10 +34,7 @@ def add_texts(
 ) -> tuple[Release, list[str]]:
     """Add files of other texts for a test set's queries to a release, one replica each.
 
-    Args:
-        files: TSVs of query id and text; the ids are those of ``base``.
-        base: the test set whose queries they vary.
-        name: ``<family>.<method>``, such as ``typo.mine``.
+    The files are TSVs of query id and text; ``name`` is ``<family>.<method>``, such as ``typo.mine``.
 
     Returns:
         The release with them, and their names.

@@ -41,13 +41,7 @@ def _computing(compute: "Callable[..., Result]") -> Callable[..., None]:
 
 
 def _call[R](function: Callable[..., R], values: dict[str, Any], why: str = "") -> R:
-    """The result of a function for the options that were given; one that it does not take is refused.
-
-    Args:
-        function: of the library, whose own defaults stand for options that were not given.
-        values: of the command's options, by the names of the function's parameters.
-        why: it takes no more than it does.
-    """
+    """The result of a function for the options that were given; one that it does not take is refused."""
     given = {name: value for name, value in values.items() if value is not None and value is not False and value != []}
     return call(function, given, why)
 

@@ -41,10 +41,7 @@ def parameter(name: str) -> str:
 def call[R](function: Callable[..., R], given: Mapping[str, Any], why: str = "") -> R:
     """The result of a function for the arguments that were given.
 
-    Args:
-        function: its own defaults stand for arguments that were not given.
-        given: by name.
-        why: it takes no more than it does, a sentence.
+    ``why`` it takes no more than it does is a sentence.
     """
     takes = inspect.signature(function).parameters
     for name in given:

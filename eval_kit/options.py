@@ -124,11 +124,7 @@ TrainedOn = Annotated[
 
 
 def emitting(compute: "Callable[..., Result]") -> Callable[..., None]:
-    """A command with ``--format``, ``--json`` and ``--page`` besides the parameters of the function.
-
-    Args:
-        compute: what the command does; the result that it returns is written wherever these options ask for it.
-    """
+    """A command with ``--format``, ``--json`` and ``--page`` besides the parameters of the function."""
 
     def command(
         *, format: PrintedFormat = Format.table, json_file: JsonFile = None, page: PageFile = None, **values: Any

@@ -33,10 +33,7 @@ def run(cells: Sequence[Cell], threads: int, many_passages: int = MANY_PASSAGES)
 
     The cluster is the one that ``RAY_ADDRESS`` names or that this machine belongs to; without one, this machine.
 
-    Args:
-        cells: to do, in this order.
-        threads: of each process.
-        many_passages: from how many on they are encoded by Ray Data.
+    From ``many_passages`` on, passages are encoded by Ray Data.
     """
     ray = connect()
     prepare(cells)

@@ -68,12 +68,7 @@ def kept_parameters(model: str | Path, options: Mapping[str, Any]) -> dict[str, 
 
 
 def tune(release: Release, folder: Path) -> tuple[float, float]:
-    """The k1 and b from ``K1`` × ``B`` with the greatest RR@10 on the validation queries; of equals, the first.
-
-    Args:
-        release: with validation queries and their judgements.
-        folder: an index of its passages.
-    """
+    """The k1 and b from ``K1`` × ``B`` with the greatest RR@10 on the validation queries; of equals, the first."""
     queries = release.table("validation", "validation").unique("query_id", maintain_order=True)
     qrels = release.qrels("validation").filter(pl.col("relevance") >= 1)
     relevant = dict(qrels.group_by("query_id").agg(pl.col("passage_id")).iter_rows())

@@ -79,12 +79,6 @@ def dataset(cell: Cell, queries: JudgedQueries, lookup: "Lookup", count: int) ->
 
     With a teacher they have a ``label`` too.
 
-    Args:
-        cell: with the options ``negatives`` and ``negatives_from``, and the seed.
-        queries: its training queries.
-        lookup: turns ids into texts.
-        count: how many examples the training will see.
-
     Returns:
         The examples, and the sha256 over all their ids.
     """

@@ -65,12 +65,9 @@ def train_by(build: Build, opener: Opener, cell: Cell, callbacks: "Sequence[Trai
     One that does not fit into the GPU's memory resumes from there too, with the same batch embedded in mini-batches
     (GradCache, Gao et al., 2021: the same gradients in less memory), and logs it.
 
-    Args:
-        build: makes the parts, with a loss that embeds the given number of texts at once; it is called after the random
-            numbers have been seeded.
-        opener: makes a retriever of a saved model.
-        cell: with its options; checkpoints go to its folder ``training``, which is removed in the end.
-        callbacks: are called before the training's own.
+    ``build`` makes the parts, with a loss that embeds the given number of texts at once; it is called after the random
+    numbers have been seeded. ``opener`` makes a retriever of a saved model. Checkpoints go to the cell's folder
+    ``training``, which is removed in the end. ``callbacks`` come before the training's own.
 
     Returns:
         ``steps`` done, ``first_loss`` and ``last_loss`` (means over the first and last logged steps), ``losses``

@@ -49,11 +49,6 @@ class ChameleonParameters:
 def _average_precision(runs: Mapping[str, Path], qrels: pl.DataFrame, queries: pl.Series) -> pl.DataFrame:
     """The value of each ranker for each query.
 
-    Args:
-        runs: ranker -> run file (see :mod:`eval_kit.runs.reader`).
-        qrels: ``query_id``, ``passage_id``, ``relevance``.
-        queries: all query ids, each with a relevant passage.
-
     Returns:
         ``query_id`` and a float64 column for each ranker, in the order of ``queries``.
     """
@@ -95,10 +90,6 @@ def obstinate(values: pl.DataFrame, level: int) -> pl.DataFrame:
     The paper doesn't say which queries are left out where equal values cross the boundary, as they do (BM25 finds
     nothing for more than 10 % of dev). Here the query with the lower mean over all rankers goes first, then the lower
     id as a string.
-
-    Args:
-        values: as :func:`assign` takes them.
-        level: a percentage.
 
     Returns:
         ``query_id`` and a boolean column for each ranker, in the order of ``values``.

@@ -56,10 +56,8 @@ def assign(queries: pl.DataFrame, parts: pl.DataFrame, parameters: GivenParamete
 def read_given(parts: str, collection: Path) -> pl.DataFrame:
     """``query_id`` and ``part`` of the queries that have one.
 
-    Args:
-        parts: a file, or ``FILE:COLUMN``, that :func:`eval_kit.files.parts.read_parts` reads, else a field of the
-            collection's queries.
-        collection: the BEIR folder.
+    ``parts`` are a file, or ``FILE:COLUMN`` (:func:`eval_kit.files.parts.read_parts`), else a field of the folder's
+    queries.
     """
     queries = collection / QUERIES_FILE
     if of_file := file_and_column(parts):

@@ -40,11 +40,8 @@ class Clusters:
 def kmeans(vectors: Matrix, k: int, seed: int, iterations: int = 25) -> Clusters:
     """Cluster ``vectors``.
 
-    Args:
-        vectors: (n, d) float32, finite; a memory map will do.
-        k: how many clusters.
-        seed: of the first centroids (k-means++).
-        iterations: at most; fewer if no vector changes its cluster.
+    The vectors are finite; a memory map will do. Fewer ``iterations`` do where no vector changes its cluster. The first
+    centroids are those of k-means++.
     """
     from sklearn.cluster import KMeans, kmeans_plusplus
     from sklearn.exceptions import ConvergenceWarning

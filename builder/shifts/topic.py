@@ -146,10 +146,6 @@ def farthest(distances: Floats, count: int) -> tuple[int, ...]:
     once. Hence every one of the C(k, count) choices is either evaluated or shown to be no better; bounds are compared
     with a margin (1e-9 of the total) far above the rounding of float64 sums, far below any difference that matters.
 
-    Args:
-        distances: (k, k), symmetric, zero on the diagonal.
-        count: 2 to k.
-
     Returns:
         The points, increasing; of equal sums, the same one at every call.
     """
@@ -193,11 +189,7 @@ def expand(distances: Floats, sizes: Ints, native: Ints, size: int) -> tuple[Int
     topic is done, unless it is still more than 25 % from ``size``: then it skips that (huge) cluster for the
     nearest that does, and is done when there is none.
 
-    Args:
-        distances: (topics, k) from the native centroids to all centroids.
-        sizes: (k,) queries in each cluster.
-        native: (topics,) the native cluster of each topic.
-        size: the target.
+    ``distances`` are from the native centroids to all; ``sizes`` are in queries.
 
     Returns:
         (k,) the topic of each cluster, -1 for none; (topics,) the queries of each topic.

@@ -88,10 +88,6 @@ def assign(queries: pl.DataFrame, parameters: WhParameters = WhParameters()) -> 
 
     A test query is a test query in each of its clusters, so that no model is trained on it.
 
-    Args:
-        queries: ``query_id``, ``text`` of the training set.
-        parameters: by default as in the papers.
-
     Returns:
         ``query_id``, ``cluster`` (Enum wha, how, who) and ``split`` (Enum train, test), a row for each membership.
     """

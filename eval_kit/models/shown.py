@@ -67,11 +67,6 @@ class Shown(Result):
 def lines_of(retriever: Any, *examples: str, remark: str) -> dict[str, str]:
     """What runs: the lines of :class:`Shown`, with a query and a passage as the model reads them.
 
-    Args:
-        retriever: that will run.
-        examples: a query and a passage.
-        remark: on the precision.
-
     Warns:
         UserWarning: a model whose vector is that of the last token, where that is no end token.
     """

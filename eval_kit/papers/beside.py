@@ -179,10 +179,7 @@ def of_paper(
 ) -> PapersBeside | PublishedBeside:
     """A published table with a grid's figures in it, or for ``all`` the grid's figures beside every paper's.
 
-    Args:
-        paper: id of the table, or ``all``.
-        runs: the folder of the grid's runs; without it, the published table alone.
-        release: as for :func:`results`, like the rest.
+    ``runs`` is the folder of the grid's runs; without it, there is the published table alone.
     """
     if paper != ALL:
         PublishedBeside(paper)  # an unknown table is refused before anything is scored
@@ -200,12 +197,8 @@ def of_paper(
 def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool = False) -> PapersBeside:
     """Score the grid's runs in ``folder`` and put the figures beside the papers'.
 
-    Args:
-        folder: of runs named ``<system>.<shift>.<held-out>.trec``; those of the control, ``<system>.all.none.trec``,
-            stand there or, as a grid leaves them, in the folder ``control`` beside it. Other files are ignored.
-        release: the one that the runs were made on.
-        seed: of the bootstrap.
-        allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
+    Runs are named ``<system>.<shift>.<held-out>.trec``; those of the control, ``<system>.all.none.trec``, stand there
+    or, as a grid leaves them, in the folder ``control`` beside it. Other files are ignored.
     """
     files = [file for place in (folder, folder.parent / "control") for file in sorted(place.glob("*.trec*"))]
     controls = [file for file in files if control_of(run_name(file))]

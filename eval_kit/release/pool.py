@@ -30,12 +30,7 @@ class Pool:
 
 
 def pool(release: Release, shift: str) -> Pool:
-    """The pool of a shift.
-
-    Args:
-        release: one with embedded passages: mini, lite, or rebuilt from another collection.
-        shift: of its test sets, such as ``topic``; see :attr:`eval_kit.release.TestSet.shift`.
-    """
+    """The pool of a shift such as ``topic``, of a release with embedded passages."""
     test_sets = release.test_sets_of(shift)
     if "passages" not in release.configs:
         raise UserError(

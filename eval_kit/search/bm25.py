@@ -220,15 +220,8 @@ def search(
 ) -> Iterator[tuple[str, list[tuple[str, float]]]]:
     """Search for ``(query id, text)`` pairs.
 
-    Args:
-        queries: any number of them.
-        folder: of an index; for ``rm3`` of one with vectors.
-        depth: passages per query.
-        threads: of Java; they do not affect the result.
-        k1: of BM25.
-        b: of BM25.
-        rm3: whether to expand queries, with Anserini's defaults.
-        fields: of an index by :func:`index_fields_once`, with their weights; a passage's score is their weighted sum.
+    Threads are Java's, and do not affect the result. ``rm3`` expands queries with Anserini's defaults, in an index with
+    vectors. Of an index by :func:`index_fields_once`, a passage's score is the weighted sum of its ``fields``.
 
     Yields:
         Every query's id, in their order, and its ``(passage id, score)`` pairs, in Lucene's order: best first. A query

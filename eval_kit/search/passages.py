@@ -120,10 +120,8 @@ def first_of(collection: Collection, count: int) -> Collection:
 def collection_of(release: Release, name: str | None = None) -> Collection:
     """What is searched for a release's queries.
 
-    Args:
-        release: that judges them.
-        name: of a file (passage id, tab, text) to search instead of the release's passages; or of the release's
-            ir_datasets collection, to search all of it.
+    ``name`` is of a file (passage id, tab, text) to search instead of the release's passages, or of the release's
+    ir_datasets collection, to search all of it.
     """
     if name is not None and name != release.manifest.collection:
         if not Path(name).is_file():

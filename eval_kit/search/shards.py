@@ -90,15 +90,10 @@ def write(
 ) -> "Shards":
     """Encode into ``folder`` the passages that are not there yet. A second process waits for the first.
 
-    Args:
-        passages: read once; only the shards in hand are kept in memory.
-        folder: created if need be; shards of other passages or another model are replaced.
-        encode: called with at most ``size`` texts at a time.
-        identity: of everything that decides what ``encode`` makes of a text: weights, lengths, prompts.
-        doing: for the progress line.
-        unit: what the progress line counts.
-        spread: calls ``encode``, or what does the same in other processes.
-        size: passages in a shard; None for ``FIRST`` and then more, up to ``SHARD``.
+    ``encode`` is called with at most ``size`` texts at a time (None: ``FIRST``, then more, up to ``SHARD``); only the
+    shards in hand are in memory, and those of other passages or another model are replaced. ``identity`` is of all that
+    decides what it makes of a text: weights, lengths, prompts. ``spread`` calls it, or what does the same in other
+    processes.
     """
     total, done, read = operator.length_hint(passages) or None, list[dict[str, Any]](), list[tuple[str, Ids]]()
 
