@@ -1,4 +1,4 @@
-"""BM25 by Lucene: no training, but k1 and b may be tuned on the validation queries, and RM3 may expand queries."""
+"""BM25 by Lucene: no training, but k1 and b may be tuned on the validation queries."""
 
 import json
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ def train(cell: Cell, _: Any = ()) -> dict[str, float]:
 
 def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:
     """Search with the tuned parameters, else with those of the options."""
-    settings = {name: options[name] for name in ("k1", "b", "rm3") if name in options}
+    settings = {name: options[name] for name in ("k1", "b") if name in options}
     return Bm25(**settings | kept_parameters(model, options))
 
 

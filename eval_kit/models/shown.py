@@ -71,7 +71,7 @@ def lines_of(retriever: Any, *examples: str, remark: str) -> dict[str, str]:
         UserWarning: a model whose vector is that of the last token, where that is no end token.
     """
     if isinstance(retriever, Bm25):
-        return {"model": f"BM25 by Lucene, k1 {retriever.k1}, b {retriever.b}{', RM3' * retriever.rm3}"}
+        return {"model": f"BM25 by Lucene, k1 {retriever.k1}, b {retriever.b}"}
     if not isinstance(retriever, PretrainedModel):
         return {"model": str(retriever)}
     roles = list(PROMPTS) if isinstance(retriever, Encoder) else ["query"]
