@@ -29,15 +29,10 @@ MODELS = ("backbone", "teacher")
 class Cell:
     """A system that is trained on a shift without one part of it (for ReSTrain: on that part; or on everything).
 
-    Attributes:
-        name: system, shift, held-out part and seed; it names the run.
-        release: whose queries, judgements and negatives are used.
-        options: of this system, from a checked config (:mod:`baselines.config`).
-        root: folder of the grid; the cell's own lies below it, named by its digest.
-        variations: full names of those that are searched too; they do not affect the model.
-        benchmarks: whether dev and TREC DL are searched in the same run, besides the shift's own test queries.
-        start: options of the system that this one starts from, if it starts from one.
-        resolved: the :attr:`weights`, if another process has looked them up.
+    The cell's own folder lies below ``root``, the grid's, named by its digest. The ``variations``, by their full names,
+    are searched too and do not affect the model; ``benchmarks`` are dev and TREC DL, searched in the same run.
+    ``start`` are the options of the system that this one starts from, ``resolved`` the :attr:`weights`, if another
+    process has looked them up.
     """
 
     name: names.RunName

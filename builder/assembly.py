@@ -32,13 +32,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class ShiftResult:
-    """The result of one shift's algorithm.
-
-    Attributes:
-        tables: of the shift, and the judgements that only it needs.
-        remarks: for the manifest.
-        reports: file name -> text, for the release's ``reports/``.
-    """
+    """The result of one shift's algorithm; ``reports`` are texts by their names in the release's ``reports/``."""
 
     tables: Sequence[Table]
     remarks: Sequence[str] = ()

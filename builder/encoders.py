@@ -66,12 +66,8 @@ def public_name(encoder: Encoder) -> str:
 class Lsa:
     """TF-IDF (sublinear) and truncated SVD, with rows of unit length; zero for a text without a known word.
 
-    Attributes:
-        dimensions: of the vectors, at most the number of distinct words less one.
-        most: drop words that are in more than this share of the texts (1.0 drops none).
-        seed: of the randomised SVD.
-        corpus: texts to learn from (passages, say); None learns from the texts to encode.
-        without: words to drop, whatever their share.
+    It learns from the ``corpus`` (passages, say), else from the texts to encode, without words that are in more than
+    the share ``most`` of them, and without the words ``without``.
     """
 
     dimensions: int = 128
@@ -132,11 +128,7 @@ def of_queries(count: int) -> Lsa:
 
 @dataclass(frozen=True)
 class Model:
-    """A frozen sentence-transformers model, or with ``:cls`` the first token's last hidden state of a transformer.
-
-    Attributes:
-        name: Hub id or folder, with or without ``:cls``.
-    """
+    """A frozen sentence-transformers model, or with ``:cls`` the first token's last hidden state of a transformer."""
 
     name: str
 

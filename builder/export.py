@@ -29,14 +29,7 @@ NAMES = {"beir": "BEIR", "tevatron": "Tevatron"}
 
 @dataclass(frozen=True)
 class ExportedFolder:
-    """The content of one folder.
-
-    Attributes:
-        name: of the test set, the variation or the training queries, and of the folder.
-        queries: ``query_id`` and ``text``.
-        judgements: the split of the release's qrels; the queries' part of it is written.
-        split: the other tool's name for the judgements: ``test`` or ``train``.
-    """
+    """The queries of one folder, the split of the release that judges them, and the other tool's name for that."""
 
     name: str
     queries: pl.DataFrame

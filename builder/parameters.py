@@ -35,12 +35,8 @@ MS_MARCO_TRAINING = 502_939
 class Rebuildable:
     """A shift whose algorithm can be run on any collection.
 
-    Attributes:
-        rebuild: makes its tables from its parameters.
-        limits: what no rebuild can reproduce of the published lists, and why.
-        encodes: whether it needs the queries' vectors.
-        lacking: says what a collection lacks for it; empty if nothing.
-        on_request: whether it is built only if it is asked for by name.
+    ``limits`` say what no rebuild can reproduce of the published lists, and why; ``lacking`` what a collection lacks
+    for it; empty if nothing. One ``on_request`` is built only if it is asked for by name.
     """
 
     rebuild: Callable[[Build, Any], ShiftResult]

@@ -37,10 +37,9 @@ _NOTHING_CHANGED = "Nothing was changed"
 class Publication:
     """What was published, or, in a dry run, what would be.
 
-    Attributes:
-        commit: the one that holds the release; before it is made, main's head (None for a new dataset).
-        kept: the release's files that main has too, and that are sent where they differ.
-        done: the tag existed for this content already; nothing was or would be sent.
+    ``commit`` holds the release; before it is made, main's head (None for a new dataset). Files ``kept`` are on main
+    too, and sent where they differ. ``done``: the tag existed for this content already, so that nothing was or would be
+    sent.
     """
 
     repo_id: str

@@ -107,14 +107,9 @@ type MinedNegatives = Mapping[str, Sequence[str]]
 class Lookup:
     """Turns a batch of ids into what the model reads.
 
-    Attributes:
-        queries: texts by query id.
-        texts: of the passages.
-        teacher: gives the labels.
-        mined_negatives: replace a query's negatives.
-        static_negatives: how many of a query's negatives the mined ones replace; None for all.
-        alone: whether the queries are read alone, with their numbers as labels.
-        mined_next: replaces ``mined_negatives`` two batches from now, as the loader has already made the next batch.
+    Mined negatives replace a query's own: ``static_negatives`` of them, or all (None). Those of ``mined_next`` count
+    two batches from now, as the loader has already made the next one. ``alone``: the queries are read alone, with their
+    numbers as labels.
     """
 
     queries: Mapping[str, str]

@@ -39,14 +39,7 @@ _SCHEDULES = {"linear": "linear", "constant": "constant_with_warmup"}
 
 @dataclass(frozen=True)
 class Trainee:
-    """What a system trains, made anew for every attempt.
-
-    Attributes:
-        trainer: class of sentence-transformers.
-        model: to be trained.
-        loss: of the model.
-        callbacks: the system's own.
-    """
+    """What a system trains, made anew for every attempt: ``trainer`` is a class of sentence-transformers."""
 
     trainer: Any
     model: Any

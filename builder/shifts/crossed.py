@@ -32,15 +32,10 @@ LIMITS = ("There are no published lists to reproduce.",)
 
 @dataclass(frozen=True)
 class CrossedParameters:
-    """Numbers of clusters and of models; our seed.
+    """Numbers of clusters (at most) and of models (4, 8 or 16); our seed.
 
-    Attributes:
-        clusters: at most.
-        models: 4, 8 or 16.
-        cells: whether clusters are cells of topic, wh word and length: an eighth as many topics, or given parts, each
-            divided into what, how, who and other queries, and these into short and long ones.
-        seed: of k-means and of the draws.
-        iterations: of k-means.
+    With ``cells``, clusters are cells of topic, wh word and length: an eighth as many topics, or given parts, each
+    divided into what, how, who and other queries, and these into short and long ones.
     """
 
     clusters: int = 64

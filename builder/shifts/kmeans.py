@@ -21,12 +21,7 @@ _SEEDING = 256
 
 @dataclass(frozen=True)
 class Clusters:
-    """The result of k-means.
-
-    Attributes:
-        labels: (n,) the cluster of each vector: that of the nearest centroid.
-        centroids: (k, d) float32.
-    """
+    """The result of k-means: ``labels`` are the nearest centroid of each vector."""
 
     labels: Ints
     centroids: Matrix

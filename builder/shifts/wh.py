@@ -44,13 +44,9 @@ LIMITS = (
 class WhParameters:
     """The published rule; the sizes of arXiv 2205.02870 §3.1 (48,500 train and 6,500 test queries); our seed.
 
-    Attributes:
-        rule: how English terms match; those of other languages, and the user's, are whole words.
-        language: of the question words (:data:`eval_kit.question_words.TERMS`).
-        terms: instead of the language's: ``wha:was|welche,how:wie``.
-        size: queries of a cluster, at most.
-        test_share: of the queries of all clusters.
-        seed: of the draws.
+    ``rule`` is how English terms match; those of other languages, and ``terms`` of one's own
+    (``wha:was|welche,how:wie``), are whole words. ``size`` is at most that of a cluster, ``test_share`` that of all
+    clusters' queries.
     """
 
     rule: WhRule = "substring"

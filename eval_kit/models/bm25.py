@@ -16,13 +16,9 @@ from eval_kit.search.retriever import Hits, Passages, best_first
 class Bm25:
     """Search with the given parameters.
 
-    Attributes:
-        k1: of BM25.
-        b: of BM25.
-        language: of Lucene's analyser, by ISO 639-1; empty for the one that the passages are likely in.
-        fields: whether title and text are searched as two fields, as in BEIR (and written queries, as a third).
-        key: of the passages; without one, any finished index will do.
-        corpus: the file in BEIR's format that ``fields`` are read from.
+    ``language`` is of Lucene's analyser, by ISO 639-1; empty for the one that the passages are likely in. With
+    ``fields``, title and text (and written queries) are searched as fields of their own, as in BEIR, read from
+    ``corpus``. Without a ``key`` of the passages, any finished index will do.
     """
 
     k1: float = bm25.K1

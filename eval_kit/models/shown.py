@@ -27,13 +27,7 @@ _FIRST, _LAST = 8, 4
 
 @dataclass(frozen=True, repr=False)
 class Shown(Result):
-    """What runs.
-
-    Attributes:
-        lines: by what each is about: ``model``, ``texts``, ``precision``, ``query``, ``passage``.
-        name: of the model.
-        provenance: the kit and the release.
-    """
+    """What runs: lines by what each is about, ``model``, ``texts``, ``precision``, ``query`` or ``passage``."""
 
     title = "A model, before it runs"
 

@@ -39,10 +39,8 @@ _UNTRAINED = "bm25"
 class PapersBeside(Report):
     """A report on the grids of a folder of runs; where they are comparable, beside the papers' figures.
 
-    Attributes:
-        grid: every complete grid of a system on a shift.
-        release: that the runs were scored on; only figures on the published one are comparable.
-        incomplete: for each grid that lacks a run, what it lacks.
+    Only figures on the published release are comparable. ``incomplete`` says of each grid that lacks a run what it
+    lacks.
     """
 
     grid: Protocols
@@ -110,12 +108,7 @@ class PapersBeside(Report):
 
 @dataclass(frozen=True, repr=False)
 class PublishedBeside(Result):
-    """A published table as printed, with a grid's figures below those of the cells they match.
-
-    Attributes:
-        id: as :func:`eval_kit.release.reference.load` takes it.
-        ours: None for the table alone.
-    """
+    """A published table as printed, with a grid's figures, if there is one, below those of the cells they match."""
 
     title = "A published table"
 

@@ -12,15 +12,7 @@ from eval_kit.release.release import Release, TestSet
 
 @dataclass(frozen=True)
 class Pool:
-    """The test sets of one shift and all that a search of them reads.
-
-    Attributes:
-        release: the one that holds them.
-        test_sets: in the release's order.
-        queries: ``query_id`` and ``text``, each query of the test sets once.
-        passages: ``passage_id`` and ``text``, all that the release embeds.
-        qrels: ``query_id``, ``passage_id`` and ``relevance`` of the queries.
-    """
+    """The test sets of one shift and all that a search of them reads; of several sets, a query is there once."""
 
     release: Release
     test_sets: Sequence[TestSet]

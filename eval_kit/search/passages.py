@@ -85,12 +85,10 @@ def _counted(read: Callable[[], Passages], path: Path) -> Passages:
 
 @dataclass(frozen=True)
 class Collection:
-    """Passages that a model searches.
+    """Passages that a model searches; ``read`` begins to read them.
 
-    Attributes:
-        read: begins to read them.
-        key: what they are known by in caches: two collections with the same key have the same passages.
-        corpus: their file in BEIR's format, if they have titles of their own.
+    Two collections with the same key have the same passages. ``corpus`` is their file in BEIR's format, if they have
+    titles of their own.
     """
 
     read: Callable[[], Passages]

@@ -219,14 +219,10 @@ def read(folder: Path) -> "Shards":
 
 @dataclass(frozen=True)
 class Shards:
-    """Encoded passages on the disk.
+    """Encoded passages on the disk, ``count`` of them, in ``arrays`` of these names.
 
-    Attributes:
-        folder: of the arrays.
-        key: sha256 of everything that decides their content.
-        count: of the passages.
-        arrays: names of the arrays of a shard.
-        resident: the blocks that a device keeps in its memory; see :mod:`eval_kit.search.resident`.
+    The key is the sha256 of everything that decides their content; ``resident`` are blocks that a device keeps in its
+    memory (:mod:`eval_kit.search.resident`).
     """
 
     folder: Path
