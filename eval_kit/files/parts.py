@@ -78,11 +78,7 @@ def _check_columns(path: Path, layout: Layout) -> None:
 
 
 def write_parts(parts: pl.DataFrame, path: Path) -> None:
-    """Write ``query_id`` and ``part`` as :func:`read_parts` reads them.
-
-    Raises:
-        UserError: the file cannot be written.
-    """
+    """Write ``query_id`` and ``part`` as :func:`read_parts` reads them."""
     is_csv = path.suffix.lower() == ".csv"
     text = parts.write_csv() if is_csv else parts.write_csv(separator="\t", quote_style="never")
     atomic.write_text(path, text)
