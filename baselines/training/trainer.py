@@ -157,7 +157,7 @@ def _attempt(
     except torch.OutOfMemoryError as error:
         raise _StepTooLargeError from error
     except Exception as error:
-        if last is None or trainer.state.global_step > _step(last) or isinstance(error, UserError):
+        if last is None or trainer.state.global_step > int(last.rpartition("-")[2]) or isinstance(error, UserError):
             raise
         why = str(error).strip().partition("\n")[0].rstrip(".:")
         raise UserError(f"Training cannot continue from {last}", why, "Remove it to train from the start") from error
@@ -189,10 +189,6 @@ def last_checkpoint(folder: Path) -> str | None:
         except (OSError, ValueError):
             shutil.rmtree(last)
     return last
-
-
-def _step(checkpoint: str) -> int:
-    return int(checkpoint.rpartition("-")[2])
 
 
 def _is_whole(checkpoint: str) -> bool:
