@@ -61,11 +61,8 @@ class Cell:
     @property
     def named_models(self) -> dict[str, str]:
         """The ``backbone`` and the ``teacher`` named in the options: Hub ids or folders."""
-        models: dict[str, str] = {}
-        for role in MODELS:
-            if isinstance(model := getattr(self.options, role, None), str):
-                models[role] = model
-        return models
+        models = {role: getattr(self.options, role, None) for role in MODELS}
+        return {role: model for role, model in models.items() if isinstance(model, str)}
 
     @cached_property
     def weights(self) -> Mapping[str, str]:

@@ -95,10 +95,8 @@ def _refuse_to_replace(folder: Path, files: Collection[str]) -> None:
 
 def trainable(release: Release, names: Iterable[str]) -> dict[str, tuple[Shift, str]]:
     """Shift and held-out part of training queries, by their name, such as ``topic.not-c0``."""
-    training = {}
-    for shift in TRAINED_FOR.values():
-        for part in shift.training_tables(release):
-            training[f"{shift.name}.{shift.training_name(part)}"] = (shift, part)
+    parts = ((shift, part) for shift in TRAINED_FOR.values() for part in shift.training_tables(release))
+    training = {f"{shift.name}.{shift.training_name(part)}": (shift, part) for shift, part in parts}
     return _values(release, "training set", names, training)
 
 

@@ -138,11 +138,9 @@ def _indices(authors: pl.DataFrame, ours: pl.DataFrame) -> tuple[float | None, f
 def _divisions(release: Release) -> Iterator[tuple[str, pl.DataFrame]]:
     """Each division of queries, over all splits: name, and ``query_id`` with ``cluster``, a row per membership."""
     for shift, column in _LABELS.items():
-        parts = []
-        for split in release.configs.get(shift, []):
-            parts.append(release.table(shift, split).select("query_id", cluster=column))
-        if parts:
-            yield shift, pl.concat(parts).unique()
+        tables = [release.table(shift, split) for split in release.configs.get(shift, [])]
+        if tables:
+            yield shift, pl.concat(table.select("query_id", cluster=column) for table in tables).unique()
     regimes: dict[str, list[pl.DataFrame]] = {}
     for split in release.configs.get("restrain", []):
         regime, _, size = split.partition("_")

@@ -158,12 +158,8 @@ def for_mini(training: int) -> ShiftParameters:
 
 def _papers_values() -> dict[str, Any]:
     """The papers' values of all that can be set, by name; the seed is common to all and not among them."""
-    values = {}
-    for shift in REBUILDABLE:
-        for name, value in vars(getattr(ShiftParameters(), shift)).items():
-            if name != SEED:
-                values[f"{shift}.{name}"] = value
-    return values
+    of_shifts = {shift: vars(getattr(ShiftParameters(), shift)) for shift in REBUILDABLE}
+    return {f"{shift}.{name}": own[name] for shift, own in of_shifts.items() for name in own if name != SEED}
 
 
 def _text(value: Any) -> str:

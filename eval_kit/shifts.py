@@ -223,11 +223,9 @@ def _benchmark_tables(release: Release) -> list[tuple[str, str]]:
 
 def union(release: Release, tables: Iterable[tuple[str, str]]) -> pl.DataFrame:
     """``query_id`` and ``text`` of those tables that the release holds."""
-    frames = [pl.DataFrame(schema=QUERIES_SCHEMA)]
-    for config, split in tables:
-        if split in release.configs.get(config, []):
-            frames.append(release.table(config, split).select("query_id", "text"))
-    return pl.concat(frames)
+    there = (key for key in tables if key[1] in release.configs.get(key[0], []))
+    frames = (release.table(*key).select("query_id", "text") for key in there)
+    return pl.concat([pl.DataFrame(schema=QUERIES_SCHEMA), *frames])
 
 
 class Clusters(Shift):

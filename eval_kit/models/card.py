@@ -271,9 +271,8 @@ class Card(Result):
         both = values.pivot("system", index="query_id", values="value").rename({pivot: "x", self.system: "y"})
         both = both.join(self.release.queries(row["test_set"]).select("query_id", "text"), on="query_id")
         shown = both.sort("query_id").gather_every(-(-both.height // _SCATTERED))
-        marks = []
-        for x, y, text in shown.select("x", "y", "text").iter_rows():
-            marks.append(svg.Point(x, y, f"{text}: {pivot} {x:.3f}, {self.system} {y:.3f}"))
+        rows = shown.select("x", "y", "text").iter_rows()
+        marks = [svg.Point(x, y, f"{text}: {pivot} {x:.3f}, {self.system} {y:.3f}") for x, y, text in rows]
         above, below = (both.filter(pl.col(more) > pl.col(less)).height for more, less in (("y", "x"), ("x", "y")))
         drawn = "" if shown.height == both.height else f", of which {shown.height:,} are drawn"
         caption = (

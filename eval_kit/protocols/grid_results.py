@@ -99,11 +99,7 @@ class Protocols(Result):
 
     def tables(self) -> list[Table]:
         """The papers' tables, a section for each shift."""
-        tables = []
-        for shift in self.results:
-            for _, table in self.of_shift(shift):
-                tables.append(replace(table, section=shift))
-        return tables
+        return [replace(table, section=shift) for shift in self.results for _, table in self.of_shift(shift)]
 
     def summary(self) -> list[str]:
         """What held-out parts of each shift cost each system, by the shift's main measure, the greatest loss first."""

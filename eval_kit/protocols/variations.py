@@ -324,10 +324,7 @@ def robustness(
 def _scopes(variant: pl.DataFrame, variations: Sequence[Variation]) -> Iterator[tuple[str, pl.DataFrame]]:
     yield ALL, variant
     names = set(variant["variation"])
-    invalid = []
-    for variation in variations:
-        if variation.full_name in names and variation.invalid is not None:
-            invalid.append(variation.invalid)
+    invalid = [each.invalid for each in variations if each.full_name in names and each.invalid is not None]
     valid = variant.filter(~pl.col("query_id").is_in(frozenset().union(*invalid)))
     if invalid and valid.height:
         yield VALID, valid
