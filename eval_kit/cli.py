@@ -2,6 +2,7 @@
 
 import dataclasses
 import gc
+import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eval_kit import __version__, options, plugins
-from eval_kit.errors import UserError, call, parameter, reporting
+from eval_kit.errors import UserError, parameter, reporting
 from eval_kit.options import argument, emitting, option
 from eval_kit.program import commands
 
@@ -41,9 +42,12 @@ def _computing(compute: "Callable[..., Result]") -> Callable[..., None]:
 
 
 def _call[R](function: Callable[..., R], values: dict[str, Any], why: str = "") -> R:
-    """The result of a function for the options that were given; one that it does not take is refused."""
+    """The result of a function for the options that were given; one that it does not take is refused: ``why``."""
     given = {name: value for name, value in values.items() if value is not None and value is not False and value != []}
-    return call(function, given, why)
+    for name in given:
+        if name not in inspect.signature(function).parameters:
+            raise UserError(why, do=f"Leave {parameter(name)} out")
+    return function(**given)
 
 
 def _with_runs(values: dict[str, Any], *others: str) -> dict[str, Any]:
