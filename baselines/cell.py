@@ -168,9 +168,8 @@ class Cell:
     def training_data(self) -> list[str] | None:
         """The queries that the model was trained on, its backbone and its teacher included.
 
-        Returns:
-            Sources as :mod:`eval_kit.runs.contamination` reads them; None if the teacher's are unknown. A backbone that
-            is not a registered checkpoint counts as pretrained without queries.
+        Returns sources as :mod:`eval_kit.runs.contamination` reads them; None if the teacher's are unknown. A backbone
+        that is not a registered checkpoint counts as pretrained without queries.
         """
         if not isinstance(self.options, Trained):
             return []

@@ -168,9 +168,7 @@ def encode(texts: Sequence[str] | pl.Series, encoder: Encoder, cache: Path | Non
     They are encoded into :mod:`eval_kit.search.shards`, so that memory does not grow with the number of texts. With a
     ``cache`` folder, an interrupted run resumes where it stopped, and the result is a read-only memory map; its key is
     the encoder's name and revision and the sha256 of the texts. Processes that need the same vectors wait in turn.
-
-    Returns:
-        float32 of shape (n, d).
+    Returns float32 of shape (n, d).
     """
     strings = _check(texts)
     if cache is None:

@@ -95,11 +95,7 @@ def compare(rebuilt: Release, published: Release) -> Fidelity:
 
 
 def agreement(name: str, rebuilt: pl.DataFrame, published: pl.DataFrame) -> tuple[tuple[Any, ...], pl.DataFrame]:
-    """How far two divisions agree: tables of ``query_id`` and ``cluster``, one row for each membership.
-
-    Returns:
-        A row of :data:`_DIVISIONS`, and its matches.
-    """
+    """A row of :data:`_DIVISIONS`, and its matches, for tables of ``query_id`` and ``cluster``, a row a membership."""
     import numpy as np
     from scipy.optimize import linear_sum_assignment
 

@@ -245,10 +245,8 @@ class Result(ABC):
     def show(self, console: Console) -> int:
         """Print what it has to say, the tables, each section under its heading, the other notes, and what follows.
 
-        Of the method, only as much as makes :data:`SHOWN_NOTES` in all, and what explains a sign.
-
-        Returns:
-            How many sentences of the method were left out.
+        Of the method, only as much as makes :data:`SHOWN_NOTES` in all, and what explains a sign. Returns how many
+        sentences of the method were left out.
         """
         said, section = self.said(), ""
         terminal.show_notes(said, console, style="")

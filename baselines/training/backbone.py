@@ -33,10 +33,8 @@ SEED = 13
 def backbone(cell: Cell, texts: Iterable[str]) -> tuple[str, dict[str, Any]]:
     """The transformer that a cell's training starts from.
 
-    A small backbone's vocabulary includes the words of the ``texts``, those of the training queries.
-
-    Returns:
-        Name or folder, and the arguments that make the libraries load one commit of it.
+    A small backbone's vocabulary includes the words of the ``texts``, those of the training queries. Returns name or
+    folder, and the arguments that make the libraries load one commit of it.
     """
     options = cell.options_as(Trained)
     name = options.backbone

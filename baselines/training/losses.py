@@ -14,10 +14,8 @@ def in_batch_pairwise(share: int) -> Any:
     """SPLADE's loss: a softmax over the positives of a share of the batch and a query's own negatives.
 
     As ``InBatchPairwiseNLL`` in ``splade/losses/pairwise.py`` of github.com/naver/splade, where the share is one GPU's
-    part of the batch: unlike in sentence-transformers' loss, another query's negatives never count.
-
-    Returns:
-        A loss with ``compute_loss_from_embeddings`` for sentence-transformers' ``SpladeLoss``.
+    part of the batch: unlike in sentence-transformers' loss, another query's negatives never count. Returns a loss with
+    ``compute_loss_from_embeddings`` for sentence-transformers' ``SpladeLoss``.
     """
     import torch
     from torch.nn.functional import cross_entropy

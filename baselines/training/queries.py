@@ -77,10 +77,7 @@ def passage_texts(cell: Cell) -> PassageTexts:
 def dataset(cell: Cell, queries: JudgedQueries, lookup: "Lookup", count: int) -> tuple["Dataset", str]:
     """Training examples (:func:`eval_kit.search.examples.tables`): ``query``, ``positive``, ``negative_0`` ...
 
-    With a teacher they have a ``label`` too.
-
-    Returns:
-        The examples, and the sha256 over all their ids.
+    With a teacher they have a ``label`` too. Returns the examples, and the sha256 over all their ids.
     """
     import pyarrow as pa
     from datasets import Dataset

@@ -60,13 +60,11 @@ def train_by(build: Build, opener: Opener, cell: Cell, callbacks: "Sequence[Trai
 
     ``build`` makes the parts, with a loss that embeds the given number of texts at once; it is called after the random
     numbers have been seeded. ``opener`` makes a retriever of a saved model. Checkpoints go to the cell's folder
-    ``training``, which is removed in the end. ``callbacks`` come before the training's own.
-
-    Returns:
-        ``steps`` done, ``first_loss`` and ``last_loss`` (means over the first and last logged steps), ``losses``
-        (step → mean), ``batch_size``, ``mini_batch_size`` (None where a batch fits), ``device``, ``seconds`` and
-        ``samples_per_second`` of the last attempt, ``train_queries``, the number of ``examples`` and the sha256 over
-        their ids, and with early stopping ``best_step`` and ``best`` (the metric's value).
+    ``training``, which is removed in the end. ``callbacks`` come before the training's own. Returns ``steps`` done,
+    ``first_loss`` and ``last_loss`` (means over the first and last logged steps), ``losses`` (step → mean),
+    ``batch_size``, ``mini_batch_size`` (None where a batch fits), ``device``, ``seconds`` and ``samples_per_second`` of
+    the last attempt, ``train_queries``, the number of ``examples`` and the sha256 over their ids, and with early
+    stopping ``best_step`` and ``best`` (the metric's value).
     """
     import torch
 

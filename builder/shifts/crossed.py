@@ -48,9 +48,8 @@ class CrossedParameters:
 def assign(parts: pl.DataFrame, parameters: CrossedParameters) -> pl.DataFrame:
     """The role of each query for each model, where ``parts`` holds each query once, with any text.
 
-    Returns:
-        ``query_id``, ``cluster`` (Enum, the largest first) and a column for each model, m1, m2, ... (Enum of
-        :data:`eval_kit.shifts.ROLES`), by cluster.
+    Returns ``query_id``, ``cluster`` (Enum, the largest first) and a column for each model, m1, m2, ... (Enum of
+    :data:`eval_kit.shifts.ROLES`), by cluster.
     """
     from scipy.linalg import hadamard
 
@@ -80,8 +79,7 @@ def assign(parts: pl.DataFrame, parameters: CrossedParameters) -> pl.DataFrame:
 def cells(parts: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
     """Each part divided by wh word (a query with several has the first) and by length (in halves as even as can be).
 
-    Returns:
-        ``query_id`` and ``part``: "3 how long".
+    Returns ``query_id`` and ``part``: "3 how long".
     """
     texts = parts.join(queries, on="query_id", maintain_order="left")["text"]
     word = pl.lit("other")

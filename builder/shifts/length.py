@@ -64,10 +64,8 @@ def assign(
 ) -> dict[str, pl.DataFrame]:
     """Cluster of each query, by split.
 
-    Without ``dev``, a share of the training queries is held back.
-
-    Returns:
-        ``train`` and ``test``, each with ``query_id``, ``text``, ``cluster`` (Enum short, long).
+    Without ``dev``, a share of the training queries is held back. Returns ``train`` and ``test``, each with
+    ``query_id``, ``text``, ``cluster`` (Enum short, long).
     """
     check_share(parameters.test_share)
     if parameters.size < 1:

@@ -75,8 +75,7 @@ class Solution:
 def regimes(query_ids: pl.Series, depth: Ints, solutions: Sequence[Solution], seed: int) -> pl.DataFrame:
     """The regime of each training query at each size.
 
-    Returns:
-        ``query_id`` and for each size ``regime_<size>`` (Enum interpolate, extrapolate; null for neither).
+    Returns ``query_id`` and for each size ``regime_<size>`` (Enum interpolate, extrapolate; null for neither).
     """
     position = query_ids.rank("ordinal").to_numpy() - 1  # by id, so that the input order does not matter
     draw = np.random.Generator(np.random.PCG64(seed)).permutation(len(query_ids))[position]

@@ -44,8 +44,7 @@ def assign(
 ) -> dict[str, pl.DataFrame]:
     """The bucket of every query of every split.
 
-    Returns:
-        For each split ``query_id`` and ``bucket`` (Enum b1 to bk, b1 the bucket with most queries), in its order.
+    Returns for each split ``query_id`` and ``bucket`` (Enum b1 to bk, b1 the bucket with most queries), in its order.
     """
     widths = {queries.values.shape[1] for queries in splits.values()}
     if len(widths) != 1:

@@ -82,10 +82,8 @@ def member(
 def assign(queries: pl.DataFrame, parameters: WhParameters = WhParameters()) -> pl.DataFrame:
     """Clusters and split of the queries that are in a cluster.
 
-    A test query is a test query in each of its clusters, so that no model is trained on it.
-
-    Returns:
-        ``query_id``, ``cluster`` (Enum wha, how, who) and ``split`` (Enum train, test), a row for each membership.
+    A test query is a test query in each of its clusters, so that no model is trained on it. Returns ``query_id``,
+    ``cluster`` (Enum wha, how, who) and ``split`` (Enum train, test), a row for each membership.
     """
     check_share(parameters.test_share)
     if parameters.size < 2:

@@ -41,9 +41,7 @@ def obtain(files: Iterable[SourceFile], upstream: Path | None = None) -> tuple[d
     """Get each file, verified.
 
     Without ``upstream``, a folder with the files at ``owner/name/path``, they are downloaded to :func:`cache_folder`.
-
-    Returns:
-        Paths by file id, and for the files that cannot be obtained the reason by file id.
+    Returns paths by file id, and for the files that cannot be obtained the reason by file id.
     """
     have: dict[str, Path] = {}
     lacking: dict[str, str] = {}

@@ -86,10 +86,9 @@ def check(model: str, architecture: str, revision: str | None = None, bare: bool
 def kind(model: str, revision: str | None = None) -> str:
     """What a checkpoint is, from its files.
 
-    Returns:
-        The architecture that sentence-transformers saved it as, or that its head shows: ``dense``, ``sparse``,
-        ``multivector``, ``cross``; failing these, ``masked`` (a masked language model, as some SPLADE checkpoints are),
-        ``causal`` or ``seq2seq`` (generative ones) or ``transformer``.
+    Returns the architecture that sentence-transformers saved it as, or that its head shows: ``dense``, ``sparse``,
+    ``multivector``, ``cross``; failing these, ``masked`` (a masked language model, as some SPLADE checkpoints are),
+    ``causal`` or ``seq2seq`` (generative ones) or ``transformer``.
     """
     settings = _json(model, "config_sentence_transformers.json", revision)
     saved_as, named = _SAVED_AS.get(str(settings.get("model_type"))), modules(model, revision)
@@ -254,11 +253,8 @@ def pinned_commit(model: str, revision: str | None = None) -> Mapping[str, Any]:
 def loading(model: str, unused: str | None = None) -> Iterator[list[str]]:
     """Silence the libraries, and turn whatever they raise on a damaged checkpoint into one sentence.
 
-    Yields:
-        What sentence-transformers warned of, once the model is loaded.
-
     ``unused`` is how the names of weights begin that the model may lack. Others would be drawn at random, and are
-    refused; a start of a training may lack any.
+    refused; a start of a training may lack any. Yields what sentence-transformers warned of, once the model is loaded.
     """
     from transformers.utils import logging as transformers_logging
 

@@ -219,11 +219,8 @@ def search(
     """Search for ``(query id, text)`` pairs.
 
     Threads are Java's, and do not affect the result. Of an index by :func:`index_fields_once`, a passage's score is the
-    weighted sum of its ``fields``.
-
-    Yields:
-        Every query's id, in their order, and its ``(passage id, score)`` pairs, in Lucene's order: best first. A query
-        without any term in the index has no pairs.
+    weighted sum of its ``fields``. Yields every query's id, in their order, and its ``(passage id, score)`` pairs, in
+    Lucene's order: best first. A query without any term in the index has no pairs.
     """
     lucene.start()
     from jnius import autoclass

@@ -153,10 +153,8 @@ def batches(
     The library sorts them too, but inputs of one length in an order that differs between processors.
 
     ``encode`` is ``encode_document``, say, or ``predict``, and inputs are texts or pairs; each process of a ``pool`` of
-    the library's is given a batch. Without ``lengths``, texts are as long as their characters.
-
-    Yields:
-        Positions among the inputs, and the method's output for them.
+    the library's is given a batch. Without ``lengths``, texts are as long as their characters. Yields positions among
+    the inputs, and the method's output for them.
     """
     lengths = lengths or [sum(map(len, _parts(one))) for one in inputs]
     options |= {"batch_size": size, "show_progress_bar": False, "pool": pool, "chunk_size": size}

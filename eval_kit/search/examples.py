@@ -123,10 +123,8 @@ def tables(
     than ``width`` gets others too, drawn from all passages that are not relevant to it.
 
     The passages are read only where a query has fewer negatives than ``width``, or where all are taken at ``random``
-    from them. Whole rounds are made until there are ``count`` examples, or the negatives are used up.
-
-    Returns:
-        One row per example, its ids in the :func:`columns`; in tables of about ``AT_ONCE`` queries.
+    from them. Whole rounds are made until there are ``count`` examples, or the negatives are used up. Returns one row
+    per example, its ids in the :func:`columns`; in tables of about ``AT_ONCE`` queries.
     """
     by_query: Mapping[str, Sequence[str]] = queries.negatives if width and not random else {}
     lengths = [len(by_query.get(query, ())) for query in queries.texts]

@@ -291,10 +291,8 @@ def building(folder: Path, name: str, state: str, files: Sequence[str]) -> Itera
     """Make the index ``name`` of the shards in ``folder`` once, even if two processes want it.
 
     Once it is complete, ``<name>.json`` holds the state, everything that decides the index, and the sizes of its files,
-    or of those in its folders.
-
-    Yields:
-        Whether it has to be made: it is not there, is of another state, or its files are not as long as they were.
+    or of those in its folders. Yields whether it has to be made: it is not there, is of another state, or its files are
+    not as long as they were.
     """
     marker = folder / f"{name}.json"
     with disk_errors(folder, _NOT_KEPT):
