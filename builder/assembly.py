@@ -190,9 +190,7 @@ def apart(shift: str, assignment: pl.DataFrame, pairs: pl.DataFrame, seed: int) 
     """The same queries divided anew, so that none in training shares a relevant passage with one in test.
 
     Queries that are linked by relevant passages, directly or through others, are drawn together, until as many are
-    in test as before.
-
-    A query of the ``assignment`` may be in several clusters.
+    in test as before. A query of the ``assignment`` may be in several clusters.
     """
     import numpy as np
     from scipy.sparse import coo_array

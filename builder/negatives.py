@@ -57,9 +57,7 @@ def add(
     Each shard of queries is written to disk before the next begins, so a killed run resumes where it stopped, with the
     same result; memory does not grow with the number of queries. Two processes on one release wait for each other,
     and the second finds the work done.
-
-    The folder is replaced as a whole by one that has the config ``negatives``. ``cache`` is for the index and the
-    shards.
+    The folder is replaced as a whole by one that has the config ``negatives``; ``cache`` is for index and shards.
     """
     parameters = parameters or NegativeParameters()
     if not 0 < parameters.sample <= parameters.depth:

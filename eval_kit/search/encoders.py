@@ -151,7 +151,6 @@ def batches(
     """What a method of sentence-transformers makes of the inputs, longest first, so that batches are always the same.
 
     The library sorts them too, but inputs of one length in an order that differs between processors.
-
     ``encode`` is ``encode_document``, say, or ``predict``, and inputs are texts or pairs; each process of a ``pool`` of
     the library's is given a batch. Without ``lengths``, texts are as long as their characters. Yields positions among
     the inputs, and the method's output for them.
