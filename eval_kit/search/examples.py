@@ -34,7 +34,7 @@ class JudgedQueries:
 
 
 def permitted_queries(
-    release: Release, shift: str, held_out: str, strict: bool = False, name: str = "--held-out"
+    release: Release, shift: str, held_out: str, strict: bool = False, name: str = "held_out"
 ) -> TrainingSet:
     """The queries that a model without ``held_out`` may train on, by the rule of a shift of ``TRAINED_FOR``.
 
