@@ -43,17 +43,7 @@ def demo(
 ) -> None:
     """Build a mini release, train systems without each part of a shift in turn, and compare them; then one's card.
 
-    A killed demo resumes where it stopped.
-
-    Args:
-        folder: for the release, the grid and the report.
-        console: for the results.
-        queries: of the release.
-        shift: to train on.
-        options: of each system; by default the five of the config ``mini``.
-
-    Raises:
-        UserError: a cell failed, or ``folder`` cannot be written.
+    A killed demo resumes where it stopped. Without ``options``, it trains the five systems of the config ``mini``.
     """
     console.rule("1. build the mini release, and draw BM25 negatives")
     release_folder = folder / "ms-marco-shift"

@@ -29,15 +29,10 @@ MODELS = ("backbone", "teacher")
 class Cell:
     """A system that is trained on a shift without one part of it (for ReSTrain: on that part; or on everything).
 
-    Attributes:
-        name: system, shift, held-out part and seed; it names the run.
-        release: whose queries, judgements and negatives are used.
-        options: of this system, from a checked config (:mod:`baselines.config`).
-        root: folder of the grid; the cell's own lies below it, named by its digest.
-        variations: full names of those that are searched too; they do not affect the model.
-        benchmarks: whether dev and TREC DL are searched in the same run, besides the shift's own test queries.
-        start: options of the system that this one starts from, if it starts from one.
-        resolved: the :attr:`weights`, if another process has looked them up.
+    The cell's own folder lies below ``root``, the grid's, named by its digest. The ``variations``, by their full names,
+    are searched too and do not affect the model; ``benchmarks`` are dev and TREC DL, searched in the same run.
+    ``start`` are the options of the system that this one starts from, ``resolved`` the :attr:`weights`, if another
+    process has looked them up.
     """
 
     name: names.RunName
@@ -66,11 +61,8 @@ class Cell:
     @property
     def named_models(self) -> dict[str, str]:
         """The ``backbone`` and the ``teacher`` named in the options: Hub ids or folders."""
-        models: dict[str, str] = {}
-        for role in MODELS:
-            if isinstance(model := getattr(self.options, role, None), str):
-                models[role] = model
-        return models
+        models = {role: getattr(self.options, role, None) for role in MODELS}
+        return {role: model for role, model in models.items() if isinstance(model, str)}
 
     @cached_property
     def weights(self) -> Mapping[str, str]:
@@ -176,9 +168,8 @@ class Cell:
     def training_data(self) -> list[str] | None:
         """The queries that the model was trained on, its backbone and its teacher included.
 
-        Returns:
-            Sources as :mod:`eval_kit.runs.contamination` reads them; None if the teacher's are unknown. A backbone that
-            is not a registered checkpoint counts as pretrained without queries.
+        Returns sources as :mod:`eval_kit.runs.contamination` reads them; None if the teacher's are unknown. A backbone
+        that is not a registered checkpoint counts as pretrained without queries.
         """
         if not isinstance(self.options, Trained):
             return []

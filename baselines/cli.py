@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from eval_kit.errors import UserError, reporting
-from eval_kit.options import JsonFile, OfModel, Passages, argument, option
+from eval_kit.options import JsonFile, argument, option
 from eval_kit.program import commands
 from eval_kit.sentences import joined
 from eval_kit.shifts import SHIFTS, check_names
@@ -134,31 +134,6 @@ def grid_status(folder: Annotated[Path, argument("The grid's folder.", "FOLDER")
     console = screen()
     terminal.show(layout(cells), console)
     console.print(summary(cells), style="dim", highlight=False)
-
-
-@app.command()
-def encode(
-    model: Annotated[str, argument("Model to encode with, as for eval_kit run.", "MODEL")],
-    release: _ReleaseOption = None,
-    option: OfModel = None,
-    passages: Passages = None,
-    out: Annotated[Path, option("Folder for the encoded passages; give the same to eval_kit run --out.")] = Path(
-        "runs"
-    ),
-    name: Annotated[str | None, option("Name of the run. Default: the model's name.")] = None,
-) -> None:
-    """Encode a release's passages on a Ray cluster. eval_kit run with the same options then finds them encoded."""
-    from baselines.runners import ray
-    from eval_kit.models.opening import open_retriever, parse_options
-    from eval_kit.models.run import name_of
-    from eval_kit.release import open_release
-    from eval_kit.search.passages import collection_of
-
-    ray.connect()
-    retriever, _ = open_retriever(model, parse_options(option or []))
-    index = out / f"{name or name_of(model)}.index"
-    ray.encode(retriever, collection_of(open_release(release), passages).read(), index)
-    typer.echo(str(index))
 
 
 def main() -> None:

@@ -59,12 +59,8 @@ def choose(
 ) -> dict[str, Options]:
     """The options of these systems, or of all.
 
-    Args:
-        config: as of :func:`read`.
-        systems: by name; all if None.
-        backbone: replaces that of the transformers; ``static`` keeps its own, as it learns from scratch.
-        precision: of their training, whatever the config says.
-        instead_of_bfloat16: the same where the config says bfloat16, which the GPUs lack.
+    ``backbone`` replaces that of the transformers (``static`` keeps its own, as it learns from scratch), ``precision``
+    that of their training, and ``instead_of_bfloat16`` bfloat16, which the GPUs lack.
     """
     options: dict[str, Options] = read(config).systems
     if unknown := [name for name in systems or () if name not in options]:
@@ -97,10 +93,6 @@ def parse(document: Any, origin: str) -> Config:
 
     These include the options that all neural systems share. A re-ranker's candidates come from the config's BM25
     unless its own options set BM25's parameters.
-
-    Args:
-        document: of a config.
-        origin: names it in messages.
     """
     if isinstance(document, dict) and isinstance(document.get("systems"), dict):
         common = document.get("neural", {})

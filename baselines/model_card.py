@@ -13,12 +13,8 @@ _TEMPLATE = Path(__file__).parent.parent / "hub_cards" / "model.md"
 def render(done: FinishedCell, architecture: str, backbone: str | None, title: str, collection: str | None) -> str:
     """The text of a model's ``README.md``, its YAML validated by huggingface_hub's classes.
 
-    Args:
-        done: of the cell. Figures of ``<shift>.<held_out>`` are *Out*, those of the shift's other test sets *In*.
-        architecture: of the system, in words.
-        backbone: the pretrained model that training started from; None for random weights.
-        title: of the release.
-        collection: that the release's passages are of.
+    Figures of ``<shift>.<held_out>`` are *Out*, those of the shift's other test sets *In*. A ``backbone`` of None
+    stands for random weights.
     """
     from huggingface_hub import EvalResult, ModelCard, ModelCardData
 

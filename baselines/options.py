@@ -59,8 +59,6 @@ class Bm25(Options, frozen=True, kw_only=True):
     b: Share = B
     tune: bool = False
     """Choose k1 and b by RR@10 on the validation queries."""
-    rm3: bool = False
-    """Expand queries by RM3 with Anserini's defaults: 10 terms of 10 passages, weight 0.5."""
 
 
 _NEEDS = {

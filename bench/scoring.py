@@ -6,19 +6,15 @@ shortest program that reads the two files, trec_eval if it is on the PATH. Write
 """
 
 import argparse
-import gzip
 import json
 import os
 import platform
-import random
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from importlib.metadata import version
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,21 +28,6 @@ from eval_kit.release import open_release
 DEPTH, SEED, PASSAGES = 1_000, 0, 8_841_823
 SIZE, QUERIES = "6.98M", 69_800
 """The run's name, and the size of the mini release whose dev queries it answers."""
-FORMS: dict[str, Callable[[bytes], bytes]] = {
-    "plain": lambda line: line,
-    "ranks as 1.0": lambda line: b"%s %s %s %s.0 %s %s" % (*line.split(),),
-    "ranks as null": lambda line: b"%s %s %s null %s %s" % (*line.split()[:3], *line.split()[4:]),
-    "two blanks": lambda line: line.replace(b" ", b"  ", 1),
-    "padded columns": lambda line: b"%-10s %s %-12s %6s %12s %s" % (*line.split(),),
-    "padded beside tabs": lambda line: b"%s \t%s\t %s\t%s\t%s\t%s" % (*line.split(),),
-    "tabs and blanks": lambda line: line.replace(b" ", b"\t", 2),
-    "a tag with blanks": lambda line: line + b" of mine",
-    "Windows line ends": lambda line: line + b"\r",
-    "all tied": lambda line: b"%s %s %s %s 1 %s" % (*line.split()[:4], line.split()[5]),
-    "MS MARCO": lambda line: b"%s\t%s\t%s" % (line.split()[0], *line.split()[2:4]),
-}
-"""One run in the forms that people have it in, line by line."""
-FORMS_QUERIES, CUT = 1_000, ["--allow-missing"]
 START = "start-up"
 """The run that comes with the clone, which takes no time itself."""
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -71,32 +52,16 @@ print(sum(one["map"] for one in values.values()) / len(values))
 """
 
 
-@dataclass(frozen=True)
-class _Cost:
-    """The cost of one run of a command: wall and processor seconds, and its peak memory in MB; what it printed."""
+def _cost(command: Sequence[str], repeats: int) -> dict[str, float]:
+    """Median wall and processor seconds, and the greatest peak memory in MB, after a run that warms the file cache.
 
-    wall_s: float
-    cpu_s: float
-    peak_mb: float
-    output: str = ""
-
-
-def _cost(command: Sequence[str]) -> _Cost:
-    """One run, launched from a small process, because the system counts a parent's size as the command's peak.
-
-    Raises:
-        RuntimeError: the command failed; with the end of what it printed.
+    A small process launches the command, because the system counts a parent's size as the peak.
     """
-    process = subprocess.run([sys.executable, "-c", LAUNCHER, *command], capture_output=True)
-    if process.returncode:
-        raise RuntimeError(f"{command[0]} failed: {process.stderr[-500:].decode(errors='replace')}")
-    output, _, figures = process.stdout.decode().rstrip("\n").rpartition("\n")
-    return _Cost(*json.loads(figures), output)
-
-
-def _median_cost(command: Sequence[str], repeats: int) -> dict[str, float]:
-    """Run a command once to warm the file cache, then ``repeats`` times; median times and the greatest peak memory."""
-    runs = pl.DataFrame([_cost(command) for _ in range(repeats + 1)][1:])
+    rows = []
+    for _ in range(repeats + 1):
+        done = subprocess.run([sys.executable, "-c", LAUNCHER, *command], stdout=subprocess.PIPE, check=True)
+        rows.append(json.loads(done.stdout.splitlines()[-1]))
+    runs = pl.DataFrame(rows[1:], ["wall_s", "cpu_s", "peak_mb"], orient="row")
     figures = runs.select(pl.col("wall_s", "cpu_s").median().round(2), pl.col("peak_mb").max().round(2))
     return figures.row(0, named=True)
 
@@ -105,7 +70,6 @@ def main() -> None:
     """Synthesise the run, time ours and the peers, print the costs, and write ``bench/results/scoring.json``."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--no-peers", action="store_true")
     arguments = parser.parse_args()
     document = json.loads(RESULTS.read_text(encoding="utf-8"))
     document["machine"] = _machine()
@@ -116,40 +80,18 @@ def main() -> None:
         columns = pairs.drop_nulls().select("query_id", pl.lit(0), "passage_id", "relevance")
         columns.write_csv(qrels, include_header=False, separator=" ")
         lines = {SIZE: write_run(run, pairs)}
-        sizes = {SIZE: _commands(run, qrels, release, not arguments.no_peers)}
+        sizes = {SIZE: _commands(run, qrels, release)}
         small = EXAMPLES / "bm25.trec"
         lines[START] = small.read_text().count("\n")
         examples_qrels = Path(folder) / "examples.qrels"
         judged = pl.read_csv(EXAMPLES / "qrels/test.tsv", separator="\t").insert_column(1, pl.lit(0).alias("0"))
         judged.write_csv(examples_qrels, include_header=False, separator=" ")
-        sizes[START] = _commands(small, examples_qrels, EXAMPLES, not arguments.no_peers)
+        sizes[START] = _commands(small, examples_qrels, EXAMPLES)
         for size, commands in sizes.items():
-            costs = {name: _median_cost(command, arguments.repeats) for name, command in commands.items()}
+            costs = {name: _cost(command, arguments.repeats) for name, command in commands.items()}
             document["results"][size] = {"lines": lines[size], "costs": costs}
             print(json.dumps(document["results"][size], indent=1))
-        document["forms"] = _forms(run, qrels, release, arguments.repeats)
     RESULTS.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-
-
-def _forms(run: Path, qrels: Path, release: Path, repeats: int) -> dict[str, Any]:
-    """The cost of scoring one run in each of :data:`FORMS`, packed, and with its lines in any order.
-
-    Beside it that of trec_eval, if it is on the PATH, on the forms that it reads.
-    """
-    with run.open("rb") as file:
-        lines = [line.rstrip(b"\n") for line in islice(file, FORMS_QUERIES * DEPTH)]
-    shuffled = random.Random(SEED).sample(lines, len(lines))
-    texts = {name: b"\n".join(map(form, lines)) + b"\n" for name, form in FORMS.items()}
-    texts |= {"gzip": gzip.compress(texts["plain"], 1), "queries scattered": b"\n".join(shuffled)}
-    costs, of_trec_eval = {}, {}
-    for name, text in texts.items():
-        path = run.with_name("form.trec")
-        path.write_bytes(text)
-        commands = _commands(path, qrels, release, True)
-        costs[name] = _median_cost([*commands["eval_kit score"], *CUT], repeats)
-        if "trec_eval" in commands and name not in ("MS MARCO", "gzip"):
-            of_trec_eval[name] = _median_cost(commands["trec_eval"], repeats)
-    return {"lines": len(lines), "costs": costs, "trec_eval": of_trec_eval}
 
 
 def _machine() -> dict[str, Any]:
@@ -164,17 +106,14 @@ def _machine() -> dict[str, Any]:
     }
 
 
-def _commands(run: Path, qrels: Path, release: Path, peers: bool) -> dict[str, list[str]]:
-    score = [sys.executable, "-m", "eval_kit", "score", str(run), "--release", str(release)]
-    commands = {"eval_kit score": score}
-    if peers:
-        if trec_eval := shutil.which("trec_eval"):
-            measures = ["-m", "recip_rank", "-m", "recall.1000", "-m", "map", "-m", "ndcg"]
-            commands["trec_eval"] = [trec_eval, "-c", *measures, str(qrels), str(run)]
-        commands["pytrec_eval"] = [sys.executable, "-c", PYTREC_EVAL, str(qrels), str(run)]
-        commands["ir_measures"] = [
-            sys.executable, "-m", "ir_measures", str(qrels), str(run), "RR@10", "R@1000", "AP", "nDCG",
-        ]  # fmt: skip
+def _commands(run: Path, qrels: Path, release: Path) -> dict[str, list[str]]:
+    files = [str(qrels), str(run)]
+    commands = {"eval_kit score": [sys.executable, "-m", "eval_kit", "score", str(run), "--release", str(release)]}
+    if trec_eval := shutil.which("trec_eval"):
+        measures = ["-m", "recip_rank", "-m", "recall.1000", "-m", "map", "-m", "ndcg"]
+        commands["trec_eval"] = [trec_eval, "-c", *measures, *files]
+    commands["pytrec_eval"] = [sys.executable, "-c", PYTREC_EVAL, *files]
+    commands["ir_measures"] = [sys.executable, "-m", "ir_measures", *files, "RR@10", "R@1000", "AP", "nDCG"]
     return commands
 
 

@@ -32,13 +32,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class ShiftResult:
-    """The result of one shift's algorithm.
-
-    Attributes:
-        tables: of the shift, and the judgements that only it needs.
-        remarks: for the manifest.
-        reports: file name -> text, for the release's ``reports/``.
-    """
+    """The result of one shift's algorithm; ``reports`` are texts by their names in the release's ``reports/``."""
 
     tables: Sequence[Table]
     remarks: Sequence[str] = ()
@@ -93,11 +87,8 @@ class Build:
     def rule(self, text: str, source: str, parameters: Any = None, from_vectors: bool = False, **more: Any) -> Rule:
         """The rule of a table.
 
-        Args:
-            text: in words.
-            source: where it is defined.
-            parameters: the shift's, a dataclass; ``more`` are further ones.
-            from_vectors: whether the rule depends on the queries' vectors, and so on the encoder.
+        ``parameters`` are the shift's, a dataclass, and ``more`` further ones; a rule ``from_vectors`` depends on the
+        queries' vectors, and so on the encoder.
         """
         values = {} if parameters is None else msgspec.to_builtins(parameters, enc_hook=dict)
         if from_vectors:
@@ -199,13 +190,7 @@ def apart(shift: str, assignment: pl.DataFrame, pairs: pl.DataFrame, seed: int) 
     """The same queries divided anew, so that none in training shares a relevant passage with one in test.
 
     Queries that are linked by relevant passages, directly or through others, are drawn together, until as many are
-    in test as before.
-
-    Args:
-        shift: its name, for the message.
-        assignment: ``query_id``, ``cluster`` and ``split``; a query may be in several clusters.
-        pairs: ``query-id`` and ``corpus-id`` of relevant passages.
-        seed: of the draw.
+    in test as before. A query of the ``assignment`` may be in several clusters.
     """
     import numpy as np
     from scipy.sparse import coo_array

@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -106,7 +106,6 @@ def rebuilt(
         str | None,
         option("Split this query log, without judgements (.tsv, .csv); for mini, its number of queries (10,000)."),
     ] = None,
-    strength: Annotated[float | None, option("Strength of mini's planted shifts; 0 plants none (default 1).")] = None,
     language: Annotated[
         str | None,
         option(
@@ -140,7 +139,7 @@ def rebuilt(
             raise UserError("--queries LOG is a collection of its own", do="Leave --collection out")
         collection, source = queries, log.collection(Path(queries))
     else:
-        source = _collection(collection, {"queries": queries and int(queries), "strength": strength})
+        source = _collection(collection, int(queries) if queries else None)
     if language is not None and not re.fullmatch(LANGUAGE, language):
         raise UserError(f"--language {language} is not a code of ISO 639", do="Write it like fr or jpn")
     if licence is not None:
@@ -174,21 +173,20 @@ def mini(
     _write(release, out, version, json_file)
 
 
-def _collection(name: str, options: dict[str, Any]) -> "Collection":
-    """The collection of that name; ``options`` are for mini only, None for those not given."""
+def _collection(name: str, queries: int | None) -> "Collection":
+    """The collection of that name; ``queries`` are for mini only."""
     from builder.sources import beir, irds, mini, released
     from eval_kit.release import MANIFEST
     from eval_kit.release import MS_MARCO as PASSAGES
 
-    sources = {option: value for option, value in options.items() if value is not None}
-    if sources and name != MINI:
-        raise UserError(f"--{next(iter(sources))} belongs to the collection mini")
+    if queries is not None and name != MINI:
+        raise UserError("--queries belongs to the collection mini")
     folder = Path(name)
     if name not in (MINI, MS_MARCO) and folder.is_dir() and not (folder / MANIFEST).is_file():
         return beir.collection(folder)  # has its own progress bar
     with status(f"reading {name}"):
         if name == MINI:
-            return mini.collection(mini.MiniParameters(**sources))
+            return mini.collection(mini.DEFAULT if queries is None else mini.MiniParameters(queries=queries))
         if name == MS_MARCO:
             return irds.collection(PASSAGES)
         return released.collection(folder) if folder.is_dir() else irds.collection(name)

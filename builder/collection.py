@@ -29,17 +29,9 @@ DEV = ("valid", "validation")
 class Collection:
     """Queries and judgements: of a split ``train``, if there is one, and of evaluation splits under their own names.
 
-    Attributes:
-        name: for manifests; never a path.
-        source: in words, where queries and judgements are from.
-        queries: split -> ``query_id``, ``text``; may include unjudged queries.
-        qrels: split -> ``query-id``, ``corpus-id``, ``score``; empty for a query log, all of whose queries count.
-        irds: the ir_datasets id that holds the passages.
-        passages: ``passage_id``, ``text``, for a collection that ir_datasets doesn't have.
-        inputs: the manifest's records of the files that were read.
-        remarks: oddities.
-        parts: ``query_id`` and ``part``, labels of queries that make a shift of their own.
-        is_log: whether it is a query log, which has no judgements.
+    Queries may be unjudged; a query log (``is_log``) has no judgements, and all of its queries count. Passages are
+    those of the ir_datasets id ``irds``, or ``passages``. ``parts`` label queries, to make a shift of their own. The
+    ``name`` is for manifests, and never a path.
     """
 
     name: str

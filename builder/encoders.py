@@ -66,12 +66,8 @@ def public_name(encoder: Encoder) -> str:
 class Lsa:
     """TF-IDF (sublinear) and truncated SVD, with rows of unit length; zero for a text without a known word.
 
-    Attributes:
-        dimensions: of the vectors, at most the number of distinct words less one.
-        most: drop words that are in more than this share of the texts (1.0 drops none).
-        seed: of the randomised SVD.
-        corpus: texts to learn from (passages, say); None learns from the texts to encode.
-        without: words to drop, whatever their share.
+    It learns from the ``corpus`` (passages, say), else from the texts to encode, without words that are in more than
+    the share ``most`` of them, and without the words ``without``.
     """
 
     dimensions: int = 128
@@ -132,11 +128,7 @@ def of_queries(count: int) -> Lsa:
 
 @dataclass(frozen=True)
 class Model:
-    """A frozen sentence-transformers model, or with ``:cls`` the first token's last hidden state of a transformer.
-
-    Attributes:
-        name: Hub id or folder, with or without ``:cls``.
-    """
+    """A frozen sentence-transformers model, or with ``:cls`` the first token's last hidden state of a transformer."""
 
     name: str
 
@@ -176,14 +168,7 @@ def encode(texts: Sequence[str] | pl.Series, encoder: Encoder, cache: Path | Non
     They are encoded into :mod:`eval_kit.search.shards`, so that memory does not grow with the number of texts. With a
     ``cache`` folder, an interrupted run resumes where it stopped, and the result is a read-only memory map; its key is
     the encoder's name and revision and the sha256 of the texts. Processes that need the same vectors wait in turn.
-
-    Args:
-        texts: n texts, none empty.
-        encoder: from :func:`by_name`, or another one.
-        cache: where vectors are kept; created if need be. None keeps nothing.
-
-    Returns:
-        float32 of shape (n, d).
+    Returns float32 of shape (n, d).
     """
     strings = _check(texts)
     if cache is None:

@@ -29,14 +29,7 @@ NAMES = {"beir": "BEIR", "tevatron": "Tevatron"}
 
 @dataclass(frozen=True)
 class ExportedFolder:
-    """The content of one folder.
-
-    Attributes:
-        name: of the test set, the variation or the training queries, and of the folder.
-        queries: ``query_id`` and ``text``.
-        judgements: the split of the release's qrels; the queries' part of it is written.
-        split: the other tool's name for the judgements: ``test`` or ``train``.
-    """
+    """The queries of one folder, the split of the release that judges them, and the other tool's name for that."""
 
     name: str
     queries: pl.DataFrame
@@ -63,12 +56,8 @@ def export(
     its ``encode`` reads, and ``qrels.txt``. All folders are written before any of them takes its name and replaces an
     older export of the same format.
 
-    Args:
-        format: one of :data:`FORMATS`.
-        test_sets: names of test sets and variations; by default all, unless training sets are named.
-        training_sets: names of training queries, such as ``topic.not-c0``; by default none.
-        passages: the release's passages: a file of id, tab and text, such as MS MARCO's collection.tsv.
-        strict: leave the test queries of all shifts out of training queries.
+    Without names, all test sets and variations are written. ``passages`` is a file of id, tab and text, such as MS
+    MARCO's collection.tsv; ``strict`` leaves the test queries of all shifts out of training queries.
     """
     if format not in FORMATS:
         raise UserError(f"Unknown format {format!r}", do=f"Choose from: {', '.join(FORMATS)}")
@@ -106,10 +95,8 @@ def _refuse_to_replace(folder: Path, files: Collection[str]) -> None:
 
 def trainable(release: Release, names: Iterable[str]) -> dict[str, tuple[Shift, str]]:
     """Shift and held-out part of training queries, by their name, such as ``topic.not-c0``."""
-    training = {}
-    for shift in TRAINED_FOR.values():
-        for part in shift.training_tables(release):
-            training[f"{shift.name}.{shift.training_name(part)}"] = (shift, part)
+    parts = ((shift, part) for shift in TRAINED_FOR.values() for part in shift.training_tables(release))
+    training = {f"{shift.name}.{shift.training_name(part)}": (shift, part) for shift, part in parts}
     return _values(release, "training set", names, training)
 
 

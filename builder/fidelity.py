@@ -95,11 +95,7 @@ def compare(rebuilt: Release, published: Release) -> Fidelity:
 
 
 def agreement(name: str, rebuilt: pl.DataFrame, published: pl.DataFrame) -> tuple[tuple[Any, ...], pl.DataFrame]:
-    """How far two divisions agree: tables of ``query_id`` and ``cluster``, one row for each membership.
-
-    Returns:
-        A row of :data:`_DIVISIONS`, and its matches.
-    """
+    """A row of :data:`_DIVISIONS`, and its matches, for tables of ``query_id`` and ``cluster``, a row a membership."""
     import numpy as np
     from scipy.optimize import linear_sum_assignment
 
@@ -138,11 +134,9 @@ def _indices(authors: pl.DataFrame, ours: pl.DataFrame) -> tuple[float | None, f
 def _divisions(release: Release) -> Iterator[tuple[str, pl.DataFrame]]:
     """Each division of queries, over all splits: name, and ``query_id`` with ``cluster``, a row per membership."""
     for shift, column in _LABELS.items():
-        parts = []
-        for split in release.configs.get(shift, []):
-            parts.append(release.table(shift, split).select("query_id", cluster=column))
-        if parts:
-            yield shift, pl.concat(parts).unique()
+        tables = [release.table(shift, split) for split in release.configs.get(shift, [])]
+        if tables:
+            yield shift, pl.concat(table.select("query_id", cluster=column) for table in tables).unique()
     regimes: dict[str, list[pl.DataFrame]] = {}
     for split in release.configs.get("restrain", []):
         regime, _, size = split.partition("_")

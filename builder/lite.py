@@ -63,17 +63,10 @@ def make(
 ) -> Manifest:
     """Write the lite release of ``release``, with a pool of its passages, to the folder ``out``.
 
-    Args:
-        release: with its passages, or their ir_datasets id.
-        size: passages that it will hold; more, if judged ones and candidates are more.
-        depth: how many of each ranker's best passages to keep for every test query.
-        seed: of the draw. The same passages are drawn whatever their order.
-        cache: for BM25's index of the whole collection; by default the user's cache folder.
-        queries: number drawn from each test set; tables keep what was drawn for all test sets. By default all queries
-            of the release, including training ones.
-        shifts: only test sets of these.
-        rankers: runs over all passages, whose best for the test queries are kept too; ``tas-b.dl19`` is of ``tas-b``.
-        dense: model that searches all passages, as ``eval_kit run`` takes it; its best are kept too.
+    It holds ``size`` passages, or more if judged ones and candidates are more: of BM25, of ``rankers`` (runs over all
+    passages; ``tas-b.dl19`` is of ``tas-b``) and of a ``dense`` model, the ``depth`` best for every test query. Others
+    are drawn, the same whatever their order. ``queries`` are drawn from each test set of the ``shifts``, and tables
+    keep what was drawn for all; by default all queries of the release stay, training ones too.
     """
     if release.manifest.kind == "lite":
         raise UserError(f"{release.folder} is already a lite release", do="Use a release with all passages")
@@ -127,11 +120,8 @@ def of_passages(release: Release, source: Path, out: Path, shifts: Collection[st
 
     Kept are the test sets whose every query still has a relevant passage, without training data, and the judgements of
     passages that are there; a BEIR folder's own judgements of the same queries are added.
-
-    Args:
-        release: without passages of its own, or whose passages are replaced.
-        source: a BEIR folder with ``corpus.jsonl``, or a file of passage ids, tabs and texts.
-        shifts: only test sets of these.
+    ``source`` is a BEIR folder with ``corpus.jsonl``, or a file of passage ids, tabs and texts; without ``shifts``,
+    test sets of all are kept.
     """
     read = beir.read_corpus(source / "corpus.jsonl") if source.is_dir() else of_file(source)
     of_shifts = _test_sets(release, shifts)

@@ -57,12 +57,7 @@ def add(
     Each shard of queries is written to disk before the next begins, so a killed run resumes where it stopped, with the
     same result; memory does not grow with the number of queries. Two processes on one release wait for each other,
     and the second finds the work done.
-
-    Args:
-        folder: a release folder; it is replaced as a whole by one that has the config ``negatives``.
-        parameters: by default as in the paper.
-        cache: for the index and the shards; by default :func:`eval_kit.files.cache.cache_folder`.
-        threads: of Lucene; they do not affect the result.
+    The folder is replaced as a whole by one that has the config ``negatives``; ``cache`` is for index and shards.
     """
     parameters = parameters or NegativeParameters()
     if not 0 < parameters.sample <= parameters.depth:

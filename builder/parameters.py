@@ -35,12 +35,8 @@ MS_MARCO_TRAINING = 502_939
 class Rebuildable:
     """A shift whose algorithm can be run on any collection.
 
-    Attributes:
-        rebuild: makes its tables from its parameters.
-        limits: what no rebuild can reproduce of the published lists, and why.
-        encodes: whether it needs the queries' vectors.
-        lacking: says what a collection lacks for it; empty if nothing.
-        on_request: whether it is built only if it is asked for by name.
+    ``limits`` say what no rebuild can reproduce of the published lists, and why; ``lacking`` what a collection lacks
+    for it; empty if nothing. One ``on_request`` is built only if it is asked for by name.
     """
 
     rebuild: Callable[[Build, Any], ShiftResult]
@@ -115,11 +111,6 @@ def for_collection(training: int, longest_short: int = LONGEST_SHORT, language: 
 
     Sizes are the same shares of ``training`` queries as of MS MARCO's, or larger, so that a test part has 100 queries;
     where there are too few queries for that, up to half of them are tested on.
-
-    Args:
-        training: how many training queries there are.
-        longest_short: words of the longest short query.
-        language: of the question words.
     """
     papers = ShiftParameters()
     sizes = {}
@@ -167,12 +158,8 @@ def for_mini(training: int) -> ShiftParameters:
 
 def _papers_values() -> dict[str, Any]:
     """The papers' values of all that can be set, by name; the seed is common to all and not among them."""
-    values = {}
-    for shift in REBUILDABLE:
-        for name, value in vars(getattr(ShiftParameters(), shift)).items():
-            if name != SEED:
-                values[f"{shift}.{name}"] = value
-    return values
+    of_shifts = {shift: vars(getattr(ShiftParameters(), shift)) for shift in REBUILDABLE}
+    return {f"{shift}.{name}": own[name] for shift, own in of_shifts.items() for name in own if name != SEED}
 
 
 def _text(value: Any) -> str:

@@ -20,9 +20,8 @@ from eval_kit.sentences import joined
 def permitted_part(manifest: Manifest, permitted: Collection[str], left_out: Collection[str]) -> Manifest:
     """What of a release may be published, with remarks on whose permission there is.
 
-    Args:
-        permitted: sources without a stated licence whose authors permit the publication.
-        left_out: sources whose tables are not published, nor the test sets and variations that rest on them.
+    Both are sources without a stated licence: authors permit the publication of those ``permitted``; the tables of
+    those ``left_out`` are not published, nor the test sets and variations that rest on them.
     """
     of_source = _tables_by_source(manifest)
     for name in (*permitted, *left_out):

@@ -37,10 +37,9 @@ _NOTHING_CHANGED = "Nothing was changed"
 class Publication:
     """What was published, or, in a dry run, what would be.
 
-    Attributes:
-        commit: the one that holds the release; before it is made, main's head (None for a new dataset).
-        kept: the release's files that main has too, and that are sent where they differ.
-        done: the tag existed for this content already; nothing was or would be sent.
+    ``commit`` holds the release; before it is made, main's head (None for a new dataset). Files ``kept`` are on main
+    too, and sent where they differ. ``done``: the tag existed for this content already, so that nothing was or would be
+    sent.
     """
 
     repo_id: str
@@ -76,14 +75,9 @@ def publish(
 ) -> Publication:
     """Put the release in ``folder`` on the Hub as dataset ``repo_id``, and ``tag`` it.
 
-    Args:
-        repo_id: ``namespace/name``; created if it does not exist.
-        tag: ``v`` and the release's version.
-        dry_run: change nothing, report what would change.
-        private: create the dataset as private; an existing one must be private already.
-        allow_partial: publish a release that lacks parts.
-        permitted: sources that state no licence, and whose authors permit the publication.
-        left_out: such sources whose parts are not published.
+    ``dry_run`` changes nothing and reports what would change. An existing dataset must be ``private`` already. Authors
+    permit the publication of sources ``permitted``, which state no licence; parts of sources ``left_out`` are not
+    published.
     """
     manifest = read_manifest(folder)
     if tag != f"v{manifest.version}":

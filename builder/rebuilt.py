@@ -40,18 +40,12 @@ def draft(
 ) -> Draft:
     """Build the shifts of a collection.
 
-    Args:
-        collection: from one of :mod:`builder.sources`.
-        shifts: which; by default all that the collection and the runs suffice for, the rest left out with a remark, but
-            for those that are built on request only.
-        encoder: of the queries, for topic, ReSTTest and ReSTrain; by default LSA learnt from the passages,
-            else from the queries.
-        parameters: by default the papers', scaled to the collection; their seeds are replaced.
-        seed: of every draw.
-        runs: ranker -> run file over the dev (else test) queries, for the Chameleons.
-        cache: where vectors are kept.
-        disjoint_passages: draw the test queries of topic, wh and given parts so that no training query of the shift
-            shares a relevant passage with them; length, whose test queries are given, leaves such training queries out.
+    By default these are all shifts that the collection and the ``runs`` (by ranker, over the dev, else test queries,
+    for the Chameleons) suffice for, the rest left out with a remark, but for those that are built on request only. The
+    ``encoder`` is by default LSA learnt from the passages, else from the queries; ``parameters`` are the papers',
+    scaled to the collection, and their seeds are replaced. ``disjoint_passages``: test queries of topic, wh and given
+    parts are drawn so that no training query of the shift shares a relevant passage with them; length, whose test
+    queries are given, leaves such training queries out.
     """
     if disjoint_passages and not collection.qrels:
         raise UserError(f"--disjoint-passages needs judgements, and {collection.name} has none")

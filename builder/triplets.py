@@ -55,17 +55,8 @@ def write(
 ) -> Triplets:
     """Write the training examples of the model that never sees ``held_out``, one JSON line each.
 
-    Args:
-        release: with negatives.
-        shift: a name of :data:`eval_kit.shifts.TRAINED_FOR`.
-        held_out: the part of it that is left out.
-        out: the file to write; its folder is created if need be.
-        format: one of :data:`FORMATS`.
-        negatives: per example.
-        count: minimum number of examples, rounded up to whole turns of all pairs; 1 for one turn.
-        seed: of the cell.
-        strict: also leave out every other test query.
-        cache: for the texts of the passages; by default :func:`eval_kit.files.cache.cache_folder`.
+    ``count`` is rounded up to whole turns of all pairs. ``strict`` also leaves out every other test query. ``cache`` is
+    for the texts of the passages.
     """
     if negatives:
         refuse_without_negatives(release)

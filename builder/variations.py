@@ -17,11 +17,7 @@ type Made = Iterable[tuple[Variation, Table]]
 
 
 def add_typos(folder: Path, test_sets: Sequence[str], replicas: int = 1, seed: int = 13) -> tuple[Release, list[str]]:
-    """Add typos of every kind to a release, as variations of some of its test sets.
-
-    Returns:
-        The release with them, and their names.
-    """
+    """Add typos of every kind, as variations of some test sets: the release with them, and their names."""
     release = _open(folder, test_sets)
     wordings: list[tuple[Variation, Table]] = []
     for name in dict.fromkeys(test_sets):  # each once, however often it was named
@@ -34,13 +30,8 @@ def add_texts(
 ) -> tuple[Release, list[str]]:
     """Add files of other texts for a test set's queries to a release, one replica each.
 
-    Args:
-        files: TSVs of query id and text; the ids are those of ``base``.
-        base: the test set whose queries they vary.
-        name: ``<family>.<method>``, such as ``typo.mine``.
-
-    Returns:
-        The release with them, and their names.
+    The files are TSVs of query id and text; ``name`` is ``<family>.<method>``, such as ``typo.mine``. Returns the
+    release with them, and their names.
     """
     release = _open(folder, [base])
     family, dot, method = name.partition(".")

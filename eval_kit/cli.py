@@ -2,6 +2,7 @@
 
 import dataclasses
 import gc
+import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eval_kit import __version__, options, plugins
-from eval_kit.errors import UserError, call, parameter, reporting
+from eval_kit.errors import UserError, parameter, reporting
 from eval_kit.options import argument, emitting, option
 from eval_kit.program import commands
 
@@ -41,15 +42,12 @@ def _computing(compute: "Callable[..., Result]") -> Callable[..., None]:
 
 
 def _call[R](function: Callable[..., R], values: dict[str, Any], why: str = "") -> R:
-    """The result of a function for the options that were given; one that it does not take is refused.
-
-    Args:
-        function: of the library, whose own defaults stand for options that were not given.
-        values: of the command's options, by the names of the function's parameters.
-        why: it takes no more than it does.
-    """
+    """The result of a function for the options that were given; one that it does not take is refused: ``why``."""
     given = {name: value for name, value in values.items() if value is not None and value is not False and value != []}
-    return call(function, given, why)
+    for name in given:
+        if name not in inspect.signature(function).parameters:
+            raise UserError(why, do=f"Leave {parameter(name)} out")
+    return function(**given)
 
 
 def _with_runs(values: dict[str, Any], *others: str) -> dict[str, Any]:
@@ -177,7 +175,6 @@ def run(
     kind: Annotated[
         str | None, option("Model kind, if its files do not say: dense, sparse, late or cross.", "KIND")
     ] = None,
-    replace: Annotated[bool, option("Replace a run of this name by another model.", None, "--replace")] = False,
     by: options.By = None,
     seed: options.Seed = None,
     *,
@@ -293,9 +290,6 @@ def generalise(
         list[str] | None,
         option("Group that training left out. Repeatable. Default: the groups farther from --trained-on.", "PART"),
     ] = None,
-    vectors: Annotated[
-        str | None, option("Measure distance by these vectors, as for similarity. Default: character trigrams.")
-    ] = None,
     release: options.Release = None,
     qrels: options.Qrels = None,
     queries: options.Queries = None,
@@ -348,7 +342,6 @@ def variations(
         ),
     ],
     test_set: Annotated[str | None, option("Compare only on the queries of this test set.", "NAME")] = None,
-    rankers: options.Rankers = None,
     release: options.Release = None,
     seed: options.Seed = None,
     allow_missing: options.AllowMissing = False,
@@ -365,30 +358,13 @@ def variations(
     from eval_kit.protocols.variations import variations as changes
 
     opened = open_release(values["release"])
-    pairs = (pair.partition("=") for pair in rankers or [])
-    of_paper = {system: published_name for system, _, published_name in pairs}
-    return Report(None, _call(changes, values | {"release": opened, "rankers": of_paper}), opened)
+    return Report(None, _call(changes, values | {"release": opened}), opened)
 
 
 @_computing
 def protocol(
     runs: options.GridRuns = None,
     paper: options.Paper = None,
-    systems: Annotated[
-        list[str] | None, option("System name of each run, in RUN order, or one name for all.", "NAME", "--system")
-    ] = None,
-    shifts: Annotated[
-        list[str] | None,
-        option(
-            "Shift of each run, in RUN order, or one for all: topic, wh, length, given, crossed, resttest or restrain.",
-            "NAME",
-            "--shift",
-        ),
-    ] = None,
-    held_outs: Annotated[
-        list[str] | None,
-        option("Part that each run's training left out, in RUN order, such as c0.", "NAME", "--held-out"),
-    ] = None,
     untrained: Annotated[
         list[Path] | None, option("Also show this run of an untrained system, such as BM25. Repeatable.", "RUN")
     ] = None,
@@ -412,7 +388,7 @@ def protocol(
     if paper is not None:
         from eval_kit.papers.beside import of_paper
 
-        return _call(of_paper, values, f"{parameter('paper')} reads system and shift from the file names")
+        return _call(of_paper, values, f"{parameter('paper')} reads a grid's folder as it is")
     from eval_kit.pages.report import report
 
     if not runs:

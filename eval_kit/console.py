@@ -43,8 +43,7 @@ def screen() -> Console:
 def write_json(document: Any, path: Path | None) -> bool:
     """Write results as JSON, if requested: to a file, or for ``-`` to the screen.
 
-    Returns:
-        Whether they went to the screen, where nothing else should follow.
+    Returns whether they went to the screen, where nothing else should follow.
     """
     if path is None:
         return False

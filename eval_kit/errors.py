@@ -1,7 +1,6 @@
 """The one exception that users are meant to read, and how a command line shows it and any text from outside."""
 
 import difflib
-import inspect
 import io
 import os
 import signal
@@ -9,11 +8,11 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 _EXIT_USER_ERROR, _EXIT_SOFTWARE = 2, 70
 _SIGPIPE = 13
@@ -36,21 +35,6 @@ _MARK = "\x1f"
 def parameter(name: str) -> str:
     """A parameter of a public function within the message of a :class:`UserError`, which knows it by this."""
     return f"{_MARK}{name}{_MARK}"
-
-
-def call[R](function: Callable[..., R], given: Mapping[str, Any], why: str = "") -> R:
-    """The result of a function for the arguments that were given.
-
-    Args:
-        function: its own defaults stand for arguments that were not given.
-        given: by name.
-        why: it takes no more than it does, a sentence.
-    """
-    takes = inspect.signature(function).parameters
-    for name in given:
-        if name not in takes:
-            raise UserError(why, do=f"Leave {parameter(name)} out")
-    return function(**given)
 
 
 class UserError(Exception):

@@ -24,14 +24,16 @@ _NAMED = 4
 """Names in one sentence."""
 
 type Runs = Sequence[Mapping[str, Any]]
+type Weighed = Iterator[tuple[float, str]]
+"""Sentences with their weights, of which the weightiest are said."""
 
 
 def first(provenance: Mapping[str, Any]) -> list[str]:
     """What may make a figure another one, a sentence each; said before any answer."""
     runs = provenance.get("runs", ())
     kinds = (_lacking, _contradicting, _of_one_score, _tied, _of_several_tags, _unjudged, _at_chance)
-    of_runs = chain.from_iterable(kind(runs) for kind in kinds)
-    return list(dict.fromkeys([*_not_in_corpus(provenance.get("not_in_corpus", {})), *of_runs]))
+    of_runs = (weightiest(list(kind(runs)), "figure" if kind is _at_chance else "run") for kind in kinds)
+    return list(dict.fromkeys([*_not_in_corpus(provenance.get("not_in_corpus", {})), *chain.from_iterable(of_runs)]))
 
 
 def further(provenance: Mapping[str, Any]) -> list[str]:
@@ -62,9 +64,8 @@ def _together(groups: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         )
 
 
-def _lacking(runs: Runs) -> Iterator[str]:
+def _lacking(runs: Runs) -> Weighed:
     """For each run, the test set of which it lacks most queries."""
-    found = []
     for run in runs:
         lacking = {name: each for name, each in run.get("scored", {}).items() if each["missing"]}
         if lacking:
@@ -72,29 +73,24 @@ def _lacking(runs: Runs) -> Iterator[str]:
             others = counted(len(lacking) - 1, "other test set")
             further = f". It lacks queries of {others} too" * (len(lacking) > 1)
             what = f"{most['missing']:,} of the {most['queries']:,} queries of {name}, scored as 0{further}"
-            found.append((most["missing"] / most["queries"], f"{run['run']} has no results for {what}"))
-    yield from weightiest(found, "run")
+            yield most["missing"] / most["queries"], f"{run['run']} has no results for {what}"
 
 
-def _contradicting(runs: Runs) -> Iterator[str]:
-    found = []
+def _contradicting(runs: Runs) -> Weighed:
     for run in runs:
         if count := run.get("rank_contradictions"):
             what = f"{run['run']} has ranks that contradict its scores or lines for {counted(count, 'query')}. {_RANKS}"
-            found.append((count, what))
-    yield from weightiest(found, "run")
+            yield count, what
 
 
-def _of_one_score(runs: Runs) -> Iterator[str]:
-    found = []
+def _of_one_score(runs: Runs) -> Weighed:
     for run in runs:
         if count := run.get("one_score"):
             what = f"{run['run']} gives all passages one score in {count:,} of {counted(run['queries'], 'query')}"
-            found.append((count / run["queries"], what))
-    yield from weightiest(found, "run")
+            yield count / run["queries"], what
 
 
-def _tied(runs: Runs) -> Iterator[str]:
+def _tied(runs: Runs) -> Weighed:
     """Of each run and test set, the figures whose printed digits depend on ties; the widest ranges first."""
     found: dict[tuple[str, str], list[tuple[float, str]]] = {}
     queries: dict[tuple[str, str], int] = {}
@@ -106,39 +102,34 @@ def _tied(runs: Runs) -> Iterator[str]:
                 key, width = (run["run"], tie["test_set"]), abs(tie["best"] - tie["worst"])
                 found.setdefault(key, []).append((width, f"{tie['measure']} is {worst} to {best}"))
                 queries[key] = max(queries.get(key, 0), tie["tied"])
-    sentences = []
     for (run_name, test_set), ranges in found.items():
         named, rest = most_telling(ranges, lambda each: each[0], 2)
         shown = ", ".join(text for _, text in named) + and_more(rest)
         ties = f"depending on the order of tied passages ({counted(queries[run_name, test_set], 'query')})"
-        sentences.append((max(width for width, _ in ranges), f"{run_name} on {test_set}: {shown}, {ties}"))
-    yield from weightiest(sentences, "run")
+        yield max(width for width, _ in ranges), f"{run_name} on {test_set}: {shown}, {ties}"
 
 
-def _of_several_tags(runs: Runs) -> Iterator[str]:
-    found = []
+def _of_several_tags(runs: Runs) -> Weighed:
     for run in runs:
         if tags := run.get("tags"):
             what = f"The lines of {run['run']} have several tags ({choices(tags)}), and are ranked together as one run"
-            found.append((len(tags), what))
-    yield from weightiest(found, "run")
+            yield len(tags), what
 
 
-def _unjudged(runs: Runs) -> Iterator[str]:
-    found = [(run["queries"], NOTHING_JUDGED.format(run["run"])) for run in runs if run.get("judged_passages") == 0]
-    yield from weightiest(found, "run")
+def _unjudged(runs: Runs) -> Weighed:
+    for run in runs:
+        if run.get("judged_passages") == 0:
+            yield run["queries"], NOTHING_JUDGED.format(run["run"])
 
 
-def _at_chance(runs: Runs) -> Iterator[str]:
+def _at_chance(runs: Runs) -> Weighed:
     """The first figures that a random order of the run's own passages would have too, of the most queries first."""
-    found = []
     for run in runs:
         for each in run.get("at_chance", ()):
             value, expected = map(parse(each["measure"]).show, (each["value"], each["expected"]))
             figures = f"its {each['measure']} is {value}, that of a random order of its passages {expected}"
             what = f"{run['run']} is not shown to be better than chance on {each['test_set']}: {figures}"
-            found.append((each["queries"], what))
-    yield from weightiest(found, "figure")
+            yield each["queries"], what
 
 
 def _left_out(runs: Runs) -> Iterator[str]:

@@ -15,11 +15,8 @@ type Attribute = str | float | bool | None
 def element(name: str, *children: str, **attributes: Attribute) -> Markup:
     """One element with its children.
 
-    Args:
-        name: of the element.
-        children: markup, or plain text that is escaped.
-        attributes: ``class_`` stands for ``class`` and ``aria_label`` for ``aria-label``; True gives an attribute
-            without a value, None and False give none.
+    Plain text is escaped. ``class_`` stands for ``class`` and ``aria_label`` for ``aria-label``; True gives an
+    attribute without a value, None and False give none.
     """
     start = name + "".join(_attribute(key, value) for key, value in attributes.items())
     if name in _VOID and not children:

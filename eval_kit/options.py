@@ -77,8 +77,8 @@ Example = Annotated[
 GridRuns = Annotated[
     list[Path] | None,
     argument(
-        "Runs named <system>.<shift>.<held-out>.trec, or any names with --system, --shift and --held-out. Runs of "
-        "query variations are accepted too.",
+        "Runs named <system>.<shift>.<held-out>.trec (the shift topic, wh, length, given, crossed, resttest or "
+        "restrain), or runs of query variations.",
         "RUN",
     ),
 ]
@@ -121,22 +121,10 @@ TrainedOn = Annotated[
     Path | None,
     option("Training queries for --by distance and --by leaked, in any form that clean --train takes.", "FILE"),
 ]
-Rankers = Annotated[
-    list[str] | None,
-    option(
-        "Compare SYSTEM with this ranker of CIKM 2021, Table 7 (on chameleons.veiled.50). Default: the same name.",
-        "SYSTEM=RANKER",
-        "--ranker",
-    ),
-]
 
 
 def emitting(compute: "Callable[..., Result]") -> Callable[..., None]:
-    """A command with ``--format``, ``--json`` and ``--page`` besides the parameters of the function.
-
-    Args:
-        compute: what the command does; the result that it returns is written wherever these options ask for it.
-    """
+    """A command with ``--format``, ``--json`` and ``--page`` besides the parameters of the function."""
 
     def command(
         *, format: PrintedFormat = Format.table, json_file: JsonFile = None, page: PageFile = None, **values: Any

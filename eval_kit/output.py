@@ -33,14 +33,7 @@ class Format(StrEnum):
 def emit(
     result: "Result", *, format: Format = Format.table, json: Path | None = None, page: Path | None = None
 ) -> None:
-    """Write a result wherever a command's options ask for it.
-
-    Args:
-        result: what the command computed.
-        format: how to print it.
-        json: the file for :meth:`~eval_kit.results.Result.as_json`; ``-`` prints that and nothing else.
-        page: the HTML file for its tables, figures and notes.
-    """
+    """Write a result wherever a command's options ask for it; ``-`` for ``json`` prints that and nothing else."""
     from eval_kit.console import screen, write_json
     from eval_kit.sentences import counted
 

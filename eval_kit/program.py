@@ -85,9 +85,6 @@ def check_outputs(parameters: Mapping[str, Any]) -> None:
     """Refuse an output that is an input, or in an input folder; that is named twice, or ``-``.
 
     In a folder that is read, only pages may be replaced, as no command reads them. Nothing is written into a release.
-
-    Args:
-        parameters: of a command, by name; its release may be the default one.
     """
     outputs = [path for name in _OUTPUTS for path in _paths(parameters.get(name)) if path != Path("-")]
     for name in _OUTPUTS[1:]:

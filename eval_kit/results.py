@@ -44,13 +44,7 @@ _REPR_TABLES = 8
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture on a page.
-
-    Attributes:
-        picture: an SVG element of :mod:`eval_kit.plots`.
-        caption: below it.
-        series: the names of the legend, in the order of their markers.
-    """
+    """A picture on a page, an SVG element, with its caption; ``series`` are its legend, in the markers' order."""
 
     picture: Markup
     caption: str = ""
@@ -75,12 +69,8 @@ class Section:
 class Fact:
     """One of several things that a result has to say, on a line of its own.
 
-    Attributes:
-        about: what it is about, in a word or two.
-        text: a phrase with the figures.
-        verdict: before it, in a word or two.
-        word: the class of the verdict, whose text is coloured on a page.
-        command: to copy, behind the text.
+    The verdict, in a word or two, stands before the text, coloured on a page by the class ``word``; a command to copy,
+    behind.
     """
 
     about: str
@@ -255,10 +245,8 @@ class Result(ABC):
     def show(self, console: Console) -> int:
         """Print what it has to say, the tables, each section under its heading, the other notes, and what follows.
 
-        Of the method, only as much as makes :data:`SHOWN_NOTES` in all, and what explains a sign.
-
-        Returns:
-            How many sentences of the method were left out.
+        Of the method, only as much as makes :data:`SHOWN_NOTES` in all, and what explains a sign. Returns how many
+        sentences of the method were left out.
         """
         said, section = self.said(), ""
         terminal.show_notes(said, console, style="")

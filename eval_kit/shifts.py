@@ -14,7 +14,7 @@ from typing import ClassVar, override
 import polars as pl
 
 from eval_kit.documents import Column, Manifest
-from eval_kit.errors import UserError, choices, parameter
+from eval_kit.errors import UserError, choices
 from eval_kit.files.formats import QUERIES_SCHEMA
 from eval_kit.question_words import ENGLISH, TERMS, contains, parse
 from eval_kit.release import Release
@@ -223,11 +223,9 @@ def _benchmark_tables(release: Release) -> list[tuple[str, str]]:
 
 def union(release: Release, tables: Iterable[tuple[str, str]]) -> pl.DataFrame:
     """``query_id`` and ``text`` of those tables that the release holds."""
-    frames = [pl.DataFrame(schema=QUERIES_SCHEMA)]
-    for config, split in tables:
-        if split in release.configs.get(config, []):
-            frames.append(release.table(config, split).select("query_id", "text"))
-    return pl.concat(frames)
+    there = (key for key in tables if key[1] in release.configs.get(key[0], []))
+    frames = (release.table(*key).select("query_id", "text") for key in there)
+    return pl.concat([pl.DataFrame(schema=QUERIES_SCHEMA), *frames])
 
 
 class Clusters(Shift):
@@ -477,7 +475,7 @@ def named(part: str, manifest: Manifest) -> str:
     return f"{part} ({TOPICS[part]})" if part in TOPICS and manifest.kind == "published" else part
 
 
-def check_names(names: Iterable[str], origin: str = parameter("shifts")) -> None:
+def check_names(names: Iterable[str], origin: str) -> None:
     """Check names of shifts from a user; ``origin`` says where they stand."""
     for name in names:
         if name not in SHIFTS:

@@ -19,14 +19,12 @@ def find(grid: Sequence[Cell]) -> None:
 
     It happens in a separate process, so that the JVM's memory is freed before the cells begin.
     """
-    unfinished_cells = [cell.portable() for cell in grid if _by_bm25(cell) and not cell.is_finished]
+    unfinished_cells = [
+        cell.portable() for cell in grid if isinstance(cell.options, Bm25 | Monobert) and not cell.is_finished
+    ]
     if unfinished_cells:
         with pool(1) as process:
             process.submit(_find, unfinished_cells).result()
-
-
-def _by_bm25(cell: Cell) -> bool:
-    return isinstance(cell.options, Monobert) or (isinstance(cell.options, Bm25) and not cell.options.rm3)
 
 
 def _find(grid: Sequence[Cell]) -> None:

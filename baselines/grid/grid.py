@@ -32,17 +32,10 @@ def cells(
 ) -> list[Cell]:
     """The cells of a grid: for each system, topic 5, wh 3, length 2, ReSTTest 5 and ReSTrain two for each size.
 
-    Args:
-        options: of each system, from a checked config.
-        release: the one to train and test on.
-        root: the grid's folder.
-        shifts: which, or some of their parts as ``topic.c0`` and ``restrain.45k``; None for all that the release holds.
-        seeds: of training; each makes separate cells.
-        control: whether each trained system is also trained on all queries, for :mod:`eval_kit.papers.beside`.
-        variations: names as :func:`eval_kit.models.runs.variation_queries` takes them; each cell searches those
-            of its test sets.
-            ``all``, alone or among them, may match none.
-        benchmarks: whether every cell also searches dev and TREC DL.
+    ``shifts`` may be parts of them, such as ``topic.c0`` and ``restrain.45k``; None stands for all that the release
+    holds. Each seed makes cells of its own, and each cell searches those of the ``variations`` that are of its test
+    sets (``all`` may match none). ``control`` adds models trained on all queries, for :mod:`eval_kit.papers.beside`;
+    ``benchmarks`` adds dev and TREC DL to every search.
     """
     shift_names = [shift for shift in SHIFTS if shift in release.configs] if shifts is None else shifts
     names_of_variations = (

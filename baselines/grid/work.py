@@ -66,12 +66,8 @@ def attempt(cell: Cell, work: Callable[[Cell], Any] = whole, wait: bool = True) 
     """Do some work on a cell.
 
     An error ends only this cell: its traceback, then one sentence about it, stay in ``error.txt`` until the next
-    attempt.
-
-    Args:
-        cell: where it is finished, its files are linked into the grid's folders, and nothing else is done.
-        work: what to do.
-        wait: for another process that has the cell; one that is killed has it no longer.
+    attempt. Of a finished cell the files are linked into the grid's folders, and nothing else is done. ``wait`` for
+    another process that has the cell; one that is killed has it no longer.
 
     Returns:
         The sentence; None where the work is done.

@@ -7,7 +7,6 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from baselines.cell import Cell
@@ -15,10 +14,9 @@ from baselines.environment import environment
 from baselines.grid.grid import prepare
 from baselines.grid.work import attempt, train
 from baselines.options import Monobert, Trained
-from baselines.runners.ray_encoding import encode_cell, encode_with_ray
+from baselines.runners.ray_encoding import encode_cell
 from eval_kit.errors import UserError, first_line, in_one_sentence
 from eval_kit.search.passages import how_many
-from eval_kit.search.retriever import Passages, Retriever
 
 _RETRIES = 3
 """How often a task is restarted, on another machine, when its own dies; it resumes from what is on disk."""
@@ -33,10 +31,7 @@ def run(cells: Sequence[Cell], threads: int, many_passages: int = MANY_PASSAGES)
 
     The cluster is the one that ``RAY_ADDRESS`` names or that this machine belongs to; without one, this machine.
 
-    Args:
-        cells: to do, in this order.
-        threads: of each process.
-        many_passages: from how many on they are encoded by Ray Data.
+    From ``many_passages`` on, passages are encoded by Ray Data.
     """
     ray = connect()
     prepare(cells)
@@ -77,14 +72,6 @@ def run(cells: Sequence[Cell], threads: int, many_passages: int = MANY_PASSAGES)
             tasks[todo.pop(0)()] = (cell, todo)
         else:
             yield cell, failure
-
-
-def encode(retriever: Retriever, passages: Passages, folder: Path) -> None:
-    """Encode passages on every GPU of the cluster, or on every CPU if it has none, for the retriever's ``index``."""
-    if not hasattr(retriever, "encode_passages"):
-        raise UserError("This model does not encode passages, so Ray has no work to share", do="Use eval_kit run")
-    gpus = 1 if connect().cluster_resources().get("GPU") else 0
-    encode_with_ray(retriever, passages, folder, gpus, threads=1)
 
 
 def train_cell(cell: Cell) -> str | None:

@@ -35,12 +35,8 @@ def encode_cell(cell: Cell, gpus: float, threads: int) -> str | None:
 def encode_with_ray(retriever: Any, passages: Passages, folder: Path, gpus: float, threads: int) -> None:
     """Encode passages into the arrays that the retriever's ``index`` would make.
 
-    Args:
-        retriever: of an architecture that encodes passages; all machines see its model.
-        passages: they lie in Ray's object store until they are encoded.
-        folder: of the arrays.
-        gpus: of each actor; may be 0.
-        threads: of each actor.
+    All machines see the retriever's model; the passages lie in Ray's object store. ``gpus``, which may be 0, and
+    ``threads`` are those of each actor.
     """
     import ray
 

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 
 class System(Protocol):
-    """A way of training and searching.
-
-    Attributes:
-        TITLE: what it is, for the card of a trained model.
-    """
+    """A way of training and searching; its ``TITLE`` is for the card of a trained model."""
 
     TITLE: str
 

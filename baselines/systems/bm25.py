@@ -1,4 +1,4 @@
-"""BM25 by Lucene: no training, but k1 and b may be tuned on the validation queries, and RM3 may expand queries."""
+"""BM25 by Lucene: no training, but k1 and b may be tuned on the validation queries."""
 
 import json
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ def train(cell: Cell, _: Any = ()) -> dict[str, float]:
 
 def retriever(model: str | Path, options: Mapping[str, Any]) -> Retriever:
     """Search with the tuned parameters, else with those of the options."""
-    settings = {name: options[name] for name in ("k1", "b", "rm3") if name in options}
+    settings = {name: options[name] for name in ("k1", "b") if name in options}
     return Bm25(**settings | kept_parameters(model, options))
 
 
@@ -68,12 +68,7 @@ def kept_parameters(model: str | Path, options: Mapping[str, Any]) -> dict[str, 
 
 
 def tune(release: Release, folder: Path) -> tuple[float, float]:
-    """The k1 and b from ``K1`` × ``B`` with the greatest RR@10 on the validation queries; of equals, the first.
-
-    Args:
-        release: with validation queries and their judgements.
-        folder: an index of its passages.
-    """
+    """The k1 and b from ``K1`` × ``B`` with the greatest RR@10 on the validation queries; of equals, the first."""
     queries = release.table("validation", "validation").unique("query_id", maintain_order=True)
     qrels = release.qrels("validation").filter(pl.col("relevance") >= 1)
     relevant = dict(qrels.group_by("query_id").agg(pl.col("passage_id")).iter_rows())

@@ -77,10 +77,6 @@ def register(markers: Iterable[str], encoder: Any) -> None:
     """Make each marker one token, with the embedding row that the vocabulary has for it, or else a new row.
 
     BERT's tokenizer splits ``[unused0]`` into four tokens unless it is registered as a special one.
-
-    Args:
-        markers: words that texts begin with.
-        encoder: module of sentence-transformers whose tokenizer learns them.
     """
     from tokenizers import AddedToken
 

@@ -33,12 +33,8 @@ SEED = 13
 def backbone(cell: Cell, texts: Iterable[str]) -> tuple[str, dict[str, Any]]:
     """The transformer that a cell's training starts from.
 
-    Args:
-        cell: with the options ``backbone`` and ``random_weights``.
-        texts: of the training queries; a small backbone's vocabulary includes their words.
-
-    Returns:
-        Name or folder, and the arguments that make the libraries load one commit of it.
+    A small backbone's vocabulary includes the words of the ``texts``, those of the training queries. Returns name or
+    folder, and the arguments that make the libraries load one commit of it.
     """
     options = cell.options_as(Trained)
     name = options.backbone

@@ -23,8 +23,7 @@ type Texts = Callable[[list[str]], list[str]]
 def sampler(texts: Texts | None) -> type:
     """The class of the library's that a trainer makes batches by; its draws depend on the seed and the epoch alone.
 
-    Args:
-        texts: of the passages; None for batches as they are drawn.
+    Without ``texts``, those of the passages, batches are as they are drawn.
     """
     import torch
     from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
@@ -51,14 +50,7 @@ def sampler(texts: Texts | None) -> type:
 
 
 def by_length(rows: list[int], examples: "Dataset | Any", texts: Texts, size: int) -> list[list[int]]:
-    """Batches of these examples, the shortest first, no id twice in one: the last ones may be smaller.
-
-    Args:
-        rows: of the examples.
-        examples: columns of ids, of ``query`` and of passages.
-        texts: of the passages.
-        size: of a batch.
-    """
+    """Batches of these examples, the shortest first, no id twice in one: the last ones may be smaller."""
     columns: Mapping[str, list[str]] = examples[rows]
     lengths = [list(map(len, texts(ids))) for name, ids in columns.items() if name != "query"]
     ids_of = [set(ids) for ids in zip(*columns.values(), strict=True)]

@@ -19,12 +19,7 @@ ARCHITECTURES = {"margin_mse": "cross", "kl": "multivector"}
 
 
 def teacher(options: Trained, commit: str | None = None) -> Teacher | None:
-    """The teacher that the options name, if any.
-
-    Args:
-        options: of a trained system.
-        commit: of the teacher on the Hub.
-    """
+    """The teacher that the options name, if any."""
     if options.teacher is None:
         return None
     labels = _margins if options.distillation == "margin_mse" else _scores

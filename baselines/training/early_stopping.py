@@ -20,12 +20,7 @@ METRIC = f"{VALIDATION}_RR@10"
 
 
 def evaluator(cell: Cell, texts: PassageTexts) -> Any:
-    """An evaluator that gives ``METRIC``, or None where the cell trains without early stopping.
-
-    Args:
-        cell: with the option ``evaluate_every``.
-        texts: of the passages.
-    """
+    """An evaluator that gives ``METRIC``, or None where the cell trains without early stopping."""
     options = cell.options_as(Trained)
     if options.evaluate_every is None:
         return None

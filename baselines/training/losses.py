@@ -14,13 +14,8 @@ def in_batch_pairwise(share: int) -> Any:
     """SPLADE's loss: a softmax over the positives of a share of the batch and a query's own negatives.
 
     As ``InBatchPairwiseNLL`` in ``splade/losses/pairwise.py`` of github.com/naver/splade, where the share is one GPU's
-    part of the batch: unlike in sentence-transformers' loss, another query's negatives never count.
-
-    Args:
-        share: number of queries whose positives compete; the batch is cut into shares of that size.
-
-    Returns:
-        A loss with ``compute_loss_from_embeddings`` for sentence-transformers' ``SpladeLoss``.
+    part of the batch: unlike in sentence-transformers' loss, another query's negatives never count. Returns a loss with
+    ``compute_loss_from_embeddings`` for sentence-transformers' ``SpladeLoss``.
     """
     import torch
     from torch.nn.functional import cross_entropy
@@ -45,10 +40,6 @@ def flops_apart(model: Any, negatives: int) -> Any:
 
     As in github.com/naver/splade, whose λ is thus the λ here; sentence-transformers' FLOPS of all passages together are
     some 11 % less for a batch of 128.
-
-    Args:
-        model: of sentence-transformers.
-        negatives: of each query.
     """
     from sentence_transformers.sparse_encoder.losses import FlopsLoss
 
@@ -104,10 +95,6 @@ def with_cache(loss: Any, mini_batch_size: int) -> Any:
     """A loss of embeddings with the same gradients in less memory: only one mini-batch is embedded at a time.
 
     GradCache (Gao et al., 2021), which sentence-transformers has for some losses only.
-
-    Args:
-        loss: of sentence-transformers, with ``compute_loss_from_embeddings``.
-        mini_batch_size: texts per column that are embedded at once.
     """
     import torch
     from sentence_transformers.base.losses.gradcache import CachedLossMixin

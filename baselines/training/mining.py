@@ -31,12 +31,7 @@ type Opener = Callable[..., Retriever]
 def miner(cell: Cell, every: int, examples: JudgedQueries, lookup: Lookup, opener: Opener) -> Any:
     """A callback that mines every so many steps, and after a resume restores the negatives last mined.
 
-    Args:
-        cell: with the option ``mine_depth``; what was mined is kept beside the checkpoints.
-        every: steps, the option ``mine_every``.
-        examples: its training queries.
-        lookup: receives the mined passages.
-        opener: makes a retriever of a saved model.
+    What was mined is kept beside the checkpoints.
     """
     from transformers import TrainerCallback
 

@@ -77,16 +77,7 @@ def passage_texts(cell: Cell) -> PassageTexts:
 def dataset(cell: Cell, queries: JudgedQueries, lookup: "Lookup", count: int) -> tuple["Dataset", str]:
     """Training examples (:func:`eval_kit.search.examples.tables`): ``query``, ``positive``, ``negative_0`` ...
 
-    With a teacher they have a ``label`` too.
-
-    Args:
-        cell: with the options ``negatives`` and ``negatives_from``, and the seed.
-        queries: its training queries.
-        lookup: turns ids into texts.
-        count: how many examples the training will see.
-
-    Returns:
-        The examples, and the sha256 over all their ids.
+    With a teacher they have a ``label`` too. Returns the examples, and the sha256 over all their ids.
     """
     import pyarrow as pa
     from datasets import Dataset
@@ -113,14 +104,9 @@ type MinedNegatives = Mapping[str, Sequence[str]]
 class Lookup:
     """Turns a batch of ids into what the model reads.
 
-    Attributes:
-        queries: texts by query id.
-        texts: of the passages.
-        teacher: gives the labels.
-        mined_negatives: replace a query's negatives.
-        static_negatives: how many of a query's negatives the mined ones replace; None for all.
-        alone: whether the queries are read alone, with their numbers as labels.
-        mined_next: replaces ``mined_negatives`` two batches from now, as the loader has already made the next batch.
+    Mined negatives replace a query's own: ``static_negatives`` of them, or all (None). Those of ``mined_next`` count
+    two batches from now, as the loader has already made the next one. ``alone``: the queries are read alone, with their
+    numbers as labels.
     """
 
     queries: Mapping[str, str]

@@ -39,14 +39,7 @@ _SCHEDULES = {"linear": "linear", "constant": "constant_with_warmup"}
 
 @dataclass(frozen=True)
 class Trainee:
-    """What a system trains, made anew for every attempt.
-
-    Attributes:
-        trainer: class of sentence-transformers.
-        model: to be trained.
-        loss: of the model.
-        callbacks: the system's own.
-    """
+    """What a system trains, made anew for every attempt: ``trainer`` is a class of sentence-transformers."""
 
     trainer: Any
     model: Any
@@ -65,18 +58,13 @@ def train_by(build: Build, opener: Opener, cell: Cell, callbacks: "Sequence[Trai
     One that does not fit into the GPU's memory resumes from there too, with the same batch embedded in mini-batches
     (GradCache, Gao et al., 2021: the same gradients in less memory), and logs it.
 
-    Args:
-        build: makes the parts, with a loss that embeds the given number of texts at once; it is called after the random
-            numbers have been seeded.
-        opener: makes a retriever of a saved model.
-        cell: with its options; checkpoints go to its folder ``training``, which is removed in the end.
-        callbacks: are called before the training's own.
-
-    Returns:
-        ``steps`` done, ``first_loss`` and ``last_loss`` (means over the first and last logged steps), ``losses``
-        (step → mean), ``batch_size``, ``mini_batch_size`` (None where a batch fits), ``device``, ``seconds`` and
-        ``samples_per_second`` of the last attempt, ``train_queries``, the number of ``examples`` and the sha256 over
-        their ids, and with early stopping ``best_step`` and ``best`` (the metric's value).
+    ``build`` makes the parts, with a loss that embeds the given number of texts at once; it is called after the random
+    numbers have been seeded. ``opener`` makes a retriever of a saved model. Checkpoints go to the cell's folder
+    ``training``, which is removed in the end. ``callbacks`` come before the training's own. Returns ``steps`` done,
+    ``first_loss`` and ``last_loss`` (means over the first and last logged steps), ``losses`` (step → mean),
+    ``batch_size``, ``mini_batch_size`` (None where a batch fits), ``device``, ``seconds`` and ``samples_per_second`` of
+    the last attempt, ``train_queries``, the number of ``examples`` and the sha256 over their ids, and with early
+    stopping ``best_step`` and ``best`` (the metric's value).
     """
     import torch
 
@@ -167,7 +155,7 @@ def _attempt(
     except torch.OutOfMemoryError as error:
         raise _StepTooLargeError from error
     except Exception as error:
-        if last is None or trainer.state.global_step > _step(last) or isinstance(error, UserError):
+        if last is None or trainer.state.global_step > int(last.rpartition("-")[2]) or isinstance(error, UserError):
             raise
         why = str(error).strip().partition("\n")[0].rstrip(".:")
         raise UserError(f"Training cannot continue from {last}", why, "Remove it to train from the start") from error
@@ -199,10 +187,6 @@ def last_checkpoint(folder: Path) -> str | None:
         except (OSError, ValueError):
             shutil.rmtree(last)
     return last
-
-
-def _step(checkpoint: str) -> int:
-    return int(checkpoint.rpartition("-")[2])
 
 
 def _is_whole(checkpoint: str) -> bool:

@@ -49,13 +49,7 @@ class ChameleonParameters:
 def _average_precision(runs: Mapping[str, Path], qrels: pl.DataFrame, queries: pl.Series) -> pl.DataFrame:
     """The value of each ranker for each query.
 
-    Args:
-        runs: ranker -> run file (see :mod:`eval_kit.runs.reader`).
-        qrels: ``query_id``, ``passage_id``, ``relevance``.
-        queries: all query ids, each with a relevant passage.
-
-    Returns:
-        ``query_id`` and a float64 column for each ranker, in the order of ``queries``.
+    Returns ``query_id`` and a float64 column for each ranker, in the order of ``queries``.
     """
     pairs = qrels.filter(pl.col("query_id").is_in(queries.implode()))
     values = {"query_id": queries}
@@ -73,9 +67,8 @@ def _average_precision(runs: Mapping[str, Path], qrels: pl.DataFrame, queries: p
 def assign(values: pl.DataFrame, parameters: ChameleonParameters = ChameleonParameters()) -> pl.DataFrame:
     """The set of each query, at each level, by ``query_id`` and a column of average precision for each ranker.
 
-    Returns:
-        ``query_id`` and ``level_<x>`` (Enum none, veiled, pygmy, lesser: the strictest set that holds the query), in
-        the order of ``values``.
+    Returns ``query_id`` and ``level_<x>`` (Enum none, veiled, pygmy, lesser: the strictest set that holds the query),
+    in the order of ``values``.
     """
     names = [name for name in values.columns if name != "query_id"]
     if len(names) < len(CHAMELEON_SETS):
@@ -94,14 +87,7 @@ def obstinate(values: pl.DataFrame, level: int) -> pl.DataFrame:
 
     The paper doesn't say which queries are left out where equal values cross the boundary, as they do (BM25 finds
     nothing for more than 10 % of dev). Here the query with the lower mean over all rankers goes first, then the lower
-    id as a string.
-
-    Args:
-        values: as :func:`assign` takes them.
-        level: a percentage.
-
-    Returns:
-        ``query_id`` and a boolean column for each ranker, in the order of ``values``.
+    id as a string. Returns ``query_id`` and a boolean column for each ranker, in the order of ``values``.
     """
     names = [name for name in values.columns if name != "query_id"]
     if not 1 <= level <= 100:

@@ -20,10 +20,6 @@ def remark(build: Build, assignment: pl.DataFrame) -> str:
 
     Naive Bayes (Rennie et al., ICML 2003) over TF-IDF learns from every other passage, and is asked about the queries
     of the rest. How close the vectors of a part are says less: queries that share function words are close as well.
-
-    Args:
-        build: with the judgements and passages; of a query log there are none.
-        assignment: ``query_id`` and ``cluster``, each query once.
     """
     passages, given = build.collection.passages, build.collection.parts
     nothing = "without passages nothing says whether the parts are topics"

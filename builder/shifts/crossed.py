@@ -32,15 +32,10 @@ LIMITS = ("There are no published lists to reproduce.",)
 
 @dataclass(frozen=True)
 class CrossedParameters:
-    """Numbers of clusters and of models; our seed.
+    """Numbers of clusters (at most) and of models (4, 8 or 16); our seed.
 
-    Attributes:
-        clusters: at most.
-        models: 4, 8 or 16.
-        cells: whether clusters are cells of topic, wh word and length: an eighth as many topics, or given parts, each
-            divided into what, how, who and other queries, and these into short and long ones.
-        seed: of k-means and of the draws.
-        iterations: of k-means.
+    With ``cells``, clusters are cells of topic, wh word and length: an eighth as many topics, or given parts, each
+    divided into what, how, who and other queries, and these into short and long ones.
     """
 
     clusters: int = 64
@@ -53,9 +48,8 @@ class CrossedParameters:
 def assign(parts: pl.DataFrame, parameters: CrossedParameters) -> pl.DataFrame:
     """The role of each query for each model, where ``parts`` holds each query once, with any text.
 
-    Returns:
-        ``query_id``, ``cluster`` (Enum, the largest first) and a column for each model, m1, m2, ... (Enum of
-        :data:`eval_kit.shifts.ROLES`), by cluster.
+    Returns ``query_id``, ``cluster`` (Enum, the largest first) and a column for each model, m1, m2, ... (Enum of
+    :data:`eval_kit.shifts.ROLES`), by cluster.
     """
     from scipy.linalg import hadamard
 
@@ -85,8 +79,7 @@ def assign(parts: pl.DataFrame, parameters: CrossedParameters) -> pl.DataFrame:
 def cells(parts: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
     """Each part divided by wh word (a query with several has the first) and by length (in halves as even as can be).
 
-    Returns:
-        ``query_id`` and ``part``: "3 how long".
+    Returns ``query_id`` and ``part``: "3 how long".
     """
     texts = parts.join(queries, on="query_id", maintain_order="left")["text"]
     word = pl.lit("other")

@@ -39,8 +39,7 @@ class GivenParameters:
 def assign(queries: pl.DataFrame, parts: pl.DataFrame, parameters: GivenParameters) -> pl.DataFrame:
     """Part and split of the queries that have a part, where ``parts`` holds each query once, with any text.
 
-    Returns:
-        ``query_id``, ``part``, ``cluster`` (Enum, the part as a name in a-z, 0-9 and _) and ``split``.
+    Returns ``query_id``, ``part``, ``cluster`` (Enum, the part as a name in a-z, 0-9 and _) and ``split``.
     """
     check_share(parameters.test_share)
     members = queries.select("query_id").join(parts, on="query_id", maintain_order="left")
@@ -56,10 +55,8 @@ def assign(queries: pl.DataFrame, parts: pl.DataFrame, parameters: GivenParamete
 def read_given(parts: str, collection: Path) -> pl.DataFrame:
     """``query_id`` and ``part`` of the queries that have one.
 
-    Args:
-        parts: a file, or ``FILE:COLUMN``, that :func:`eval_kit.files.parts.read_parts` reads, else a field of the
-            collection's queries.
-        collection: the BEIR folder.
+    ``parts`` are a file, or ``FILE:COLUMN`` (:func:`eval_kit.files.parts.read_parts`), else a field of the folder's
+    queries.
     """
     queries = collection / QUERIES_FILE
     if of_file := file_and_column(parts):
@@ -99,10 +96,8 @@ def part_names(parts: Iterable[str]) -> dict[str, str]:
 def merge(parts: pl.DataFrame, vectors: Vectors, groups: int, seed: int) -> pl.DataFrame:
     """Parts merged into so many groups, by k-means of the mean vectors of their queries.
 
-    If there are no more parts than groups, they stay as they are.
-
-    Returns:
-        ``query_id`` and ``part``: g1, g2, ... with the most queries first.
+    If there are no more parts than groups, they stay as they are. Returns ``query_id`` and ``part``: g1, g2, ... with
+    the most queries first.
     """
     names = parts["part"].unique().sort()
     if len(names) <= groups:

@@ -21,12 +21,7 @@ _SEEDING = 256
 
 @dataclass(frozen=True)
 class Clusters:
-    """The result of k-means.
-
-    Attributes:
-        labels: (n,) the cluster of each vector: that of the nearest centroid.
-        centroids: (k, d) float32.
-    """
+    """The result of k-means: ``labels`` are the nearest centroid of each vector."""
 
     labels: Ints
     centroids: Matrix
@@ -40,11 +35,8 @@ class Clusters:
 def kmeans(vectors: Matrix, k: int, seed: int, iterations: int = 25) -> Clusters:
     """Cluster ``vectors``.
 
-    Args:
-        vectors: (n, d) float32, finite; a memory map will do.
-        k: how many clusters.
-        seed: of the first centroids (k-means++).
-        iterations: at most; fewer if no vector changes its cluster.
+    The vectors are finite; a memory map will do. Fewer ``iterations`` do where no vector changes its cluster. The first
+    centroids are those of k-means++.
     """
     from sklearn.cluster import KMeans, kmeans_plusplus
     from sklearn.exceptions import ConvergenceWarning

@@ -64,13 +64,8 @@ def assign(
 ) -> dict[str, pl.DataFrame]:
     """Cluster of each query, by split.
 
-    Args:
-        train: ``query_id``, ``text``.
-        dev: the test queries; without them, a share of the training queries is held back.
-        parameters: by default as in the papers.
-
-    Returns:
-        ``train`` and ``test``, each with ``query_id``, ``text``, ``cluster`` (Enum short, long).
+    Without ``dev``, a share of the training queries is held back. Returns ``train`` and ``test``, each with
+    ``query_id``, ``text``, ``cluster`` (Enum short, long).
     """
     check_share(parameters.test_share)
     if parameters.size < 1:

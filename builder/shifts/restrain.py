@@ -75,14 +75,7 @@ class Solution:
 def regimes(query_ids: pl.Series, depth: Ints, solutions: Sequence[Solution], seed: int) -> pl.DataFrame:
     """The regime of each training query at each size.
 
-    Args:
-        query_ids: n distinct ids.
-        depth: (n,) from :func:`depths`.
-        solutions: from :func:`solve`, one a size.
-        seed: of the sample for extrapolation.
-
-    Returns:
-        ``query_id`` and for each size ``regime_<size>`` (Enum interpolate, extrapolate; null for neither).
+    Returns ``query_id`` and for each size ``regime_<size>`` (Enum interpolate, extrapolate; null for neither).
     """
     position = query_ids.rank("ordinal").to_numpy() - 1  # by id, so that the input order does not matter
     draw = np.random.Generator(np.random.PCG64(seed)).permutation(len(query_ids))[position]
@@ -98,13 +91,7 @@ def regimes(query_ids: pl.Series, depth: Ints, solutions: Sequence[Solution], se
 
 
 def solve(depth: Ints, name: str, size: int) -> Solution:
-    """I and E for a size.
-
-    Args:
-        depth: (n,) from :func:`depths`.
-        name: of the size.
-        size: number of queries wanted in each regime.
-    """
+    """I and E for a size."""
     counts = np.bincount(depth).cumsum()  # by I: queries in the union
     top_i = 1 + int(np.abs(counts[1:] - size).argmin())
     queries = int(counts[top_i])

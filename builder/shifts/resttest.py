@@ -44,12 +44,7 @@ def assign(
 ) -> dict[str, pl.DataFrame]:
     """The bucket of every query of every split.
 
-    Args:
-        splits: name -> queries, as ``train``, ``dev``, ``dl19``; all vectors of one width.
-        parameters: by default as in the paper.
-
-    Returns:
-        For each split ``query_id`` and ``bucket`` (Enum b1 to bk, b1 the bucket with most queries), in its order.
+    Returns for each split ``query_id`` and ``bucket`` (Enum b1 to bk, b1 the bucket with most queries), in its order.
     """
     widths = {queries.values.shape[1] for queries in splits.values()}
     if len(widths) != 1:

@@ -90,9 +90,8 @@ def cluster(queries: Vectors, parameters: TopicParameters) -> Clusters:
 def divide(queries: Vectors, clusters: Clusters, parameters: TopicParameters) -> pl.DataFrame:
     """Topic and split of the queries that are in a topic; apart from the clustering, as it is tried at two sizes.
 
-    Returns:
-        ``query_id``, ``cluster`` (Enum c0, c1, ...) and ``split`` (Enum train, test), in the order of ``queries``;
-        queries of no topic are left out.
+    Returns ``query_id``, ``cluster`` (Enum c0, c1, ...) and ``split`` (Enum train, test), in the order of ``queries``;
+    queries of no topic are left out.
     """
     topic = topics(clusters, parameters.topics, parameters.size)[clusters.labels]
     test = _test(queries.query_ids, topic, parameters)
@@ -138,20 +137,14 @@ def farthest(distances: Floats, count: int) -> tuple[int, ...]:
     Branch and bound. A choice is a strictly increasing tuple of points; the search extends prefixes in lexicographic
     order and prunes one only if a bound shows that nothing below it is better than the best choice known.
 
-    The bound: let P be the prefix, r how many points are still missing, and C the points after its last one. A set R
-    of r points of C adds ``sum over i in R of (v(i) + h(R, i))``, with v(i) the sum of i's distances to P, and h(R, i)
-    half the sum of its distances to the rest of R, as each pair in R is counted twice. h(R, i) is at most
-    h(i): half the sum of i's r - 1 greatest distances to any point. So R adds at most the sum of the r greatest
-    values of v(i) + h(i) over C. The last two points are not searched one by one: all their pairs are evaluated at
-    once. Hence every one of the C(k, count) choices is either evaluated or shown to be no better; bounds are compared
-    with a margin (1e-9 of the total) far above the rounding of float64 sums, far below any difference that matters.
-
-    Args:
-        distances: (k, k), symmetric, zero on the diagonal.
-        count: 2 to k.
-
-    Returns:
-        The points, increasing; of equal sums, the same one at every call.
+    The bound: let P be the prefix, r how many points are still missing, and C the points after its last one. A set R of
+    r points of C adds ``sum over i in R of (v(i) + h(R, i))``, with v(i) the sum of i's distances to P, and h(R, i)
+    half the sum of its distances to the rest of R, as each pair in R is counted twice. h(R, i) is at most h(i): half
+    the sum of i's r - 1 greatest distances to any point. So R adds at most the sum of the r greatest values of v(i) +
+    h(i) over C. The last two points are not searched one by one: all their pairs are evaluated at once. Hence every one
+    of the C(k, count) choices is either evaluated or shown to be no better; bounds are compared with a margin (1e-9 of
+    the total) far above the rounding of float64 sums, far below any difference that matters. Returns the points,
+    increasing; of equal sums, the same one at every call.
     """
     k = len(distances)
     best, best_total = tuple(range(count)), float(distances[:count, :count].sum() / 2)
@@ -190,17 +183,11 @@ def expand(distances: Floats, sizes: Ints, native: Ints, size: int) -> tuple[Int
 
     In each round every topic, in order, considers the free cluster whose centroid is nearest to the topic's *native*
     centroid (the lowest of equals) and takes it if that brings the topic's size nearer to ``size``. If it does not, the
-    topic is done, unless it is still more than 25 % from ``size``: then it skips that (huge) cluster for the
-    nearest that does, and is done when there is none.
+    topic is done, unless it is still more than 25 % from ``size``: then it skips that (huge) cluster for the nearest
+    that does, and is done when there is none.
 
-    Args:
-        distances: (topics, k) from the native centroids to all centroids.
-        sizes: (k,) queries in each cluster.
-        native: (topics,) the native cluster of each topic.
-        size: the target.
-
-    Returns:
-        (k,) the topic of each cluster, -1 for none; (topics,) the queries of each topic.
+    ``distances`` are from the native centroids to all; ``sizes`` are in queries. Returns (k,) the topic of each
+    cluster, -1 for none; (topics,) the queries of each topic.
     """
     topic = np.full(len(sizes), -1)
     topic[native] = np.arange(len(native))

@@ -44,13 +44,9 @@ LIMITS = (
 class WhParameters:
     """The published rule; the sizes of arXiv 2205.02870 §3.1 (48,500 train and 6,500 test queries); our seed.
 
-    Attributes:
-        rule: how English terms match; those of other languages, and the user's, are whole words.
-        language: of the question words (:data:`eval_kit.question_words.TERMS`).
-        terms: instead of the language's: ``wha:was|welche,how:wie``.
-        size: queries of a cluster, at most.
-        test_share: of the queries of all clusters.
-        seed: of the draws.
+    ``rule`` is how English terms match; those of other languages, and ``terms`` of one's own
+    (``wha:was|welche,how:wie``), are whole words. ``size`` is at most that of a cluster, ``test_share`` that of all
+    clusters' queries.
     """
 
     rule: WhRule = "substring"
@@ -86,14 +82,8 @@ def member(
 def assign(queries: pl.DataFrame, parameters: WhParameters = WhParameters()) -> pl.DataFrame:
     """Clusters and split of the queries that are in a cluster.
 
-    A test query is a test query in each of its clusters, so that no model is trained on it.
-
-    Args:
-        queries: ``query_id``, ``text`` of the training set.
-        parameters: by default as in the papers.
-
-    Returns:
-        ``query_id``, ``cluster`` (Enum wha, how, who) and ``split`` (Enum train, test), a row for each membership.
+    A test query is a test query in each of its clusters, so that no model is trained on it. Returns ``query_id``,
+    ``cluster`` (Enum wha, how, who) and ``split`` (Enum train, test), a row for each membership.
     """
     check_share(parameters.test_share)
     if parameters.size < 2:

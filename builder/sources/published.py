@@ -30,10 +30,9 @@ TRAIN = "msmarco-passage/train"
 def draft(upstream: Path | None = None, allow_partial: bool = False, unlicensed: bool = False) -> Draft:
     """Gather the published lists.
 
-    Args:
-        upstream: folder with the files at ``owner/name/path``; without it they are downloaded.
-        allow_partial: leave out what cannot be obtained and name it in ``missing``, instead of stopping.
-        unlicensed: include the variations and test sets whose authors state no licence.
+    Without ``upstream``, a folder with the files at ``owner/name/path``, they are downloaded. ``allow_partial`` names
+    what cannot be obtained in ``missing``, instead of stopping. ``unlicensed`` includes variations and test sets whose
+    authors state no licence.
     """
     return _Gathering(upstream, unlicensed).draft(allow_partial)
 

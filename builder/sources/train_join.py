@@ -41,13 +41,8 @@ class Join:
 def join_by_text(path: Path, train: pl.DataFrame) -> Join:
     """Join the clustering file to MS MARCO's training queries.
 
-    Args:
-        path: ``queries_clustering.tsv``.
-        train: ``query_id`` and ``text`` of MS MARCO's training queries.
-
-    Returns:
-        One row per matching id. A text that several ids share gives a row for each of them, if all its rows
-        in the file agree; otherwise, or if no id has the text, it is left out. All three cases are listed.
+    Returns one row per matching id. A text that several ids share gives a row for each of them, if all its rows in the
+    file agree; otherwise, or if no id has the text, it is left out. All three cases are listed.
     """
     rows_of_file = _read(path)
     rows_of_file = rows_of_file.with_columns(key=_repair(rows_of_file["query"], train["text"]))

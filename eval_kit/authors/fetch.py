@@ -40,13 +40,8 @@ class UnavailableError(UserError):
 def obtain(files: Iterable[SourceFile], upstream: Path | None = None) -> tuple[dict[str, Path], dict[str, str]]:
     """Get each file, verified.
 
-    Args:
-        files: which.
-        upstream: a folder with the files at ``owner/name/path``; without it they are downloaded to
-            :func:`cache_folder`.
-
-    Returns:
-        Paths by file id, and for the files that cannot be obtained the reason by file id.
+    Without ``upstream``, a folder with the files at ``owner/name/path``, they are downloaded to :func:`cache_folder`.
+    Returns paths by file id, and for the files that cannot be obtained the reason by file id.
     """
     have: dict[str, Path] = {}
     lacking: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The documents that are exchanged, as typed classes; ``schemas/`` is generated from them.
+"""The documents that the kit reads, as typed classes from which their files in ``schemas/`` are generated.
 
 A document from outside is checked as it becomes an object (:func:`eval_kit.files.strict_json.load`): only this package
 knows how its keys are spelt.
@@ -21,15 +21,9 @@ from eval_kit.documents.release import (
     TestSetEntry,
     Variation,
 )
-from eval_kit.documents.scores import Provenance, ScoresDocument
 from eval_kit.documents.training import Compared, Training
 
-DOCUMENTS: dict[str, type[Document]] = {
-    "cell": FinishedCell,
-    "release": Manifest,
-    "scores": ScoresDocument,
-    "training": Training,
-}
+DOCUMENTS: dict[str, type[Document]] = {"cell": FinishedCell, "release": Manifest, "training": Training}
 """The classes by the names of their schemas."""
 
 

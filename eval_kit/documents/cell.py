@@ -5,7 +5,23 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, UnsetType
 
 from eval_kit.documents.document import Amount, Count, Document, Positive, Sha256
-from eval_kit.documents.scores import Figure, ReleaseIdentity
+
+
+class ReleaseIdentity(Document, frozen=True, kw_only=True):
+    """The release that figures are of."""
+
+    version: str
+    kind: str
+    digest: Sha256
+
+
+class Figure(Document, frozen=True, kw_only=True):
+    """A mean over the queries of a test set."""
+
+    test_set: str
+    measure: str
+    value: Annotated[float, Meta(description="A query that the run lacks counts as no result.")]
+    queries: Annotated[Positive, Meta(description="n, the test set's own number of queries.")]
 
 
 class CellName(Document, frozen=True, kw_only=True):

@@ -150,10 +150,7 @@ def lock(path: Path) -> "BaseFileLock":
 def file_lock(path: Path, seconds: float = _A_DAY, wait: bool = True) -> "BaseFileLock":
     """The lock that is this file.
 
-    Args:
-        path: the file, which is made.
-        seconds: how long to wait for who holds it.
-        wait: else who does not get it at once gets a ``Timeout`` of filelock, as after these seconds.
+    ``wait``: else who does not get it at once gets a ``Timeout`` of filelock, as after these seconds.
 
     Raises:
         OSError: the file cannot be made, for which filelock itself would wait.

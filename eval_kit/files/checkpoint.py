@@ -67,11 +67,8 @@ def name_and_pooling(name: str) -> tuple[str, str | None]:
 def check(model: str, architecture: str, revision: str | None = None, bare: bool = False) -> None:
     """Refuse a checkpoint of another architecture.
 
-    Args:
-        model: Hub id or folder.
-        architecture: ``dense``, ``sparse``, ``multivector`` or ``cross``.
-        revision: on the Hub.
-        bare: whether a plain transformer will do, because the caller knows its pooling.
+    ``architecture`` is ``dense``, ``sparse``, ``multivector`` or ``cross``; ``bare``: a plain transformer will do,
+    because the caller knows its pooling.
     """
     kinds = {architecture: BARE} if bare else {"sparse": {"masked"}, "cross": {"causal"}}
     actual = kind(model, revision)
@@ -89,10 +86,9 @@ def check(model: str, architecture: str, revision: str | None = None, bare: bool
 def kind(model: str, revision: str | None = None) -> str:
     """What a checkpoint is, from its files.
 
-    Returns:
-        The architecture that sentence-transformers saved it as, or that its head shows: ``dense``, ``sparse``,
-        ``multivector``, ``cross``; failing these, ``masked`` (a masked language model, as some SPLADE checkpoints are),
-        ``causal`` or ``seq2seq`` (generative ones) or ``transformer``.
+    Returns the architecture that sentence-transformers saved it as, or that its head shows: ``dense``, ``sparse``,
+    ``multivector``, ``cross``; failing these, ``masked`` (a masked language model, as some SPLADE checkpoints are),
+    ``causal`` or ``seq2seq`` (generative ones) or ``transformer``.
     """
     settings = _json(model, "config_sentence_transformers.json", revision)
     saved_as, named = _SAVED_AS.get(str(settings.get("model_type"))), modules(model, revision)
@@ -257,13 +253,8 @@ def pinned_commit(model: str, revision: str | None = None) -> Mapping[str, Any]:
 def loading(model: str, unused: str | None = None) -> Iterator[list[str]]:
     """Silence the libraries, and turn whatever they raise on a damaged checkpoint into one sentence.
 
-    Yields:
-        What sentence-transformers warned of, once the model is loaded.
-
-    Args:
-        model: Hub id or folder.
-        unused: how the names of weights begin that it may lack. Others would be drawn at random, and are refused; a
-            start of a training may lack any.
+    ``unused`` is how the names of weights begin that the model may lack. Others would be drawn at random, and are
+    refused; a start of a training may lack any. Yields what sentence-transformers warned of, once the model is loaded.
     """
     from transformers.utils import logging as transformers_logging
 
@@ -311,13 +302,8 @@ def open_model(
 ) -> Any:
     """A model of a class of sentence-transformers; its files have to be whole.
 
-    Args:
-        model: Hub id or folder.
-        library_class: its name, such as ``SentenceTransformer``.
-        revision: on the Hub.
-        pooling: how token vectors become one (``cls``, ``mean``): of a bare transformer, or in place of a model's own.
-        dtype: of the weights, but for those that transformers keeps in 32 bits; None for the files' own.
-        options: of the class.
+    ``pooling`` says how token vectors become one (``cls``, ``mean``): of a bare transformer, or in place of a model's
+    own. ``dtype`` is of the weights, but for those that transformers keeps in 32 bits; None for the files' own.
     """
     import sentence_transformers
     import torch

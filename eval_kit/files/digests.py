@@ -19,11 +19,7 @@ from eval_kit.files.opening import open_file
 
 
 def table_digest(frame: pl.DataFrame, columns: Iterable[Column]) -> str:
-    """The content digest of ``frame``, whose columns are described as in the manifest (labels by name).
-
-    Returns:
-        64 hexadecimal digits.
-    """
+    """The content digest of ``frame``, whose columns are described as in the manifest (labels by name)."""
     digest = OrderedDigest(columns)
     rows = digest.rows(frame).sort()
     for start in range(0, len(rows), 100_000):

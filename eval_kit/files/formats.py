@@ -53,8 +53,7 @@ _QUERIES = Layout(
 def read_queries(path: Path) -> pl.DataFrame:
     """Read queries in any form of :mod:`eval_kit.files.records`; texts are kept as they are, and may be empty.
 
-    Returns:
-        ``query_id`` and ``text`` in file order.
+    Returns ``query_id`` and ``text`` in file order.
     """
     faults = Faults(path)
     texts: dict[str, str] = {}
@@ -74,8 +73,7 @@ def read_queries(path: Path) -> pl.DataFrame:
 def read_qrels(path: Path) -> pl.DataFrame:
     """Read judgements in any form of :mod:`eval_kit.files.records`, such as TREC's four columns and BEIR's three.
 
-    Returns:
-        ``query-id``, ``corpus-id``, ``score``, one row per line (a pair may appear twice).
+    Returns ``query-id``, ``corpus-id``, ``score``, one row per line (a pair may appear twice).
     """
     if (judgements := _judged_columns(path)) is not None:
         return judgements
@@ -132,8 +130,7 @@ def _judged(path: Path, faults: Faults) -> Iterator[tuple[int, str, str, int]]:
 def read_json_qrels(path: Path) -> pl.DataFrame:
     """Read judgements of the form ``{query: {passage: grade}}``.
 
-    Returns:
-        ``query-id``, ``corpus-id``, ``score`` in file order.
+    Returns ``query-id``, ``corpus-id``, ``score`` in file order.
     """
     document = strict_json.read(path)
     try:

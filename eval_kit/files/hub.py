@@ -21,8 +21,7 @@ _REFUSALS = {
 def reason(error: BaseException) -> str | None:
     """Why the Hub could not be used, and what to do about it, without the last full stop.
 
-    Returns:
-        None for an error that has nothing to do with the Hub, the network or the disk: a bug, which should show.
+    Returns None for an error that has nothing to do with the Hub, the network or the disk: a bug, which should show.
     """
     from huggingface_hub.errors import LocalEntryNotFoundError
 

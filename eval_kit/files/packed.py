@@ -51,10 +51,7 @@ def zstd() -> Any:
 def blocks(path: Path, size: int, feed: Feed | None = None) -> Iterator[bytes]:
     """The file's bytes in blocks of about ``size``, unpacked if its first bytes say how.
 
-    Args:
-        path: the file.
-        size: bytes.
-        feed: takes the file's bytes as they are, packed or not.
+    ``feed`` takes the bytes as they are, packed or not.
 
     Raises:
         UserError: a file that cannot be opened; a packed one that grows more in unpacking than any text does, or that

@@ -37,10 +37,7 @@ def file_and_column(text: str) -> tuple[Path, str | None] | None:
 def read_parts(path: Path, column: str | None = None) -> pl.DataFrame:
     """``query_id`` and ``part``, in Unicode's composed form, of a file; a query may be in several parts.
 
-    Args:
-        path: a file of query ids and parts, in any form of :mod:`eval_kit.files.records`.
-        column: the one that holds the parts of a file with more columns, which are named; a query without a text there
-            is in no part.
+    A file with more columns, which are named, has the parts in ``column``; a query without a text there is in no part.
     """
     layout = _PARTS
     if column is not None:
@@ -81,11 +78,7 @@ def _check_columns(path: Path, layout: Layout) -> None:
 
 
 def write_parts(parts: pl.DataFrame, path: Path) -> None:
-    """Write ``query_id`` and ``part`` as :func:`read_parts` reads them.
-
-    Raises:
-        UserError: the file cannot be written.
-    """
+    """Write ``query_id`` and ``part`` as :func:`read_parts` reads them."""
     is_csv = path.suffix.lower() == ".csv"
     text = parts.write_csv() if is_csv else parts.write_csv(separator="\t", quote_style="never")
     atomic.write_text(path, text)
@@ -96,9 +89,7 @@ def field_of_queries(queries: Path, field: str) -> pl.DataFrame:
 
     A list puts a query in several parts.
 
-    Args:
-        queries: a BEIR folder's ``queries.jsonl``, which was read already.
-        field: with dots between the names of nested ones, as in ``metadata.article``.
+    ``queries`` was read already; ``field`` has dots between the names of nested ones.
     """
     return _frame(list(_values(queries, field.split("."))))
 

@@ -93,10 +93,7 @@ def by_blanks(line: str) -> list[str]:
 def rows(path: Path, layout: Layout, faults: Faults) -> Iterator[tuple[int, list[str]]]:
     """The texts of a layout's columns in each row, with the row's line (in Parquet, its number).
 
-    Args:
-        path: the file.
-        layout: what its rows hold.
-        faults: takes what is wrong with rows, which are left out.
+    ``faults`` takes what is wrong with rows, which are left out.
     """
     count = 0
     names: list[str] = []

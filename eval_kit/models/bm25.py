@@ -16,19 +16,13 @@ from eval_kit.search.retriever import Hits, Passages, best_first
 class Bm25:
     """Search with the given parameters.
 
-    Attributes:
-        k1: of BM25.
-        b: of BM25.
-        rm3: whether to expand queries, with Anserini's defaults.
-        language: of Lucene's analyser, by ISO 639-1; empty for the one that the passages are likely in.
-        fields: whether title and text are searched as two fields, as in BEIR (and written queries, as a third).
-        key: of the passages; without one, any finished index will do.
-        corpus: the file in BEIR's format that ``fields`` are read from.
+    ``language`` is of Lucene's analyser, by ISO 639-1; empty for the one that the passages are likely in. With
+    ``fields``, title and text (and written queries) are searched as fields of their own, as in BEIR, read from
+    ``corpus``. Without a ``key`` of the passages, any finished index will do.
     """
 
     k1: float = bm25.K1
     b: float = bm25.B
-    rm3: bool = False
     language: str = ""
     fields: bool = False
     key: str = ""
@@ -37,8 +31,6 @@ class Bm25:
     def __post_init__(self) -> None:
         """Refuse parameters out of range, and a language without an analyser."""
         bm25.check(self.k1, self.b)
-        if self.fields and self.rm3:
-            raise UserError("BM25 expands queries (rm3) over one field alone", do="Leave out fields")
         if self.language and self.language not in LANGUAGES:
             raise UserError(f"BM25 has no analyser for {self.language!r}", do=f"Choose from: {', '.join(LANGUAGES)}")
 
@@ -53,7 +45,7 @@ class Bm25:
         if self.fields and self.corpus is not None:
             bm25.index_fields_once(self.corpus, folder, self.key, self.language)
             return
-        bm25.index_once(passages, folder, vectors=self.rm3, key=self.key, language=self.language)
+        bm25.index_once(passages, folder, self.key, self.language)
 
     def search(self, queries: pl.DataFrame, folder: Path, depth: int = 1000) -> Hits:
         """The passages with the greatest BM25 score; Anserini makes equal scores differ in the sixth digit.
@@ -64,9 +56,6 @@ class Bm25:
         if self.fields:
             index = folder / bm25.OF_FIELDS
             rankings = bm25.search(pairs, index, depth, k1=self.k1, b=self.b, fields=bm25.FIELDS)
-        elif self.rm3:
-            index = bm25.index_in(folder, vectors=True)
-            rankings = bm25.search(pairs, index, depth, k1=self.k1, b=self.b, rm3=True)
         else:
             rankings = candidates.of(queries, folder, candidates.Settings(depth, self.k1, self.b))
         for query, hits in rankings:

@@ -43,19 +43,9 @@ _MOST_RUNS = 8
 class Card(Result):
     """What a model does on a release.
 
-    Attributes:
-        figures_of: its figures beside the pivots', or alone where there is no pivot.
-        variations: what other wordings of the queries cost, if any were searched.
-        trained_on: what the model was trained on, as its card or the kit's registry says; None where neither does.
-        provenance: of the figures.
-        model: as it was named.
-        system: the name of its run.
-        release: what it was searched on.
-        leaks: the test queries that its training gives away; None where the training queries are not known.
-        generalises: whether far queries cost it more than the pivots; None likewise, or without a pivot.
-        shown: what ran.
-        limit: the first passages that were searched, in a try; None for all.
-        again: the words of the command that made it; empty in Python.
+    ``figures_of`` are its figures beside the pivots', or alone; ``trained_on`` is what its card or the kit's registry
+    says, None where neither does. ``leaks`` and ``generalises`` are None where the training queries are not known.
+    ``limit`` is how many passages a try searched; ``again`` the words of the command, none in Python.
     """
 
     title = "A model's card"
@@ -281,9 +271,8 @@ class Card(Result):
         both = values.pivot("system", index="query_id", values="value").rename({pivot: "x", self.system: "y"})
         both = both.join(self.release.queries(row["test_set"]).select("query_id", "text"), on="query_id")
         shown = both.sort("query_id").gather_every(-(-both.height // _SCATTERED))
-        marks = []
-        for x, y, text in shown.select("x", "y", "text").iter_rows():
-            marks.append(svg.Point(x, y, f"{text}: {pivot} {x:.3f}, {self.system} {y:.3f}"))
+        rows = shown.select("x", "y", "text").iter_rows()
+        marks = [svg.Point(x, y, f"{text}: {pivot} {x:.3f}, {self.system} {y:.3f}") for x, y, text in rows]
         above, below = (both.filter(pl.col(more) > pl.col(less)).height for more, less in (("y", "x"), ("x", "y")))
         drawn = "" if shown.height == both.height else f", of which {shown.height:,} are drawn"
         caption = (

@@ -17,18 +17,7 @@ FILE = Path(__file__).with_name("checkpoints.json")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One entry of ``checkpoints.json``.
-
-    Attributes:
-        name: by which commands know it, and ``title`` for readers.
-        architecture: one of :data:`eval_kit.models.opening.ARCHITECTURES`.
-        model: Hub id.
-        options: of the architecture's class.
-        source: who published it, and where that is said.
-        training_data: ir_datasets ids of what it was trained on.
-        rows: its rows in published tables.
-        remark: what differs from the published system.
-    """
+    """One entry of ``checkpoints.json``; ``rows`` are those in published tables, ``remark`` what differs from them."""
 
     name: str
     title: str

@@ -31,14 +31,7 @@ _NOT_DECIDING = ("corpus", "first", "loaded")
 
 
 def maker(retriever: Retriever, passages: str, depth: int, first: Path | None = None) -> list[Any]:
-    """All that decides a run but its queries.
-
-    Args:
-        retriever: that would search.
-        passages: the key of the collection.
-        depth: passages per query.
-        first: the run that is re-ranked, if any.
-    """
+    """All that decides a run but its queries."""
     versions = {"eval_kit": __version__}
     for library in _LIBRARIES:
         with suppress(PackageNotFoundError):

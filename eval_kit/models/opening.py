@@ -82,11 +82,8 @@ def is_url(name: str) -> bool:
 def retriever(architecture: str, model: str | Path, options: Mapping[str, Any], loaded: Any = None) -> Retriever:
     """A model as a retriever.
 
-    Args:
-        architecture: one of ``ARCHITECTURES``.
-        model: Hub id or folder.
-        options: of the architecture's class, by name; those it does not know (training options) are ignored.
-        loaded: the model, if it is in memory.
+    Options that the architecture's class does not know (training options) are ignored. ``loaded`` is the model, if it
+    is in memory.
     """
     if architecture not in ARCHITECTURES:
         raise UserError(f"Unknown architecture {architecture!r}", do=f"Choose from: {', '.join(ARCHITECTURES)}")

@@ -29,11 +29,6 @@ type _Similarities = NDArray[np.float64]
 def checked(retriever: Retriever, queries: Sequence[str], passages: Sequence[str]) -> tuple[Retriever, str]:
     """The model, or the same in float32 where 16 bits change what it finds and nobody asked for them.
 
-    Args:
-        retriever: as it would search.
-        queries: a few.
-        passages: a few, which each query is compared with.
-
     Returns:
         The retriever to take, and what was seen; empty where there was nothing to check.
 

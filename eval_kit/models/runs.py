@@ -29,19 +29,10 @@ def make_runs(
 ) -> tuple[int, dict[Path, str]]:
     """Index once, then search and write each run; after a kill, the next call resumes from the passages encoded so far.
 
-    A run that the same search has made (:mod:`eval_kit.models.finished`) stays as it is.
-
-    Args:
-        retriever: that searches.
-        collection: the passages.
-        queries: ``query_id`` and ``text`` by run: the file, written whole or not at all; its name without ``.trec`` is
-            the run's tag.
-        index: folder for the index.
-        depth: passages per query.
-        first: the run that is re-ranked, if any.
-
-    Returns:
-        How many of the runs were there, and what each is made of, as :mod:`eval_kit.models.finished` has it.
+    A run that the same search has made (:mod:`eval_kit.models.finished`) stays as it is. Each of the ``queries`` is for
+    a run: a file, whole or not at all, whose name without ``.trec`` is the tag of its lines. ``first`` is the run that
+    is re-ranked, if any. Returns how many of the runs were there, and what each is made of, as
+    :mod:`eval_kit.models.finished` has it.
     """
     made_by = finished.maker(retriever, collection.key, depth, first)
     made_of = {run: finished.identity(made_by, texts) for run, texts in queries.items()}

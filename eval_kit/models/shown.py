@@ -27,13 +27,7 @@ _FIRST, _LAST = 8, 4
 
 @dataclass(frozen=True, repr=False)
 class Shown(Result):
-    """What runs.
-
-    Attributes:
-        lines: by what each is about: ``model``, ``texts``, ``precision``, ``query``, ``passage``.
-        name: of the model.
-        provenance: the kit and the release.
-    """
+    """What runs: lines by what each is about, ``model``, ``texts``, ``precision``, ``query`` or ``passage``."""
 
     title = "A model, before it runs"
 
@@ -67,16 +61,11 @@ class Shown(Result):
 def lines_of(retriever: Any, *examples: str, remark: str) -> dict[str, str]:
     """What runs: the lines of :class:`Shown`, with a query and a passage as the model reads them.
 
-    Args:
-        retriever: that will run.
-        examples: a query and a passage.
-        remark: on the precision.
-
     Warns:
         UserWarning: a model whose vector is that of the last token, where that is no end token.
     """
     if isinstance(retriever, Bm25):
-        return {"model": f"BM25 by Lucene, k1 {retriever.k1}, b {retriever.b}{', RM3' * retriever.rm3}"}
+        return {"model": f"BM25 by Lucene, k1 {retriever.k1}, b {retriever.b}"}
     if not isinstance(retriever, PretrainedModel):
         return {"model": str(retriever)}
     roles = list(PROMPTS) if isinstance(retriever, Encoder) else ["query"]

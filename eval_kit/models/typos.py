@@ -44,13 +44,8 @@ type Edits = list[tuple[int, int, str]]
 class Keyboard:
     """What queries are typed with.
 
-    Attributes:
-        language: of the queries, by ISO 639-1; empty if it is unknown.
-        letters: that a slip can put in.
-        neighbours: the keys beside each letter.
-        kinds: of typo that can be made.
-        word: what a word is.
-        stop_words: that are not mistyped.
+    ``language`` is empty if it is unknown; ``letters`` can be put in by a slip, and ``neighbours`` are the keys beside
+    each. ``word`` says what a word is; ``stop_words`` are not mistyped.
     """
 
     language: str

@@ -73,13 +73,7 @@ def section(title: str, template: str, provenance: Mapping[str, Any], **values: 
 
 
 def render(template: str | Template, scripts: Sequence[str], **values: Any) -> str:
-    """A whole page.
-
-    Args:
-        template: one that extends ``page.html.j2``, or its name.
-        scripts: names of files in ``eval_kit/pages/assets``, in the order in which they run.
-        values: for the template.
-    """
+    """A whole page."""
     assets = files("eval_kit.pages") / "assets"
     code, hashes = [], []
     for name in scripts:

@@ -22,7 +22,7 @@ from eval_kit.protocols.similarity import nearness, queries_to_encode, vectors_b
 from eval_kit.protocols.variations import Variations, variations
 from eval_kit.release import Release
 from eval_kit.results import Picture, Result, Section
-from eval_kit.runs.given import GivenRuns, Run, take
+from eval_kit.runs.given import GivenRuns, take
 from eval_kit.runs.grids import in_cells
 from eval_kit.runs.wordings import grid_and_worded
 from eval_kit.sentences import counted
@@ -147,9 +147,6 @@ def report(
     release: ReleaseSource = None,
     untrained: GivenRuns = (),
     *,
-    systems: Sequence[str] = (),
-    shifts: Sequence[str] = (),
-    held_outs: Sequence[str] = (),
     vectors: str | None = None,
     seed: int = 0,
     allow_missing: bool = False,
@@ -161,9 +158,6 @@ def report(
             name: ``<system>.<base>.<variation>`` and ``<system>`` for the original queries.
         release: the one whose test sets are scored.
         untrained: runs of systems that nothing was held out from.
-        systems: of each run, with which all are of a grid; likewise the next two.
-        shifts: of each run.
-        held_outs: of each run.
         vectors: model or file for the figures about R, as for similarity; by default those beside the runs.
         seed: for the bootstrap.
         allow_missing: score test sets that a run covers only in part.
@@ -175,13 +169,9 @@ def report(
     taken, without_cells = take(runs=runs, untrained=untrained)
     if not taken:
         raise UserError("No runs were given", do="Add the RUN files of a grid")
-    of_grid, worded = list[Run](), list[Run]()
-    if systems or shifts or held_outs:
-        of_grid = in_cells(taken, systems, shifts, held_outs)  # before a release, which may come from the web
     opened_release = open_release(release)
-    if not of_grid:
-        of_grid, worded = grid_and_worded([*taken, *without_cells], opened_release)
-        of_grid = in_cells([run for run in of_grid if run not in without_cells])
+    of_grid, worded = grid_and_worded([*taken, *without_cells], opened_release)
+    of_grid = in_cells([run for run in of_grid if run not in without_cells])
     grid = changes = None
     if of_grid:
         grid = of_cells(of_grid, opened_release, without_cells, seed=seed, allow_missing=allow_missing)

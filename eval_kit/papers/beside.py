@@ -39,10 +39,8 @@ _UNTRAINED = "bm25"
 class PapersBeside(Report):
     """A report on the grids of a folder of runs; where they are comparable, beside the papers' figures.
 
-    Attributes:
-        grid: every complete grid of a system on a shift.
-        release: that the runs were scored on; only figures on the published one are comparable.
-        incomplete: for each grid that lacks a run, what it lacks.
+    Only figures on the published release are comparable. ``incomplete`` says of each grid that lacks a run what it
+    lacks.
     """
 
     grid: Protocols
@@ -110,12 +108,7 @@ class PapersBeside(Report):
 
 @dataclass(frozen=True, repr=False)
 class PublishedBeside(Result):
-    """A published table as printed, with a grid's figures below those of the cells they match.
-
-    Attributes:
-        id: as :func:`eval_kit.release.reference.load` takes it.
-        ours: None for the table alone.
-    """
+    """A published table as printed, with a grid's figures, if there is one, below those of the cells they match."""
 
     title = "A published table"
 
@@ -179,10 +172,7 @@ def of_paper(
 ) -> PapersBeside | PublishedBeside:
     """A published table with a grid's figures in it, or for ``all`` the grid's figures beside every paper's.
 
-    Args:
-        paper: id of the table, or ``all``.
-        runs: the folder of the grid's runs; without it, the published table alone.
-        release: as for :func:`results`, like the rest.
+    ``runs`` is the folder of the grid's runs; without it, there is the published table alone.
     """
     if paper != ALL:
         PublishedBeside(paper)  # an unknown table is refused before anything is scored
@@ -200,12 +190,8 @@ def of_paper(
 def results(folder: Path, release: Release, seed: int = 0, allow_missing: bool = False) -> PapersBeside:
     """Score the grid's runs in ``folder`` and put the figures beside the papers'.
 
-    Args:
-        folder: of runs named ``<system>.<shift>.<held-out>.trec``; those of the control, ``<system>.all.none.trec``,
-            stand there or, as a grid leaves them, in the folder ``control`` beside it. Other files are ignored.
-        release: the one that the runs were made on.
-        seed: of the bootstrap.
-        allow_missing: as for :func:`eval_kit.protocols.scoring.score`.
+    Runs are named ``<system>.<shift>.<held-out>.trec``; those of the control, ``<system>.all.none.trec``, stand there
+    or, as a grid leaves them, in the folder ``control`` beside it. Other files are ignored.
     """
     files = [file for place in (folder, folder.parent / "control") for file in sorted(place.glob("*.trec*"))]
     controls = [file for file in files if control_of(run_name(file))]

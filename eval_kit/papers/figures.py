@@ -44,18 +44,11 @@ CIKM_FIGURES = {"in": "inter", "out": "extra", "loss": "delta"}
 
 @dataclass(frozen=True)
 class OwnFigure:
-    """One of our figures, under our names.
+    """One of our figures, under our names, with the ends of its 95 % interval.
 
-    Attributes:
-        shift: of the grid.
-        part: the cluster, or ReSTrain's size; empty for ReSTTest; the test set of a mean that has no part.
-        system: that made the runs.
-        measure: of the release's test sets.
-        figure: ``in``, ``out`` or ``loss`` (CIKM 2022's Inter., Extra. and Δ, which is the loss with the opposite
-            sign); ``value`` for one model, or for BM25, on topic, wh and length.
-        ours: its value; None where it is undefined.
-        low: lower end of the 95 % interval.
-        high: upper end.
+    ``part`` is the cluster, or ReSTrain's size; empty for ReSTTest; the test set of a mean that has no part. ``figure``
+    is ``in``, ``out`` or ``loss`` (CIKM 2022's Inter., Extra. and Δ, which is the loss with the opposite sign);
+    ``value`` for one model, or for BM25, on topic, wh and length.
     """
 
     shift: str

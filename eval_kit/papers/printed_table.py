@@ -30,12 +30,7 @@ def key(cell: Mapping[str, Any]) -> Key:
 
 
 def table(reference: Mapping[str, Any], our_values: Mapping[Key, str]) -> Table:
-    """One row per system, one column per figure; transposed if too wide. What all cells share is in the title.
-
-    Args:
-        reference: from :func:`eval_kit.release.reference.load`.
-        our_values: your own figures, formatted.
-    """
+    """One row per system, one column per figure; transposed if too wide. What all cells share is in the title."""
     cells = {key(cell): as_printed(cell) for cell in reference["cells"]}
     varying, common = [], []
     for name, values in zip(Key._fields, zip(*cells, strict=True), strict=True):

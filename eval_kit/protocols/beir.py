@@ -100,9 +100,8 @@ class Suite(Result):
         """
         left_out = ~pl.col("dataset").is_in([MS_MARCO, ANNOTATED])
         rows = self._of_datasets().filter(left_out, measure="nDCG@10")
-        values = {}
-        for (system,), of_system in rows.group_by("system", maintain_order=True):
-            values[str(system)] = dict(of_system.select("dataset", "value").iter_rows())
+        systems = rows.group_by("system", maintain_order=True)
+        values = {str(system): dict(own.select("dataset", "value").iter_rows()) for (system,), own in systems}
         reference = values.pop(self._bm25 or "", {})
         return {system: against_bm25(figures, reference) for system, figures in values.items() if reference}
 

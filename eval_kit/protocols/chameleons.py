@@ -87,10 +87,8 @@ class Chameleons(Result):
 
     def notes(self) -> list[str]:
         """Where each run stands among the published rankers."""
-        notes = []
-        for row in self.standing.iter_rows(named=True):
-            notes.append(f"{row['run']}: {row['measure']} on {row['set']}: place {row['rank']} of {row['of']}")
-        return notes
+        form = "{run}: {measure} on {set}: place {rank} of {of}"
+        return [form.format_map(row) for row in self.standing.iter_rows(named=True)]
 
     def content(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -192,10 +190,7 @@ def definition_1(frame: pl.DataFrame, level: int) -> str:
     rows = frame.filter(pl.col("measure") == "AP", pl.col("level") == level)
     pairs = list(pairwise([rows.filter(pl.col("set") == name).sort("run")["value"].to_list() for name in SETS]))
     each = all(first < second for both in pairs for first, second in zip(*both, strict=True))
-    verdicts = []
-    for holds, words in (
-        (each, "run by run"),
-        (all(max(first) < min(second) for first, second in pairs), "for all pairs of runs, as it is written"),
-    ):
-        verdicts.append(f"{'holds' if holds else 'does not hold'} {words}")
-    return f"Definition 1 at {level} % (AP on lesser < pygmy < veiled): {'; '.join(verdicts)}"
+    every = all(max(first) < min(second) for first, second in pairs)
+    own, of_all = ("holds" if holds else "does not hold" for holds in (each, every))
+    verdicts = f"{own} run by run; {of_all} for all pairs of runs, as it is written"
+    return f"Definition 1 at {level} % (AP on lesser < pygmy < veiled): {verdicts}"

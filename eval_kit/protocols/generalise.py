@@ -218,13 +218,11 @@ class Sides:
     Attributes:
         divisions: each with its far parts.
         distances: from :func:`eval_kit.stats.distance.to_training`; None without training queries.
-        vectors: what the distances were taken by; None for trigrams.
         seed: of the parts by similarity.
     """
 
     divisions: Sequence[NearAndFar]
     distances: pl.DataFrame | None = None
-    vectors: str | None = None
     seed: int = 0
 
 
@@ -237,7 +235,6 @@ def generalise(
     trained_on: TrainedOn = None,
     by: Sequence[str | Parts] = (),
     far: Sequence[str] = (),
-    vectors: str | None = None,
     qrels: Judgements | None = None,
     queries: Texts | None = None,
     seed: int = 0,
@@ -257,14 +254,13 @@ def generalise(
         trained_on: the training queries, from which nearness is measured (:func:`eval_kit.runs.training.queries_of`).
         by: divisions of the queries (:func:`eval_kit.divisions.divide`).
         far: which of their parts training held out; by default the farther half.
-        vectors: model or file that distances are taken by, as for similarity; by default trigrams.
         qrels: judgements to score on, in place of a release.
         queries: the texts of their queries.
         seed: of the division into parts by similarity.
         allow_missing: score test sets that a run covers only in part.
 
     Raises:
-        UserError: no pivot, no such test set or part, no far part, or a run or vectors that cannot be used.
+        UserError: no pivot, no such test set or part, no far part, or a run that cannot be used.
     """
     by = groupings(by)
     opened_release = release_of(release, qrels, queries)
@@ -282,7 +278,7 @@ def generalise(
         covered = [{mean.test_set for mean in scores.means if mean.run == run.name} for run in every_run]
         test_set = main_split(set.intersection(*covered))
     of_test_set = far_test_set(opened_release, test_set)
-    sides = near_and_far(opened_release, of_test_set, training=training, by=by, far=far, vectors=vectors, seed=seed)
+    sides = near_and_far(opened_release, of_test_set, training=training, by=by, far=far, seed=seed)
     if scores is None or test_set is None:
         scores = score_on(dict.fromkeys(every_run, (of_test_set,)), opened_release, allow_missing=allow_missing)
     return contrasts(scores, opened_release, systems, pivots=untrained, test_set=of_test_set, sides=sides)
@@ -320,8 +316,7 @@ def contrasts(
 
     rows, otherwise = _decided(found(values), values, names, readings.doubtful(scores.provenance["runs"], {}), found)
     sources = {division.shift: division.source for division in sides.divisions if division.source}
-    provenance = scores.provenance | {"pivots": names, "margin": MARGIN, "divisions": sources}
-    provenance |= {"seed": sides.seed, "vectors": sides.vectors}
+    provenance = scores.provenance | {"pivots": names, "margin": MARGIN, "divisions": sources, "seed": sides.seed}
     return Generalisation(rows, sides.distances, provenance, otherwise)
 
 
@@ -393,20 +388,19 @@ def near_and_far(
     training: pl.DataFrame | None = None,
     by: Sequence[str | Parts] = (),
     far: Sequence[str] = (),
-    vectors: str | None = None,
     seed: int = 0,
 ) -> Sides:
     """The divisions of a test set into near and far parts; the arguments are those of :func:`generalise`."""
     distances = None
     if training is not None:
-        distances = distance.to_training(release.queries(test_set.name), training, vectors)
+        distances = distance.to_training(release.queries(test_set.name), training)
     divisions = _divisions(release, test_set, distances, by, far, seed, training)
     if not any(map(attrgetter("far"), divisions)):
         raise UserError(
             "The kit does not know which queries are far from training",
             do=f"Add {parameter('trained_on')} FILE, or {parameter('by')} and {parameter('far')}",
         )
-    return Sides(divisions, distances, vectors, seed)
+    return Sides(divisions, distances, seed)
 
 
 def _divisions(

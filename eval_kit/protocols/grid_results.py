@@ -99,11 +99,7 @@ class Protocols(Result):
 
     def tables(self) -> list[Table]:
         """The papers' tables, a section for each shift."""
-        tables = []
-        for shift in self.results:
-            for _, table in self.of_shift(shift):
-                tables.append(replace(table, section=shift))
-        return tables
+        return [replace(table, section=shift) for shift in self.results for _, table in self.of_shift(shift)]
 
     def summary(self) -> list[str]:
         """What held-out parts of each shift cost each system, by the shift's main measure, the greatest loss first."""
@@ -220,21 +216,15 @@ def protocol(
     release: ReleaseSource = None,
     untrained: GivenRuns = (),
     *,
-    systems: Sequence[str] = (),
-    shifts: Sequence[str] = (),
-    held_outs: Sequence[str] = (),
     seed: int = 0,
     allow_missing: bool = False,
 ) -> Protocols:
     """Avg In, Out and Rel Loss of a grid's runs (ECIR 2023 §3.2); Inter., Extra. and delta (CIKM 2022 §4.1).
 
     Args:
-        runs: of complete grids, named ``<system>.<shift>.<held-out>``, unless the next three say it.
+        runs: of complete grids, named ``<system>.<shift>.<held-out>``.
         release: what to score on.
         untrained: runs of systems that nothing was held out from, such as BM25.
-        systems: the system of each run, in the order of the runs, or one for all.
-        shifts: likewise.
-        held_outs: the part that each run's training left out, likewise.
         seed: for the bootstrap.
         allow_missing: score test sets that a run covers only in part.
 
@@ -244,8 +234,7 @@ def protocol(
             shift.
     """
     taken, without_cells = take(runs=runs, untrained=untrained)
-    cells = in_cells(taken, systems, shifts, held_outs)
-    return of_cells(cells, open_release(release), without_cells, seed=seed, allow_missing=allow_missing)
+    return of_cells(in_cells(taken), open_release(release), without_cells, seed=seed, allow_missing=allow_missing)
 
 
 def of_cells(

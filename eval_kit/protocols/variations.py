@@ -5,7 +5,7 @@ of one system, measure and test set. A method that was applied several times, su
 *replicas*.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -165,7 +165,6 @@ def variations(
     release: ReleaseSource = None,
     *,
     test_set: str | None = None,
-    rankers: Mapping[str, str] | None = None,
     seed: int = 0,
     allow_missing: bool = False,
 ) -> Variations:
@@ -175,12 +174,11 @@ def variations(
         runs: named ``<system>.<base>.<variation>``, and ``<system>`` for those of the original queries.
         release: the one that holds the variations and judgements.
         test_set: compare on this part of the varied queries only.
-        rankers: system → the ranker of CIKM 2021, Table 7, to show beside it; by default the one of the same name.
         seed: for the bootstrap.
         allow_missing: score test sets that a run covers only in part.
 
     Raises:
-        UserError: a run that cannot be used or lacks its counterpart, or an unknown test set or ranker.
+        UserError: a run that cannot be used or lacks its counterpart, or an unknown test set.
     """
     opened_release = open_release(release)
     [taken] = take(runs=runs)
@@ -191,12 +189,10 @@ def variations(
             f"Unknown test set {test_set!r} of {opened_release.folder}", do=f"Choose from: {choices(test_sets)}"
         )
     scores = score_on(_to_score(worded_runs, opened_release, test_set), opened_release, allow_missing=allow_missing)
-    return varied(scores, worded_runs, rankers=rankers, seed=seed)
+    return varied(scores, worded_runs, seed=seed)
 
 
-def varied(
-    scores: Scores, runs: Sequence[WordedRun], *, rankers: Mapping[str, str] | None = None, seed: int = 0
-) -> Variations:
+def varied(scores: Scores, runs: Sequence[WordedRun], *, seed: int = 0) -> Variations:
     """The same of runs that are scored, each on the queries that it searched."""
     called = [(each.run.name, each.system, each.variation and each.variation.full_name) for each in runs]
     of_variations = pl.DataFrame(called, dict.fromkeys(("run", "system", "variation"), pl.String), orient="row")
@@ -207,9 +203,8 @@ def varied(
     results = changes(values, descriptions, seed)
     lacks = not values["searched"].all()
     otherwise = _otherwise(results, changes(values, descriptions, seed, shared=True)) if lacks else []
-    paper = beside_published(results, rankers or {})
     provenance = {**scores.provenance, "seed": seed}
-    return Variations(values, descriptions, results, paper, provenance, otherwise)
+    return Variations(values, descriptions, results, beside_published(results), provenance, otherwise)
 
 
 def _otherwise(results: pl.DataFrame, shared: pl.DataFrame) -> list[str]:
@@ -329,10 +324,7 @@ def robustness(
 def _scopes(variant: pl.DataFrame, variations: Sequence[Variation]) -> Iterator[tuple[str, pl.DataFrame]]:
     yield ALL, variant
     names = set(variant["variation"])
-    invalid = []
-    for variation in variations:
-        if variation.full_name in names and variation.invalid is not None:
-            invalid.append(variation.invalid)
+    invalid = [each.invalid for each in variations if each.full_name in names and each.invalid is not None]
     valid = variant.filter(~pl.col("query_id").is_in(frozenset().union(*invalid)))
     if invalid and valid.height:
         yield VALID, valid
@@ -394,13 +386,12 @@ def _table(results: pl.DataFrame, title: str, measure: Measure) -> Table:
 
 
 def _beside_published(paper: pl.DataFrame) -> Table:
-    """CIKM 2021, Table 7: one row per method; our system's figure after that of the ranker it stands for."""
-    systems = list(paper.select("ranker", "system").unique(maintain_order=True).iter_rows())
-    rows = side_by_side(paper, ["method"], "ranker", "system")
+    """CIKM 2021, Table 7: one row per method; our system's figure after that of the ranker of its name."""
+    rows = side_by_side(paper, ["method"], "system")
     columns = [Column("method", "heading")]
-    for ranker, system in systems:
-        for name, source, form in (("published", "published", ".4f"), (system, "value", ".4f"), ("n", "queries", ",")):
-            columns.append(Column(name, "number", of((ranker, system), source), form, none="", group=ranker))
+    for system in paper["system"].unique(maintain_order=True):
+        for name, source, form in (("published", "published", ".4f"), ("here", "value", ".4f"), ("n", "queries", ",")):
+            columns.append(Column(name, "number", of(system, source), form, none="", group=system))
     return laid_out(rows, columns, title="CIKM 2021, Table 7: AP on chameleons.veiled.50")
 
 

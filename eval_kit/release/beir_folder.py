@@ -39,10 +39,8 @@ def read(folder: Path) -> tuple[Manifest, Tables]:
 def of_judgements(qrels: Path | pl.DataFrame, queries: Path | pl.DataFrame | None = None) -> tuple[Manifest, Tables]:
     """What stands in for a manifest and its tables, of judgements alone: one test set, ``test``.
 
-    Args:
-        qrels: a file, as :func:`eval_kit.files.formats.read_judgements` takes it, or its rows.
-        queries: their texts, a file as :func:`eval_kit.files.formats.read_queries` takes it, or ``query_id`` and
-            ``text``: without it, divisions by text are empty.
+    Each is a file, as :mod:`eval_kit.files.formats` reads it, or its rows. Without ``queries``, divisions by text are
+    empty.
     """
     texts = read_queries(queries) if isinstance(queries, Path) else queries
     known = None if texts is None else set(texts["query_id"])

@@ -22,21 +22,11 @@ ANNOTATED = "trec-covid-beir"
 
 @dataclass(frozen=True)
 class BeirDataset:
-    """One dataset.
+    """One dataset: domain and sizes as in Table 1, licence as in Appendix E, ``split`` and title as in Table 2.
 
-    Attributes:
-        name: BEIR's own, and its folder's.
-        title: as in the paper.
-        published_as: its name in the kit's reference tables, ``beir.<published_as>``.
-        domain: as in Table 1.
-        licence: as in Appendix E.
-        url: of the zip; None where BEIR does not distribute it.
-        md5: of the zip; None without a download, or where it is not known.
-        split: the one that Table 2 reports.
-        folders: of datasets within the dataset, whose mean is its figure; empty for most.
-        passages: number of passages (Table 1).
-        queries: number of queries of the split (Table 1).
-        remarks: oddities.
+    ``published_as`` names it in the kit's reference tables, ``beir.<published_as>``. ``url`` and ``md5`` are of the
+    zip, None where BEIR does not distribute it or says none. ``folders`` are of datasets within it, whose mean is its
+    figure.
     """
 
     name: str

@@ -55,9 +55,7 @@ class NoReleaseError(ReleaseError):
 def verified_manifest(folder: Path, partly: bool = False) -> Manifest:
     """Read ``manifest.json``, and check it and every file that it names.
 
-    Args:
-        folder: of the release.
-        partly: whether files may be absent, as in a download of a part: reading these is refused.
+    ``partly``: files may be absent, as in a download of a part; reading these is refused.
     """
     manifest = read_manifest(folder)
     if release_digest(manifest) != manifest.digest:
@@ -135,10 +133,7 @@ def language(manifest: Manifest) -> str | None:
 def read_table(folder: Path, table: TableEntry, proved: bool = False) -> pl.DataFrame:
     """Read one table, label columns as their names, and prove that it is what the manifest says.
 
-    Args:
-        folder: of the release.
-        table: which.
-        proved: whether it is enough that a file of the same bytes was proved before, as the cache notes.
+    ``proved``: it is enough that a file of the same bytes was proved before, as the cache notes.
     """
     path, name = folder / table.path, f"{table.config}/{table.split}"
     frame = _read(path, table, name)

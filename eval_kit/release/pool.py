@@ -12,15 +12,7 @@ from eval_kit.release.release import Release, TestSet
 
 @dataclass(frozen=True)
 class Pool:
-    """The test sets of one shift and all that a search of them reads.
-
-    Attributes:
-        release: the one that holds them.
-        test_sets: in the release's order.
-        queries: ``query_id`` and ``text``, each query of the test sets once.
-        passages: ``passage_id`` and ``text``, all that the release embeds.
-        qrels: ``query_id``, ``passage_id`` and ``relevance`` of the queries.
-    """
+    """The test sets of one shift and all that a search of them reads; of several sets, a query is there once."""
 
     release: Release
     test_sets: Sequence[TestSet]
@@ -30,12 +22,7 @@ class Pool:
 
 
 def pool(release: Release, shift: str) -> Pool:
-    """The pool of a shift.
-
-    Args:
-        release: one with embedded passages: mini, lite, or rebuilt from another collection.
-        shift: of its test sets, such as ``topic``; see :attr:`eval_kit.release.TestSet.shift`.
-    """
+    """The pool of a shift such as ``topic``, of a release with embedded passages."""
     test_sets = release.test_sets_of(shift)
     if "passages" not in release.configs:
         raise UserError(

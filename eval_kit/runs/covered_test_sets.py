@@ -39,13 +39,6 @@ def coverage_of(
     with more missing is refused if no covered set holds its queries; with ``allow_missing``, such queries bring in the
     sets that explain most of them. The run's queries that are in no test set are counted.
 
-    Args:
-        run: the file, for messages.
-        queries: the run's distinct query ids.
-        test_sets: the release's.
-        release: its name, for messages.
-        allow_missing: score a test set that the run covers in part.
-
     Raises:
         RunError: a test set that the run covers only in part; no query that is in any, or few of the run's.
     """

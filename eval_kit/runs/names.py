@@ -60,8 +60,7 @@ def _seed(name: str, digits: str | None) -> int:
 def grid(cells: Iterable[RunName], release: Release) -> dict[tuple[str, str], list[RunName]]:
     """Group cells by shift and system, each group complete.
 
-    Returns:
-        ``(shift, system)`` → its cells, every part of the shift once for every seed.
+    Returns ``(shift, system)`` → its cells, every part of the shift once for every seed.
     """
     groups: dict[tuple[str, str], list[RunName]] = {}
     for cell in sorted(cells):

@@ -36,12 +36,7 @@ def lines(name: str, run: Any) -> pl.DataFrame:
 
 
 def apart(runs: Any, unnamed: str) -> list[tuple[Any, Any]]:
-    """Each of the runs that a caller gave, with its name: None for a path, numbered for others without one.
-
-    Args:
-        runs: one run, several, or names and runs.
-        unnamed: the name of a run without one.
-    """
+    """Each of the runs that a caller gave, with its name: None for a path, numbered for others without one."""
     if isinstance(runs, Mapping) and _MTEB in runs:
         subsets = {subset: splits for subset, splits in runs.items() if subset != _MTEB}
         runs = {f"{subset}.{split}": scores for subset in subsets for split, scores in subsets[subset].items()}

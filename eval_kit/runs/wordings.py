@@ -24,10 +24,7 @@ def wordings_of(runs: Sequence[Run], release: Release) -> list[WordedRun]:
     """The wording that each run searched, from its file name.
 
     Runs of a variation are named ``<system>.<base>.<variation>.trec``, such as ``bm25.dl19.typo.3.trec``; runs of the
-    original queries ``<system>.trec`` or ``<system>.<base>.trec``.
-
-    Returns:
-        In the order of the runs.
+    original queries ``<system>.trec`` or ``<system>.<base>.trec``. They are in the order of the runs.
     """
     if not release.variations:
         base = main_split(release.test_sets) or next(iter(release.test_sets))

@@ -45,14 +45,14 @@ _MOST_TERMS = 1 << 20
 THREADS = cores()
 
 
-def index(passages: Passages, folder: Path, threads: int = THREADS, vectors: bool = False, language: str = "") -> None:
+def index(passages: Passages, folder: Path, threads: int = THREADS, language: str = "") -> None:
     """Index ``(passage id, text)`` pairs into ``folder``, replacing any index there.
 
-    With ``vectors``, the terms of each passage are kept too, for RM3 to read. The analyser is that of the ``language``,
-    else of the language that the first passages are likely in, else the English one, which is said.
+    The analyser is that of the ``language``, else of the language that the first passages are likely in, else the
+    English one, which is said.
     """
     documents = ({"id": passage_id, "contents": text} for passage_id, text in passages)
-    _index(documents, folder, ["-threads", str(threads), *(["-storeDocvectors"] if vectors else [])], language)
+    _index(documents, folder, ["-threads", str(threads)], language)
 
 
 def index_fields_once(corpus: Path, folder: Path, key: str, language: str = "") -> None:
@@ -114,13 +114,12 @@ def check(k1: float, b: float) -> None:
         raise UserError(f"BM25's k1 must be 0 or more and its b 0 to 1, not {k1} and {b}")
 
 
-def index_once(passages: Passages, folder: Path, vectors: bool = False, key: str = "", language: str = "") -> None:
+def index_once(passages: Passages, folder: Path, key: str = "", language: str = "") -> None:
     """:func:`index` below ``folder``, unless that is done already. A second process waits for the first.
 
-    The folder may hold an index with vectors and one without. An index of passages with another key is replaced;
-    without a key, any finished index will do.
+    An index of passages with another key is replaced; without a key, any finished index will do.
     """
-    _once(index_in(folder, vectors), key, lambda target: index(passages, target, vectors=vectors, language=language))
+    _once(index_in(folder), key, lambda target: index(passages, target, language=language))
 
 
 def link_once(release: Release, folder: Path, key: str) -> None:
@@ -174,9 +173,9 @@ def _is_whole(index: Path) -> bool:
     return is_whole
 
 
-def index_in(folder: Path, vectors: bool = False) -> Path:
+def index_in(folder: Path) -> Path:
     """Where :func:`index_once` keeps an index below ``folder``."""
-    return folder / ("with-vectors" if vectors else "plain")
+    return folder / "plain"
 
 
 def key_of(folder: Path) -> str:
@@ -215,24 +214,13 @@ def search(
     threads: int = THREADS,
     k1: float = K1,
     b: float = B,
-    rm3: bool = False,
     fields: Mapping[str, float] | None = None,
 ) -> Iterator[tuple[str, list[tuple[str, float]]]]:
     """Search for ``(query id, text)`` pairs.
 
-    Args:
-        queries: any number of them.
-        folder: of an index; for ``rm3`` of one with vectors.
-        depth: passages per query.
-        threads: of Java; they do not affect the result.
-        k1: of BM25.
-        b: of BM25.
-        rm3: whether to expand queries, with Anserini's defaults.
-        fields: of an index by :func:`index_fields_once`, with their weights; a passage's score is their weighted sum.
-
-    Yields:
-        Every query's id, in their order, and its ``(passage id, score)`` pairs, in Lucene's order: best first. A query
-        without any term in the index has no pairs.
+    Threads are Java's, and do not affect the result. Of an index by :func:`index_fields_once`, a passage's score is the
+    weighted sum of its ``fields``. Yields every query's id, in their order, and its ``(passage id, score)`` pairs, in
+    Lucene's order: best first. A query without any term in the index has no pairs.
     """
     lucene.start()
     from jnius import autoclass
@@ -245,8 +233,6 @@ def search(
             queries = ((query_id, words.with_spaces(text)) for query_id, text in queries)
         elif language != ENGLISH:
             searcher.set_language(language)
-        if rm3:
-            searcher.set_rm3()
         weights = autoclass("java.util.HashMap")()
         for name, weight in (fields or {}).items():
             weights.put(name, autoclass("java.lang.Float")(weight))

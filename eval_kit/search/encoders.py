@@ -151,17 +151,9 @@ def batches(
     """What a method of sentence-transformers makes of the inputs, longest first, so that batches are always the same.
 
     The library sorts them too, but inputs of one length in an order that differs between processors.
-
-    Args:
-        encode: such as ``encode_document``, or ``predict``.
-        inputs: texts, or pairs of texts.
-        size: inputs in a batch.
-        pool: of the library's processes, each of which is given a batch.
-        lengths: of the inputs; None for their characters.
-        options: of the method.
-
-    Yields:
-        Positions among the inputs, and the method's output for them.
+    ``encode`` is ``encode_document``, say, or ``predict``, and inputs are texts or pairs; each process of a ``pool`` of
+    the library's is given a batch. Without ``lengths``, texts are as long as their characters. Yields positions among
+    the inputs, and the method's output for them.
     """
     lengths = lengths or [sum(map(len, _parts(one))) for one in inputs]
     options |= {"batch_size": size, "show_progress_bar": False, "pool": pool, "chunk_size": size}
@@ -210,13 +202,8 @@ def with_suffix(
 ) -> list[str]:
     """Each text with a suffix; a text is cut where prompt, text and suffix together have more tokens than are read.
 
-    Args:
-        texts: without their prompt.
-        suffix: behind each, which the library would cut.
-        tokenizer: of transformers; another one cuts no text.
-        length: tokens that are read.
-        before: the prompt.
-        pair: of each text the one that is read together with it, and before it.
+    ``before`` is the prompt; ``pair`` has of each text the one that is read together with it, and before it. A
+    tokenizer that is not of transformers cuts no text.
     """
     if not hasattr(tokenizer, "all_special_ids") or length is None:
         return [text + suffix for text in texts]

@@ -34,7 +34,7 @@ class JudgedQueries:
 
 
 def permitted_queries(
-    release: Release, shift: str, held_out: str, strict: bool = False, name: str = "--held-out"
+    release: Release, shift: str, held_out: str, strict: bool = False, name: str = "held_out"
 ) -> TrainingSet:
     """The queries that a model without ``held_out`` may train on, by the rule of a shift of ``TRAINED_FOR``.
 
@@ -122,16 +122,9 @@ def tables(
     A query's own negatives come in a random order, and again from the start when they are used up; a query with fewer
     than ``width`` gets others too, drawn from all passages that are not relevant to it.
 
-    Args:
-        queries: at least one.
-        passages: ``(passage id, text)`` of the collection; read only where a query has fewer negatives than ``width``.
-        width: negatives of an example.
-        count: whole rounds are made until there are this many examples, or the negatives are used up.
-        seed: of the draws.
-        random: take the negatives from all passages instead of the query's own.
-
-    Returns:
-        One row per example, its ids in the :func:`columns`; in tables of about ``AT_ONCE`` queries.
+    The passages are read only where a query has fewer negatives than ``width``, or where all are taken at ``random``
+    from them. Whole rounds are made until there are ``count`` examples, or the negatives are used up. Returns one row
+    per example, its ids in the :func:`columns`; in tables of about ``AT_ONCE`` queries.
     """
     by_query: Mapping[str, Sequence[str]] = queries.negatives if width and not random else {}
     lengths = [len(by_query.get(query, ())) for query in queries.texts]

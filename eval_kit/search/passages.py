@@ -85,12 +85,10 @@ def _counted(read: Callable[[], Passages], path: Path) -> Passages:
 
 @dataclass(frozen=True)
 class Collection:
-    """Passages that a model searches.
+    """Passages that a model searches; ``read`` begins to read them.
 
-    Attributes:
-        read: begins to read them.
-        key: what they are known by in caches: two collections with the same key have the same passages.
-        corpus: their file in BEIR's format, if they have titles of their own.
+    Two collections with the same key have the same passages. ``corpus`` is their file in BEIR's format, if they have
+    titles of their own.
     """
 
     read: Callable[[], Passages]
@@ -120,10 +118,8 @@ def first_of(collection: Collection, count: int) -> Collection:
 def collection_of(release: Release, name: str | None = None) -> Collection:
     """What is searched for a release's queries.
 
-    Args:
-        release: that judges them.
-        name: of a file (passage id, tab, text) to search instead of the release's passages; or of the release's
-            ir_datasets collection, to search all of it.
+    ``name`` is of a file (passage id, tab, text) to search instead of the release's passages, or of the release's
+    ir_datasets collection, to search all of it.
     """
     if name is not None and name != release.manifest.collection:
         if not Path(name).is_file():

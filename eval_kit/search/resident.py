@@ -14,11 +14,7 @@ def blocks(shards: Shards, passages: int, device: Any, to_device: Callable[[Arra
 
     If all blocks fit into a GPU's memory they stay there, so that only the first search reads the disk.
 
-    Args:
-        shards: of the index; they hold what is kept.
-        passages: in a block.
-        device: of torch.
-        to_device: makes tensors on the device, which take no more bytes than the arrays.
+    The tensors that ``to_device`` makes take no more bytes than the arrays.
     """
     cache: list[tuple[int, Any]] | None = shards.resident.get(str(device))
     if cache is not None:

@@ -90,15 +90,10 @@ def write(
 ) -> "Shards":
     """Encode into ``folder`` the passages that are not there yet. A second process waits for the first.
 
-    Args:
-        passages: read once; only the shards in hand are kept in memory.
-        folder: created if need be; shards of other passages or another model are replaced.
-        encode: called with at most ``size`` texts at a time.
-        identity: of everything that decides what ``encode`` makes of a text: weights, lengths, prompts.
-        doing: for the progress line.
-        unit: what the progress line counts.
-        spread: calls ``encode``, or what does the same in other processes.
-        size: passages in a shard; None for ``FIRST`` and then more, up to ``SHARD``.
+    ``encode`` is called with at most ``size`` texts at a time (None: ``FIRST``, then more, up to ``SHARD``); only the
+    shards in hand are in memory, and those of other passages or another model are replaced. ``identity`` is of all that
+    decides what it makes of a text: weights, lengths, prompts. ``spread`` calls it, or what does the same in other
+    processes.
     """
     total, done, read = operator.length_hint(passages) or None, list[dict[str, Any]](), list[tuple[str, Ids]]()
 
@@ -224,14 +219,10 @@ def read(folder: Path) -> "Shards":
 
 @dataclass(frozen=True)
 class Shards:
-    """Encoded passages on the disk.
+    """Encoded passages on the disk, ``count`` of them, in ``arrays`` of these names.
 
-    Attributes:
-        folder: of the arrays.
-        key: sha256 of everything that decides their content.
-        count: of the passages.
-        arrays: names of the arrays of a shard.
-        resident: the blocks that a device keeps in its memory; see :mod:`eval_kit.search.resident`.
+    The key is the sha256 of everything that decides their content; ``resident`` are blocks that a device keeps in its
+    memory (:mod:`eval_kit.search.resident`).
     """
 
     folder: Path
@@ -300,10 +291,8 @@ def building(folder: Path, name: str, state: str, files: Sequence[str]) -> Itera
     """Make the index ``name`` of the shards in ``folder`` once, even if two processes want it.
 
     Once it is complete, ``<name>.json`` holds the state, everything that decides the index, and the sizes of its files,
-    or of those in its folders.
-
-    Yields:
-        Whether it has to be made: it is not there, is of another state, or its files are not as long as they were.
+    or of those in its folders. Yields whether it has to be made: it is not there, is of another state, or its files are
+    not as long as they were.
     """
     marker = folder / f"{name}.json"
     with disk_errors(folder, _NOT_KEPT):

@@ -41,10 +41,8 @@ class TopK:
     def add(self, group: int, scores: "Tensor", rows: "Tensor") -> None:
         """Add a block of scores.
 
-        Args:
-            group: which queries; the groups come out in ascending order.
-            scores: (q, b) float32. May leave passages of the block out, but none that is as good as one it holds.
-            rows: (q, b) int64, or (b,) for the same passages in each line.
+        Groups come out in ascending order. The scores, (q, b) float32, may leave passages of the block out, but none
+        that is as good as one they hold; ``rows`` are (q, b) int64, or (b,) for the same passages in each line.
         """
         import torch
 

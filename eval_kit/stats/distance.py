@@ -1,4 +1,4 @@
-"""How far queries are from training queries, by character trigrams (no model, no language) or by vectors.
+"""How far queries are from training queries, by character trigrams: no model, no language.
 
 Texts are vectors of tf-idf weights of trigrams, of unit length. The distance of a query to training is 1 minus the
 cosine to its nearest training query; R(q, T) is the mean cosine to all of them (ECIR 2023, equation 1, with trigrams
@@ -13,7 +13,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from eval_kit.console import counting
-from eval_kit.stats import vectors as vector_sources
 
 type Integers = NDArray[np.integer[Any]]
 type Floats = NDArray[np.floating[Any]]
@@ -70,45 +69,22 @@ class Trigrams:
         return pl.DataFrame({"nearest": self.texts.gather(positions), "cosine": cosine.clip(0, 1), "similarity": mean})
 
 
-def to_training(queries: pl.DataFrame, training: pl.DataFrame, vectors: str | None = None) -> pl.DataFrame:
+def to_training(queries: pl.DataFrame, training: pl.DataFrame) -> pl.DataFrame:
     """The distance of each query to the training queries.
 
     Args:
         queries: ``query_id`` and ``text``.
         training: the same; equal texts count once.
-        vectors: in place of trigrams, a model or file as :func:`eval_kit.stats.vectors.get` takes it, for both.
 
     Returns:
         ``query_id``, ``nearest`` (text of the nearest training query), ``distance`` (1 less the cosine) and
         ``similarity`` (R), in the order of the queries.
     """
-    if vectors is None:
-        neighbours = Trigrams(training["text"].to_list()).nearest(queries["text"], "distance to training")
-    else:
-        source = vector_sources.get(vectors, pl.concat([queries, training]).unique("query_id", maintain_order=True))
-        neighbours = _nearest_vectors(source.of(queries["query_id"]), source.of(training["query_id"]), training["text"])
+    neighbours = Trigrams(training["text"].to_list()).nearest(queries["text"], "distance to training")
     distance = (1 - pl.col("cosine")).alias("distance")
     return pl.concat([queries.select("query_id"), neighbours], how="horizontal").select(
         "query_id", "nearest", distance, "similarity"
     )
-
-
-def _nearest_vectors(queries: Floats, training: Floats, texts: pl.Series) -> pl.DataFrame:
-    """What :meth:`Trigrams.nearest` gives, of dense vectors; a vector of zeros has a cosine of 0 with all."""
-    test, training_vectors = map(_unit, (queries, training))
-    mean = training_vectors.mean(axis=0)
-    rows, cosines = [], []
-    for start in range(0, len(test), _CHUNK):
-        products = test[start : start + _CHUNK] @ training_vectors.T
-        rows.append(products.argmax(axis=1))
-        cosines.append(products.max(axis=1))
-    nearest = texts.gather(pl.Series(np.concatenate(rows)))
-    return pl.DataFrame({"nearest": nearest, "cosine": np.concatenate(cosines), "similarity": test @ mean})
-
-
-def _unit(values: Floats) -> NDArray[np.float32]:
-    lengths = np.linalg.norm(values, axis=1, keepdims=True)
-    return np.asarray(values / np.where(lengths > 0, lengths, 1), np.float32)
 
 
 def small_parts(texts: pl.Series, parts: int, seed: int = 0) -> Integers:

@@ -120,7 +120,7 @@ def test_candidates_are_from_the_bm25_of_the_same_config_unless_they_say_from_wh
         ).systems
         return {name: value for name, value in options["monobert"].as_json().items() if name not in monobert}
 
-    assert of_monobert({"k1": 0.82, "b": 0.68, "rm3": True}) == {"k1": 0.82, "b": 0.68}
+    assert of_monobert({"k1": 0.82, "b": 0.68}) == {"k1": 0.82, "b": 0.68}
     assert of_monobert({"tune": True}) == {"tune": True}
     assert of_monobert({"tune": True}, k1=1.2) == {"k1": 1.2}
     assert of_monobert({"tune": True}, tune=False) == {}

@@ -39,7 +39,8 @@ def rows(run: Path) -> list[list[str]]:
 
 def found(model: str, folder: Path, out: Path, **given: object) -> list[str]:
     """The passages that a model finds, best first."""
-    run(model, open_release(folder), out, pivots=[], name="x", replace=True, **given)  # type: ignore[arg-type]
+    (out / "x.trec").unlink(missing_ok=True)
+    run(model, open_release(folder), out, pivots=[], name="x", **given)  # type: ignore[arg-type]
     return [line[2] for line in rows(out / "x.trec")]
 
 

@@ -278,22 +278,6 @@ def test_bm25_is_tuned_on_validation_queries_for_itself_and_for_a_re_ranker(
     assert (retriever.k1, retriever.b) == (of_monobert["k1"], of_monobert["b"]) == (facts["k1"], facts["b"])
 
 
-def test_rm3_finds_passages_that_share_no_word_with_the_query(trainable_release: Release, tmp_path: Path) -> None:
-    queries = trainable_release.table("topic", "test").select("query_id", "text").head(5)
-    texts = dict(trainable_release.table("passages", "passages").iter_rows())
-    common = {"the", "of", "is", "and", "in", "to", "a", "for"}
-    strange = []
-    for retriever in (bm25.Bm25(), bm25.Bm25(rm3=True)):
-        retriever.index(passages(trainable_release), tmp_path / "index")
-        count = 0
-        for (_, hits), text in zip(retriever.search(queries, tmp_path / "index", 1000), queries["text"], strict=True):
-            assert hits == sorted(hits, key=lambda hit: (hit[1], hit[0]), reverse=True)
-            words = set(text.split()) - common
-            count += sum(words.isdisjoint(texts[passage].split()) for passage, _ in hits)
-        strange.append(count)
-    assert strange[0] == 0 < strange[1]
-
-
 def test_a_backbone_that_does_not_fit_is_refused_before_training(trainable_release: Release, tmp_path: Path) -> None:
     causal = tmp_path / "causal"
     tokenizer = AutoTokenizer.from_pretrained(tiny("bert"))

@@ -34,7 +34,7 @@ FUNCTIONS: dict[str, list[Callable[..., Any]]] = {
 }
 OF_THE_SHELL = {"format", "json_file", "page", "per_query", "parts", "example", "no_pivot", "help"}
 """Where results go, runs that come with the kit, and no pivots at all."""
-CONVERTED = {"options", "rankers"}
+CONVERTED = {"options"}
 """Options ``KEY=VALUE``, which a command makes a dictionary of."""
 OF_PYTHON = {"outputs"}
 """What else a caller of ``run`` will write."""
@@ -69,7 +69,6 @@ WRONG = {
     **dict.fromkeys(("--release", "--qrels", "--queries", "--trained-on", "--dataset"), "nowhere"),
     **dict.fromkeys(("--bm25", "--untrained", "--vectors"), "nowhere"),
     **dict.fromkeys(("--measure", "--test-set", "--by", "--baseline", "--paper"), "nosuch"),
-    **dict.fromkeys(("--system", "--shift", "--held-out"), "nosuch"),
     "--per-query": "nowhere/values.tsv",
 }
 RIGHT = {"--seed": ["1"], "--no-worse-than": ["0.1"], "--allow-missing": [], "--example": []}

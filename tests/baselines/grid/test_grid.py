@@ -434,9 +434,6 @@ def test_the_sparsity_of_splade(trainable_release: Release, tmp_path: Path) -> N
 def test_bm25s_cells_read_their_runs_from_what_was_found_for_re_rankers(mini_release: Release, tmp_path: Path):
     options = {"bm25": tiny_options("bm25", depth=7), "monobert": tiny_options("monobert", depth=7, candidates=5)}
     grid = cells(options, mini_release, tmp_path, ["length"], benchmarks=False)
-    rm3 = cells({"bm25": tiny_options("bm25", depth=7, rm3=True)}, mini_release, tmp_path, ["length"], benchmarks=False)
-    candidates.find(rm3)
-    assert not list(tmp_path.iterdir())  # its index has vectors
     candidates.find([cell for cell in grid if cell.name.system == "bm25"])
     stores = list((tmp_path / "indexes").glob("*/candidates/*"))
     assert len(stores) == 1

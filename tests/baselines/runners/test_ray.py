@@ -8,7 +8,6 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from eval_kit.models.dense import Dense
 from eval_kit.release import Release
 from eval_kit.search import shards
 from tests.baselines.tiny_cells import tiny_options, until
-from tests.beir_folders import beir_folder
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +46,6 @@ with open(sys.argv[4], "w") as ended:  # Ray says on stdout that a node is gone
 ENCODING = """
 import json, sys
 from pathlib import Path
-from baselines.cli import app
 from baselines.runners import ray, ray_encoding
 from baselines.systems import system
 from eval_kit.errors import UserError
@@ -56,21 +53,11 @@ from eval_kit.models.dense import Dense
 from eval_kit.search import shards
 from eval_kit.search.texts import PassageTexts
 ray.connect()
-texts, model, options, bare, beir, out = sys.argv[1:]
+texts, model, options, bare, out = sys.argv[1:]
 
 shards.SHARD = 300
 retriever = system("biencoder").retriever(model, json.loads(options))
 ray_encoding.encode_with_ray(retriever, PassageTexts(Path(texts)), Path(out, "shards"), gpus=1, threads=1)
-
-here = Dense.encode_passages
-
-def probe(model, texts):
-    assert list(texts) == list(shards.PROBE), "the driver encodes"
-    return here(model, texts)
-
-Dense.encode_passages = probe
-arguments = ["encode", model, "--release", beir, "--name", "run", "--out", str(Path(out, "search"))]
-app(arguments, standalone_mode=False)
 
 lost = Dense(bare)
 assert lost.identity
@@ -171,21 +158,12 @@ def trained(alone: list[Cell]) -> Cell:
 
 
 @pytest.fixture(scope="module")
-def beir(trained: Cell, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """50 passages, and the texts of three of them as queries."""
-    some = dict(islice(passage_texts(trained), 50))
-    rows = [{"_id": passage, "text": text} for passage, text in some.items()]
-    queries = dict(islice(some.items(), 3))
-    return beir_folder(tmp_path_factory.mktemp("beir") / "small", rows, queries, zip(queries, queries, strict=True))
-
-
-@pytest.fixture(scope="module")
-def encoded(nodes: Any, trained: Cell, beir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What one process has encoded on the cluster: shards, an index of ``baselines encode``, and why a third failed."""
+def encoded(nodes: Any, trained: Cell, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What one process has encoded on the cluster: shards, and why another failed."""
     out = tmp_path_factory.mktemp("encoded")
     options = json.dumps(trained.options.as_json())
     texts = passage_texts(trained).folder
-    finish(driver(nodes, ENCODING, texts, trained.model, options, tiny("dense"), beir, out))
+    finish(driver(nodes, ENCODING, texts, trained.model, options, tiny("dense"), out))
     return out
 
 
@@ -210,14 +188,6 @@ def test_a_model_that_an_actor_cannot_load_is_one_sentence(encoded: Path):
     said = (encoded / "said").read_text()
     assert said.startswith("The Ray cluster could not encode the passages") and "nowhere" in said
     assert "\n" not in said
-
-
-def test_a_beir_folder_is_encoded_on_the_cluster(encoded: Path, trained: Cell, beir: Path, command, tmp_path: Path):
-    done = command("eval_kit", "run", trained.model, "--release", beir, "--name", "run", "--out", tmp_path)
-    assert done.returncode == 0, done.stderr
-    on_ray, alone = shards.read(encoded / "search" / "run.index"), shards.read(tmp_path / "run.index")
-    assert (on_ray.key, len(on_ray)) == (alone.key, 50)
-    np.testing.assert_array_equal(on_ray.array("vectors"), alone.array("vectors"))
 
 
 def test_each_task_and_actor_sees_as_many_gpus_as_it_asks_for(

@@ -107,37 +107,24 @@ def test_the_command_prints_the_papers_layout_and_other_formats_have_it(oracle, 
     assert document["provenance"]["release"]["digest"] == release.digest
 
 
-def test_runs_of_any_name_are_a_grid_if_options_tell_their_cells(oracle, tmp_path, command):
+def test_a_page_says_what_it_was_made_of(oracle, tmp_path, command):
     release, runs, _ = oracle
-    other, held_out = [], []
-    for number, run in enumerate(reversed(runs["topic"])):
-        other.append(tmp_path / f"{number}" / "dense.wh.wha.trec")  # options go before names
-        other[-1].parent.mkdir()
-        other[-1].write_bytes(run.read_bytes())
-        held_out += ["--held-out", run.name.split(".")[2]]
-    options = ("--system", "oracle", *held_out, "--shift", "topic", "--release", release.folder)
-    assert prints("protocol-topic.txt", command, *other, *options, "--page", tmp_path / "r.html")
+    assert prints(
+        "protocol-topic.txt", command, *runs["topic"], "--release", release.folder, "--page", tmp_path / "r.html"
+    )
     page = (tmp_path / "r.html").read_text()
     assert page.lower().startswith("<!doctype html>")
     assert release.digest[:12] in page
     assert "of its queries (test and train)" in page
 
 
-def test_options_that_do_not_fit_the_runs():
-    files = ["a.trec", "b.trec", "c.trec"]
-    [runs] = take(runs=files)
-    for sentence, *given in (
-        ("systems is missing. Give systems, shifts and held_outs together", [], ["topic"], ["c0"]),
-        ("held_outs is missing", ["s"], ["wh"], []),
-        ("held_outs was given 2 times for 3 runs. Give it once", ["s"], ["wh"], ["wha", "how"]),
-        ("shifts tropic is not a shift. Choose from: topic, wh", ["s"], ["tropic"], ["c0"]),
-        ("b.trec is a second run of the cell s.wh.who.trec", ["s"], ["wh"], ["who"]),
-        ("a.trec does not exist. The name of a.trec is not <system>.<shift>.<held-out>.trec", [], [], []),
-    ):
-        with pytest.raises(UserError, match=f"^{re.escape(sentence)}"):
-            in_cells(runs, *given)
-    cells = [run.cell for run in in_cells(runs, ["s", "s", "t"], ["wh"], ["who", "how", "who"])]  # in the runs' order
-    assert cells == [RunName("s", "wh", "who"), RunName("s", "wh", "how"), RunName("t", "wh", "who")]
+def test_runs_that_are_no_cells_of_their_own():
+    [runs] = take(runs=["s.wh.who.trec", "s.wh.who.trec.gz"])
+    with pytest.raises(UserError, match=r"^s.wh.who.trec.gz is a second run of the cell s.wh.who.trec"):
+        in_cells(runs)
+    [runs] = take(runs=["a.trec"])
+    with pytest.raises(UserError, match=r"^a.trec does not exist. The name of a.trec is not <system>.<shift>"):
+        in_cells(runs)
 
 
 @pytest.fixture(scope="module")

@@ -61,22 +61,6 @@ def test_distances_are_those_of_plain_python():
     assert of_query["how to bake bread in xylophones"] > 0.2
 
 
-def test_distances_by_vectors_are_cosines(tmp_path):
-    frame = pl.DataFrame({"query_id": [str(row) for row in range(len(QUERIES))], "text": QUERIES})
-    training = trained_on()
-    values = np.random.default_rng(3).standard_normal((len(QUERIES) + len(TRAINING), 4)).astype(np.float32)
-    values[0] = 0
-    ids = pl.concat([frame["query_id"], training["query_id"]])
-    np.save(tmp_path / "v.npy", values)
-    (tmp_path / "v.ids.txt").write_text("".join(f"{query}\n" for query in ids))
-    ours = distance.to_training(frame, training, str(tmp_path / "v.npy"))
-    unit_rows = values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-30)
-    cosines = unit_rows[: len(QUERIES)] @ unit_rows[len(QUERIES) :].T
-    assert ours["distance"].to_numpy() == pytest.approx(1 - cosines.max(axis=1), abs=1e-6)
-    assert ours["similarity"].to_numpy() == pytest.approx(cosines.mean(axis=1), abs=1e-6)
-    assert ours["nearest"].to_list()[1:] == [TRAINING[row] for row in cosines.argmax(axis=1)[1:]]
-
-
 def test_parts_hold_similar_queries_together_and_follow_from_the_seed():
     subjects = np.array(["volcano eruption", "bicycle repair", "苹果电脑", "Blumenkohl kochen", "tax return"] * 40)
     texts = pl.Series([f"{subject} {row}" for row, subject in enumerate(subjects)])
