@@ -10,6 +10,7 @@ from eval_kit.authors.draft import input_record
 from eval_kit.errors import UserError
 from eval_kit.files.faults import Faults
 from eval_kit.files.formats import QUERIES_SCHEMA
+from eval_kit.files.numbers import finite_number
 from eval_kit.files.records import Layout, plain_name, rows
 
 TEXTS = ("query", "text", "question", "keyword")
@@ -18,13 +19,15 @@ NO_JUDGEMENTS = (
     "the log has no judgements: the parts can be looked at, compared and sampled, but no system can be scored"
 )
 _LOG = Layout(
-    names=(TEXTS, IDS),
-    places={1: (0, None), 2: (1, 0)},
+    names=(TEXTS, IDS, ("count", "frequency", "n")),
+    places={1: (0, None, None), 2: (1, 0, None)},
     expected="a query, or its id and the query, or a header that names the column of queries " + ", ".join(TEXTS),
     is_row=lambda fields: len(fields) == 1,
     is_header=lambda fields: len(fields) > 1 and plain_name(fields[0]) in IDS,
-    optional=(1,),
+    number=2,
+    optional=(1, 2),
 )
+_BY_THOUSANDS = re.compile("[0-9]{1,3}(,[0-9]{3})+")
 _QUOTED = re.compile('"(?=.*"".*")([^"]|"")*"')
 
 
@@ -32,8 +35,9 @@ def collection(path: Path) -> Collection:
     """Read a log: each distinct text is one query, whose id is that of its first line, or that line's number.
 
     With a header, the query is the column ``query``, ``text``, ``question`` or ``keyword``, the id ``query_id``,
-    ``qid``, ``id`` or ``_id`` if it names each distinct text; other columns, such as dates and counts, are not used.
-    Without one, the query is the last of at most two columns, and the first the id.
+    ``qid``, ``id`` or ``_id`` if it names each distinct text, and ``count``, ``frequency`` or ``n`` says how often it
+    was asked; other columns, such as dates, are not used. Without one, the query is the last of at most two columns,
+    and the first the id.
     """
     faults = Faults(path)
     lines = list(rows(path, _LOG, faults))
@@ -41,7 +45,10 @@ def collection(path: Path) -> Collection:
         raise UserError(f"{path} contains a run or judgements, not queries")
     faults.raise_any()
     lines = [(number, row) for number, row in lines if any(row)]
-    for number, row in lines:
+    counts = [_times(row[2]) for _, row in lines] if any(row[2] for _, row in lines) else [1] * len(lines)
+    for (number, row), count in zip(lines, counts, strict=True):
+        if count is None:
+            faults.add(number, f"{row[2][:40]!r} is not a whole number, which says how often a query was asked")
         if "\0" in row[0]:
             faults.add(number, "the query contains a zero byte")
     faults.raise_any()
@@ -51,6 +58,7 @@ def collection(path: Path) -> Collection:
     numbers = pl.int_range(1, len(lines) + 1, eager=True).cast(pl.String)
     ids = pl.Series([row[1] for _, row in lines], dtype=pl.String)
     frame = pl.DataFrame({"query_id": ids if (ids != "").any() else numbers, "number": numbers, "text": texts})
+    searches = sum(filter(None, counts))
     distinct = frame.filter(pl.col("text") != "").unique("text", keep="first", maintain_order=True)
     if not distinct.height:
         raise UserError(f"{path} contains no query")
@@ -66,8 +74,19 @@ def collection(path: Path) -> Collection:
         qrels={},
         is_log=True,
         inputs=[input_record(path, name, OWN)],
-        remarks=[f"{len(lines):,} rows of the log hold {distinct.height:,} distinct queries", NO_JUDGEMENTS, *remarks],
+        remarks=[
+            f"{len(lines):,} rows of the log, asked {searches:,} times, hold {distinct.height:,} distinct queries",
+            NO_JUDGEMENTS,
+            *remarks,
+        ],
     )
+
+
+def _times(text: str) -> int | None:
+    """A whole number, also as dataframes (3.0) and sheets (1,234) write it; None for anything else."""
+    plain = text.strip(" ")
+    number = finite_number(plain.replace(",", "") if _BY_THOUSANDS.fullmatch(plain) else plain)
+    return int(number) if number is not None and number.is_integer() and 0 <= number < 2**53 else None
 
 
 def _unquoted(text: str) -> str:

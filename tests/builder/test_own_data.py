@@ -124,33 +124,34 @@ def test_ids_of_a_log_are_those_of_its_texts_or_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "texts", "rows"),
+    ("name", "content", "texts", "searches"),
     [
-        ("log.csv", 'query,count\na b,3.0\n"c ""d"",",2\n', ["a b", 'c "d",'], 2),
-        ("log.csv", 'query,count\na b,"1,234"\nc, 2 \n', ["a b", "c"], 2),
-        ("log.csv", "id;query;count\nx;a, b;1e3\ny;c;2\n", ["a, b", "c"], 2),
+        ("log.csv", 'query,count\na b,3.0\n"c ""d"",",2\n', ["a b", 'c "d",'], 5),
+        ("log.csv", 'query,count\na b,"1,234"\nc, 2 \n', ["a b", "c"], 1_236),
+        ("log.csv", "id;query;count\nx;a, b;1e3\ny;c;2\n", ["a, b", "c"], 1_002),
         ("log.csv", 'query\n"a, b"\nc\n', ["a, b", "c"], 2),
-        ("log.tsv.gz", "query\tn\na b\t3\n", ["a b"], 1),
+        ("log.tsv.gz", "query\tn\na b\t3\n", ["a b"], 3),
         ("log.tsv", 'query\tid\n"say ""hi"""\t1\n"new york"\t2\n', ['say "hi"', '"new york"'], 2),
         ("log.tsv", "question\na b\n\nc;d\n#e, f\na b\n", ["a b", "c;d", "#e, f"], 4),
         ("log.txt", "berlin,germany\na; query\n", ["berlin,germany", "a; query"], 2),
         ("log.txt", "1\tid\n2\ttext\n", ["id", "text"], 2),
-        ("log.jsonl", '{"query": "a", "count": 2.0}\n{"query": "b", "count": 1}\n', ["a", "b"], 2),
+        ("log.jsonl", '{"query": "a", "count": 2.0}\n{"query": "b", "count": 1}\n', ["a", "b"], 3),
+        *(("log.csv", f"query,count\na,3\nb,{count}\n", [], 3) for count in ("٣", "1.5", '"3,0"', "-2", "", "many")),
         ("log.tsv", "a\nb\0c\n", [], 2),
         ("log.tsv", "x\ta\nb\n", [], 2),
     ],
 )
-def test_a_log_is_read_as_any_file_is(name: str, content: str, texts: list[str], rows: int, tmp_path: Path) -> None:
+def test_a_log_is_read_as_any_file_is(name: str, content: str, texts: list[str], searches: int, tmp_path: Path) -> None:
     """Where there are no texts, the line of the fault."""
     file = tmp_path / name
     file.write_bytes(gzip.compress(content.encode()) if name.endswith(".gz") else content.encode())
     if not texts:
-        with pytest.raises(UserError, match=rf"{name}:{rows}: "):
+        with pytest.raises(UserError, match=rf"{name}:{searches}: "):
             log.collection(file)
         return
     found = log.collection(file)
     assert found.queries["train"]["text"].to_list() == texts
-    assert found.remarks[0].startswith(f"{rows} rows of the log hold {len(texts)} distinct")
+    assert f" asked {searches:,} times, hold {len(texts)} distinct" in found.remarks[0]
 
 
 def test_topics_of_queries_alone_are_topics_and_not_wordings(shared: Path, tmp_path: Path) -> None:

@@ -169,4 +169,4 @@ def test_a_log_is_read_whatever_its_columns(tmp_path: Path) -> None:
     file.write_text('date,query,count\n2026-01-01,"Öl, billig",3\n2026-01-02,"Öl, billig",2\n2026-01-03,wetter,1\n')
     found = log.collection(file)
     assert found.queries["train"]["text"].to_list() == ["Öl, billig", "wetter"]
-    assert "3 rows of the log hold 2 distinct queries" in found.remarks[0]
+    assert "3 rows of the log, asked 6 times, hold 2 distinct queries" in found.remarks[0]
