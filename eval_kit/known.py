@@ -41,7 +41,9 @@ def further(provenance: Mapping[str, Any]) -> list[str]:
     runs = provenance.get("runs", ())
     kinds = (_on_judgements, _cut_short, _left_out, _trained_on)
     of_runs = chain.from_iterable(kind(runs) for kind in kinds)
-    return list(dict.fromkeys([*_together(provenance.get("groups", {})), *of_runs]))
+    named = ", ".join(f"{part} {name}" for part, name in provenance.get("topics", {}).items())
+    topics = [f"Topics (ECIR 2023, Table 1): {named}"] * bool(named)
+    return list(dict.fromkeys([*_together(provenance.get("groups", {})), *of_runs, *topics]))
 
 
 def contradicts_throughout(run: Mapping[str, Any]) -> bool:

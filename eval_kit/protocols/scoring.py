@@ -39,6 +39,7 @@ from eval_kit.runs.ranks import TIE_RULE, RankedRun, rank_judged
 from eval_kit.runs.training import TrainedOn, queries_of
 from eval_kit.runs.wordings import contradicts
 from eval_kit.sentences import joined
+from eval_kit.shifts import TOPICS
 
 
 def score(
@@ -228,6 +229,9 @@ def _scores(
 
         lost = not_in_corpus(release, means, qrels)
         provenance |= {"not_in_corpus": lost} if lost else {}
+    scored = {mean.test_set for mean in means}
+    if topics := {part: name for part, name in TOPICS.items() if f"topic.{part}" in scored}:
+        provenance |= {"topics": topics} if release.manifest.kind == "published" else {}
     return Scores(means, provenance)
 
 

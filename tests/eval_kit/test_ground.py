@@ -276,3 +276,11 @@ def test_a_release_knows_its_test_sets_by_one_name(mini_release: Release) -> Non
     assert (
         set(own["query_id"]) == set(release.queries("topic.c0")["query_id"]) == release.test_sets["topic.c0"].query_ids
     )
+
+
+def test_published_topics_have_their_names_beside_their_ids(published_release: Release, mini_release: Release) -> None:
+    for release, has in ((published_release, True), (mini_release, False)):
+        queries = release.test_sets["topic.c3"].queries
+        notes = eval_kit.score({"x": {query: {"p": 1.0} for query in queries}}, release).cautions()
+        assert any("c3 Medical Treatments" in note for note in notes) == has
+        assert not any("c0" in note for note in notes)
