@@ -33,10 +33,10 @@ def groups_of(queries: pl.DataFrame, relevant: pl.DataFrame) -> pl.DataFrame:
         queries: ``query_id`` and ``text``, which may be null.
         relevant: ``query_id`` and ``passage_id`` of relevant passages.
     """
-    by_text = queries.drop_nulls("text").select("query_id", key=pl.format("text {}", "text"))
+    by_text = queries.drop_nulls("text").select("query_id", key=pl.lit("text ") + pl.col("text"))
     own = relevant.unique(maintain_order=True).join(queries, on="query_id", how="semi", maintain_order="left")
     needs = own.group_by("query_id", maintain_order=True).agg(pl.col("passage_id").sort(), size=pl.len())
-    needs = needs.with_columns(key=pl.format("passages {}", pl.col("passage_id").list.join(" ")))
+    needs = needs.with_columns(key=pl.lit("passages ") + pl.col("passage_id").list.join(" "))
     keys = pl.concat([by_text, needs.select("query_id", "key")])
     equal = keys.filter(pl.len().over("key") > 1).group_by("key", maintain_order=True).agg("query_id")
     each = needs.unique("key", keep="first", maintain_order=True).explode("passage_id").drop("key")
@@ -44,7 +44,7 @@ def groups_of(queries: pl.DataFrame, relevant: pl.DataFrame) -> pl.DataFrame:
     pairs = each.join(each, on="passage_id").filter(pl.col("query_id") < pl.col("query_id_right"))
     pairs = pairs.group_by("query_id", "query_id_right", "size", "size_right").len("both")
     pairs = pairs.filter(3 * pl.col("both") >= pl.col("size") + pl.col("size_right"))
-    pairs = pairs.select("query_id", "query_id_right").sort("query_id", "query_id_right")
+    linked = sorted(pairs.select("query_id", "query_id_right").rows())
     leaders: dict[str, str] = {}
 
     def leader(query: str) -> str:
@@ -53,7 +53,7 @@ def groups_of(queries: pl.DataFrame, relevant: pl.DataFrame) -> pl.DataFrame:
             query = above
         return query
 
-    for together in [*equal["query_id"], *pairs.rows()]:
+    for together in [*equal["query_id"], *linked]:
         first, *rest = together
         for query in rest:
             leaders[leader(query)] = leader(first)

@@ -112,6 +112,7 @@ def kinds(of: type[Result]) -> Iterator[type[Result]]:
 
 @pytest.mark.filterwarnings("ignore")
 def test_every_result_has_every_form(mini_release: Release, tmp_path: Path) -> None:
+    pytest.importorskip("pyserini")
     pytest.importorskip("builder.fidelity", exc_type=ImportError)
     from builder import fidelity
     from eval_kit.papers.beside import of_paper
