@@ -161,7 +161,7 @@ class Comparison(Result):
         base = self.systems[0]
         title = f"{self.heading} (° not significantly different from {base}, p ≥ {ALPHA:g} after Holm's correction)"
         best = best_shown(self.rows)
-        return [printed_of(self.rows, partial(_marked, best), title), *self._of_parts()]
+        return [*printed_of(self.rows, partial(_marked, best), title), *self._of_parts()]
 
     def _by_test_set(self) -> Iterator[Table]:
         """The systems one below the other, the best by the first measure first."""
