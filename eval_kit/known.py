@@ -153,7 +153,8 @@ def _on_judgements(runs: Runs) -> Iterator[str]:
     for name, of_runs in shares.items():
         least, most = min(of_runs.values()), max(of_runs.values())
         if least < _FEW_JUDGED or most - least > _APART:
-            told = choices(f"{run} {share:.2f}" for run, share in of_runs.items())
+            ends = min(of_runs, key=of_runs.__getitem__), max(of_runs, key=of_runs.__getitem__)
+            told = " to ".join(f"{run} {of_runs[run]:.2f}" for run in dict.fromkeys(ends))
             yield (
                 f"{JUDGED} on {name}: {told}. Differences are of the judgements too: what nobody judged counts as not "
                 "relevant"

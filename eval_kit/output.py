@@ -49,8 +49,8 @@ def emit(
             more = f" and {counted(left_out, 'more note')}" if left_out else ""
             runs = [at for at, word in enumerate(words) if is_input(Path(word)) and not words[at - 1].startswith("-")]
             quoted = [*map(shlex.quote, words[1:]), "--page", f"{words[0].split()[-1]}.html"]
-            for at in runs[_MOST_FILES:]:
-                quoted[at - 1] = "…" * (at == runs[_MOST_FILES])
+            for at in runs[1:] if len(runs) > _MOST_FILES else ():
+                quoted[at - 1] = "…" * (at == runs[1])
             print(printable(" ".join([f"Next (pictures{more}): {words[0]}", *filter(None, quoted)])))
     else:
         text = {Format.markdown: result.to_markdown, Format.latex: result.to_latex, Format.csv: result.to_csv}

@@ -237,11 +237,12 @@ class Card(Result):
                 continue
             row, mean = own.row(0, named=True), losses.pop(self.system)
             beside = "".join(f" ({system}: {share(value)})" for system, value in losses.items())
-            text = f"of {row['measure']} on {test_set}, n = {row['queries']:,}{beside}"
+            lost = f"{share(mean)} of {row['measure']} lost on {test_set}{beside}"
+            text = f"n = {row['queries']:,}"
             if own.height > 1:
                 most = f"{row['method'].partition('.')[2]} ({share(row['rel_loss'])})"
                 text += f", the mean of {own.height} kinds, most by {most}"
-            yield Fact("Typos" if name == "typo" else f"Query variation {name}", text, f"{share(mean)} lost")
+            yield Fact("Typos" if name == "typo" else f"Query variation {name}", text, lost)
 
     def to_polars(self) -> pl.DataFrame:
         """The rows of the figures."""

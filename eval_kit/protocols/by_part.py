@@ -394,7 +394,7 @@ def _correct(family: Sequence[dict[str, Any]], margin: float | None) -> None:
 def tables_of_differences(rows: pl.DataFrame, over: pl.DataFrame, with_verdict: bool) -> list[Table]:
     """A table for each test set, measure and division: a row a part and system, then the lines over all parts.
 
-    Parts stand in the order of the pictures; with verdicts, the rows that fail come first.
+    Parts stand in the order of the pictures; with verdicts, the rows that fail come first, the greatest loss first.
     """
     tables = []
     for key, group in rows.group_by("test_set", "measure", "by", maintain_order=True):
@@ -414,8 +414,7 @@ def tables_of_differences(rows: pl.DataFrame, over: pl.DataFrame, with_verdict: 
         group = in_order(group)
         if with_verdict:
             place = pl.col("verdict").replace_strict(ORDER, range(len(ORDER)), default=None, return_dtype=pl.Int64)
-            group = group.sort(place, nulls_last=True, maintain_order=True)
-            group = shown(group)
+            group = shown(group).sort(place, _gain(group), nulls_last=True, maintain_order=True)
         of_parts = _folded(group, ["system", "measure"], ["baseline", "value", "difference"])
         of_kinds = over.filter(test_set=pl.lit(test_set), measure=pl.lit(name), by=pl.lit(by)).drop_nulls("difference")
         lines = pl.concat([of_parts, of_kinds.drop("parts", "why", "p_parts", "p_parts_holm")], how="diagonal")
@@ -428,13 +427,17 @@ def tables_of_differences(rows: pl.DataFrame, over: pl.DataFrame, with_verdict: 
 def in_order(rows: pl.DataFrame) -> pl.DataFrame:
     """The parts of each system, the greatest gain first; ranges of numbers in their own order.
 
-    Drawn towards each other (``pooled``), parts of few queries do not lead by chance.
+    Drawn towards each other (``pooled``), parts of few queries do not lead by chance; a gate's are tested together.
     """
     if rows["part"].str.contains(RANGE).all():
         return rows
-    gain = parse(rows["measure"][0]).sign * pl.coalesce("pooled", "difference")
+    gain = _gain(rows) if rows["verdict"].count() else _gain(rows, "pooled")
     first = (pl.col("system").rle_id(), pl.col("is_beside").is_not_null())
     return rows.sort(*first, gain, descending=[False, False, True], maintain_order=True)
+
+
+def _gain(rows: pl.DataFrame, *drawn: str) -> pl.Expr:
+    return parse(rows["measure"][0]).sign * pl.coalesce(*drawn, "difference")
 
 
 def shown(rows: pl.DataFrame) -> pl.DataFrame:

@@ -161,7 +161,7 @@ class Comparison(Result):
         base = self.systems[0]
         title = f"{self.heading} (° not significantly different from {base}, p ≥ {ALPHA:g} after Holm's correction)"
         best = best_shown(self.rows)
-        return [printed_of(self.rows, partial(_marked, best), title), *self._of_parts()]
+        return [*printed_of(self.rows, partial(_marked, best), title), *self._of_parts()]
 
     def _by_test_set(self) -> Iterator[Table]:
         """The systems one below the other, the best by the first measure first."""
@@ -254,9 +254,9 @@ class Comparison(Result):
         (most, on), (other, others) = sorted(((BETTER, better), (WORSE, worse)), key=itemgetter(1), reverse=True)
         said = f"{most} than {base} on {on} of {len(rows)} test sets and {other} on {others or 'none'}"
         if len(rows) == on:
-            said = f"{most} than {base} on all {len(rows)} test sets"
+            said = f"{most} than {base} on {'both' if on == 2 else f'all {on}'} test sets"
         elif not on:
-            said = f"not significantly different from {base} on any of {len(rows)} test sets"
+            said = f"not significantly different from {base} on any of the {len(rows)} test sets"
         rest = neither(rows) if on else ""
         return f"{system} is {said}{rest} (each by its first measure, over queries)." if rows else ""
 
@@ -343,7 +343,7 @@ class Comparison(Result):
             "queries that a run searched, p < 0.05 after the same correction",
             "+/\u2212/= are the queries that got better, worse, and neither",
             f"Δ is the system minus {self.systems[0]}. The 95 % intervals are over queries alone and hold together for "
-            "all systems and test sets of a measure",
+            "all systems and test sets of a measure; where one ends at 0 and no ° stands, 0 is outside it",
             *([self.gate.rules()] if self.gate else []),
             *(by_part.method_of(self.over_parts) if self.parts.height else []),
             "Whether a difference varies with the kind of query: eval_kit generalise. Which kinds lose: eval_kit "

@@ -116,10 +116,10 @@ class Discovery(Result):
         said = [where if kinds else f"No kind of query loses significantly ({of_all})."]
         if self.rows.height:
             found, held = (show(_mean(self.rows[name])) for name in ("found", "difference"))
+            picked = f"what was picked ({counted(self.rows.height, 'kind')})"
             said.append(
-                f"The {self.rows.height} kinds that were picked differ by {found} where they were found, by luck too"
+                f"In fresh queries {picked} differs by {held} (where it was found by {found}, part of it luck)."
             )
-            said[-1] += f", and by {held} in the queries that were not looked at."
         if self.searched < FEW_QUERIES:
             said.append(f"With fewer than {FEW_QUERIES:,} queries, hardly any kind can be found.")
         return [sentence.replace(" -", " \u2212") for sentence in said]

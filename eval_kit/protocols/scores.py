@@ -27,6 +27,8 @@ _COLUMNS = {
 
 
 _MOST_TEST_SETS = 4
+_MOST_COLUMNS = 10
+"""Of figures in a paper's table; a test set is never divided."""
 IN_FULL = ("searched", "worst", "best", "missing", "trained_on")
 """What :meth:`Scores.per_query_in_full` adds."""
 
@@ -107,7 +109,7 @@ class Scores(Result):
         return tables
 
     def printed(self) -> list[Table]:
-        """One table: a system a row, a measure of a test set a column, and no intervals."""
+        """A system a row, a measure of a test set a column, and no intervals: one table, if a page has room for it."""
         frame = self.to_polars()
         without_test_set = pl.col("run").str.strip_suffix(pl.format(".{}", "test_set"))
         rows = frame.with_columns(system=without_test_set)
@@ -115,7 +117,7 @@ class Scores(Result):
             rows = frame.with_columns(system="run")
         test_sets = rows["test_set"].unique(maintain_order=True).to_list()
         on = joined(test_sets) if len(test_sets) <= _MOST_TEST_SETS else counted(len(test_sets), "test set")
-        return [printed_of(rows, partial(value_shown, best_shown(frame)), f"{self.title} on {on}")]
+        return printed_of(rows, partial(value_shown, best_shown(frame)), f"{self.title} on {on}")
 
     @property
     def heading(self) -> str:
@@ -234,15 +236,20 @@ def value_shown(best: Mapping[tuple[str, str], str], row: Fields) -> Value:
     )
 
 
-def printed_of(rows: pl.DataFrame, cell: Source, title: str) -> Table:
-    """A table of a paper: a ``system`` a row, a ``measure`` of a ``test_set`` a column."""
+def printed_of(rows: pl.DataFrame, cell: Source, title: str) -> list[Table]:
+    """A table of a paper: a ``system`` a row, a ``measure`` of a ``test_set`` a column; several if it is too wide."""
     at = pl.format("{} {}", "test_set", "measure")
-    columns = [Column("Model", "heading", _system)]
-    for place in rows.unique(["test_set", "measure"], keep="first", maintain_order=True).iter_rows(named=True):
-        value = of(f"{place['test_set']} {place['measure']}", cell)
-        group = f"{place['test_set']}, n = {place['queries']:,}"
-        columns.append(Column(place["measure"], "number", value, none="", group=group))
-    return laid_out(side_by_side(rows.with_columns(at=at), ["system"], "at"), columns, title=title)
+    lines = side_by_side(rows.with_columns(at=at), ["system"], "at")
+    places = rows.unique(["test_set", "measure"], keep="first", maintain_order=True)
+    parts: list[list[Column]] = [[]]
+    for (test_set, queries), of_set in places.group_by("test_set", "queries", maintain_order=True):
+        sources = {name: of(f"{test_set} {name}", cell) for name in of_set["measure"]}
+        group = f"{test_set}, n = {queries:,}"
+        columns = [Column(name, "number", source, none="", group=group) for name, source in sources.items()]
+        if parts[-1] and len(parts[-1] + columns) > _MOST_COLUMNS:
+            parts.append([])
+        parts[-1] += columns
+    return [laid_out(lines, [Column("Model", "heading", _system), *part], title=title) for part in parts]
 
 
 def _system(row: Fields) -> Value:

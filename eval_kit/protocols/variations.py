@@ -123,8 +123,10 @@ class Variations(Result):
         named, rest = most_telling(most, lambda row: sign * row["rel_loss"], 5)
         sentences = []
         for row in named:
-            cost = f"{row['method']}: {share(row['rel_loss'])} of {row['measure']}"
-            sentences.append(f"{row['system']} loses most by {cost} ({row['test_set']}, n = {row['queries']:,}).")
+            lost = f"most by {row['method']}: {share(row['rel_loss'])} of"
+            loses = lost if sign * row["rel_loss"] > 0 else "nothing by any wording:"
+            where = f"{row['test_set']}, n = {row['queries']:,}{', not significant' * ('°' in significance(row))}"
+            sentences.append(f"{row['system']} loses {loses} {row['measure']} ({where}).")
         return [*sentences, *([f"The table has{and_more(rest, 'systems').removeprefix(' and')}."] if rest else [])]
 
     def method(self) -> list[str]:

@@ -32,13 +32,13 @@ def rich_tables(table: Table, width: int) -> list[rich.table.Table]:
     """The table for rich, without its notes; a group's name stands above its first column.
 
     A table that is too wide loses its spare columns; one that still is comes in several parts, each with the columns
-    that name the rows. No number is broken.
+    that name the rows. No number is broken, and a name only where it alone is too wide.
     """
     cells = [list(map(_text, row)) for row in table.rows()]
     columns = table.columns
     every = list(range(len(columns)))
     needed = [index for index in every if not columns[index].spare]
-    for among, whole in ((every, True), *([(needed, True)] if needed < every else []), (needed, False)):
+    for among, whole in ((every, True), (needed, True), (needed, False)):
         spans = []
         for index, column in enumerate(columns):
             starts_group = index == 0 or column.group != columns[index - 1].group
@@ -82,16 +82,14 @@ def _part(
 def _span(column: Column, header: Sequence[str], texts: Sequence[str], whole: bool) -> tuple[int, int]:
     """The least width of a column and the one in which nothing of it wraps; numbers never do.
 
-    A header wraps between words; inside one, such as a system's name, only where it need not be ``whole``.
+    A text wraps between words; inside one, such as a system's name, only where it need not be ``whole``.
     """
     full = max(column.min_width or 0, _longest([*header, *texts]))
     if column.wrap == "never":
         return full, full
     unbroken = _longest(texts) if column.kind == "number" else 0
     if column.wrap == "words" or whole:
-        unbroken = max(unbroken, _longest(" ".join(header).split()))
-    if column.wrap == "words":
-        unbroken = max(unbroken, _longest(" ".join(texts).split()))
+        unbroken = max(unbroken, _longest(" ".join([*header, *texts]).split()))
     return min(full, max(column.min_width or _LEAST_TEXT, unbroken)), full
 
 

@@ -206,6 +206,13 @@ def test_the_weightiest_is_said_and_how_many_more_there_are() -> None:
     assert said[3:] == ["The same holds for 3 more runs"]
 
 
+def test_names_of_many_runs_are_no_list() -> None:
+    runs = [{"run": f"r{n}", "depth": 9, "cutoff": 100, "judged": {"t": n / 9}} for n in range(9)]
+    judged, cut = known.further({"runs": runs})
+    assert cut.startswith("r0, r1, r2, r3 and 5 more have at most 9")
+    assert "r0 0.00 to r8 0.89." in judged and "r5" not in judged
+
+
 def test_queries_hang_together_by_text_or_passage_and_by_both() -> None:
     import polars as pl
 

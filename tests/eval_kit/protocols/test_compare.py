@@ -16,10 +16,11 @@ from scipy import stats as scipy_stats
 
 from eval_kit.errors import UserError
 from eval_kit.pages.page import result_page
+from eval_kit.protocols.by_part import in_order
 from eval_kit.protocols.compare import ROWS, Comparison, compare
 from eval_kit.protocols.scoring import score
 from eval_kit.release import Release, open_release
-from eval_kit.stats.differences import NOT_WORSE, WORSE
+from eval_kit.stats.differences import CANNOT_TELL, NOT_WORSE, WORSE
 from eval_kit.tables.latex import to_latex
 from eval_kit.tables.table import Column, Table
 from tests.beir_folders import beir_folder
@@ -194,6 +195,8 @@ def test_latex_has_a_system_a_row_and_the_measures_of_each_test_set_under_its_na
     tables = result.to_latex().split(r"\begin{table}")[1:]
     rows = [line.split(" & ") for line in tables[0].splitlines() if line.count(" & ") > 4]
     measures = result.rows.select("test_set", "measure").n_unique()
+    wide = score(runs, mini_release, measures=[f"nDCG@{k}" for k in range(1, 9)]).to_latex()
+    assert [text.count("nDCG@") for text in wide.split(r"\begin{tabular}")[1:]] == [8] * wide.count(", n = ")
     assert len(tables) == 1 and len(rows) == 1 + 3 and {len(row) for row in rows} == {1 + measures}
     assert all(name in tables[0] for name in ("dl19, n = ", "dl20, n = ")) and "{[}" not in tables[0]
     open_ones = result.rows.filter(pl.col("p_holm") >= 0.05).height
@@ -281,6 +284,10 @@ def test_the_gate_says_which_part_fails(tmp_path: Path) -> None:
     assert [row[0].text for row in result.tables()[1].rows()][::2] == ["new", "old"]
     once = compare(runs, release, measures=["RR@10"], no_worse_than=0.05)
     assert once.verdict == WORSE
+    release, runs = ranked(tmp_path / "three", a=[1] * 120, b=[1] * 40 + [2] * 40 + [9] * 40)
+    parts = {f"q{n}": ["same", "little", "great"][n // 40] for n in range(120)}
+    table = compare(runs, release, measures=["RR@10"], by=[parts], no_worse_than=0.05).tables()[1]
+    assert [row[0].text for row in table.rows()] == ["great", "little", "all queries", "same"]
 
 
 def test_of_a_system_of_two_tracks_each_run_says_how_deep_it_is(shared: Path, published_release: Release) -> None:
@@ -291,3 +298,10 @@ def test_of_a_system_of_two_tracks_each_run_says_how_deep_it_is(shared: Path, pu
     [note] = [note for note in result.cautions() if "is really" in note]
     assert result.systems == ["bm25", "tas-b"]
     assert note.startswith("bm25.dl19, bm25.dl20, tas-b.dl19 and tas-b.dl20 have")
+
+
+def test_parts_stand_by_what_is_drawn_together_and_those_of_a_gate_by_what_they_show() -> None:
+    rows = pl.DataFrame({"part": list("abc"), "difference": [0.5, 0.1, -0.2], "pooled": [0.0, 0.1, -0.1]})
+    rows = rows.with_columns(system=pl.lit("s"), measure=pl.lit("RR@10"), is_beside=pl.lit(None, pl.Boolean))
+    for verdict, order in ((None, "bac"), (CANNOT_TELL, "abc")):
+        assert "".join(in_order(rows.with_columns(verdict=pl.lit(verdict, pl.String)))["part"]) == order

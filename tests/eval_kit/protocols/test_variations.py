@@ -1,5 +1,7 @@
 """The paired protocol of query variations, by hand, as properties, and on mini's planted typos."""
 
+import dataclasses
+
 import numpy as np
 import polars as pl
 import pytest
@@ -87,6 +89,9 @@ def test_wordings_that_people_judged_are_scored(mini_release, tmp_path):
         run.write_text(plain_run(release, "dl19"))
     found = variations(runs, release)
     assert set(found.results["queries_are"]) == {"all", "valid"}
+    for loss, said in ((0.2, "most by typo"), (0.0, "nothing"), (-0.2, "nothing")):
+        changed = dataclasses.replace(found, results=found.results.with_columns(rel_loss=pl.lit(loss)))
+        assert f"s loses {said}" in changed.summary()[0], loss
 
 
 def test_nothing_to_lose_gives_null_and_nothing_lost_gives_zero():

@@ -43,6 +43,18 @@ def test_no_number_breaks_and_every_row_is_named(width):
         assert all(interval.startswith(f"-{value} ") for value, interval in pairwise(values) if "[" in interval)
 
 
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_no_name_breaks_that_fits_in_a_line(width):
+    names = ["typo.swap_adjacent", "qrels.dl19-passage", "a long name of words"]
+    columns = [Column("variation", wrap="anywhere"), *(Column(f"measure@{at}", "number") for at in range(9))]
+    lines = printed(Table(columns, [[[name, *["0.1234"] * 9] for name in names]]), width)
+    for name in (*names[:2], *(f"measure@{at}" for at in range(9))):
+        assert any(name in line for line in lines), name
+    assert max(map(len, lines)) <= width
+    too_long = printed(Table(columns[:1], [[["x" * 90]]]), width)[1:]
+    assert "".join(too_long).count("x") == 90 and max(map(len, too_long)) <= width
+
+
 def test_a_table_that_fits_is_one():
     assert sum("test set" in line for line in printed(wide(2), 160)) == 1
     assert sum("test set" in line for line in printed(wide(2), 60)) == 2
