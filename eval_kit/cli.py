@@ -175,6 +175,7 @@ def run(
     kind: Annotated[
         str | None, option("Model kind, if its files do not say: dense, sparse, late or cross.", "KIND")
     ] = None,
+    replace: Annotated[bool, option("Replace a run of this name by another model.", None, "--replace")] = False,
     by: options.By = None,
     seed: options.Seed = None,
     *,

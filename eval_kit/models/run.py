@@ -67,6 +67,7 @@ def run(
     limit: int | None = None,
     check: bool = False,
     name: str | None = None,
+    replace: bool = False,
     seed: int = 0,
     outputs: Sequence[Path | None] = (),
 ) -> Card | Shown:
@@ -96,6 +97,7 @@ def run(
         limit: search the first passages alone, as a try, whose figures are set beside none.
         check: only show what would run; nothing is searched or written.
         name: of the run; by default :func:`name_of` the model, or the name of its class.
+        replace: whether the run may replace one of that name by another model.
         seed: of the bootstrap.
         outputs: other files that the caller will write; no run may be one of them.
 
@@ -143,10 +145,14 @@ def run(
     with ExitStack() as held:  # the runs are files, and what is scored must be what was searched
         if not check:
             held.enter_context(_alone(out / f"{run_name}.trec"))
-        if not check and run_name != BM25 and (there := [file for file in runs[run_name] if file.exists()]):
+        if (
+            not (replace or check)
+            and run_name != BM25
+            and (there := [file for file in runs[run_name] if file.exists()])
+        ):
             before = maker.read_text(encoding="utf-8", errors="replace") if maker.exists() else "another model"
             if before != source:
-                instead = f"Use another {parameter('name')}, or delete it"
+                instead = f"Use another {parameter('name')}, or {parameter('replace')}"
                 raise UserError(f"{there[0]} is a run of {before}", do=instead)
         opened, declared = open_retriever(model, options, kind, loaded)
         examples = [_spread(of_role) for of_role in (queries[""]["text"], (text for _, text in texts.read()))]

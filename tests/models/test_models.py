@@ -1076,11 +1076,10 @@ def test_runs_of_folders_of_one_name_are_told_apart_and_none_replaces_anothers(
     assert {file.stem for file in (tmp_path / "runs").glob("*.trec")} == {"a-checkpoint-500", "b-checkpoint-500"}
     first, model = tmp_path / "runs" / "a-checkpoint-500.trec", saved(tmp_path / "other", similarity_fn_name="dot")
     before = first.read_bytes()
-    with pytest.raises(UserError, match=r"is a run of .*delete it"):
+    with pytest.raises(UserError, match=r"is a run of .*replace"):
         search(model, name="a-checkpoint-500")
     assert first.read_bytes() == before
-    first.unlink()
-    search(model, name="a-checkpoint-500")
+    search(model, name="a-checkpoint-500", replace=True)
     assert first.read_bytes() != before
 
 
