@@ -147,9 +147,9 @@ def _files_beside(own: Any) -> Iterator[Path]:
     for name, module in list(sys.modules.items()):
         source = getattr(module, "__file__", None)
         is_own = name.partition(".")[0] == package
-        if source and Path(source).suffix == ".py" and not name.startswith("eval_kit"):
-            path = Path(source).resolve()  # some modules, such as torch.classes, name a file that is not there
-            if not path.is_file():
-                continue
-            if is_own or (path.is_relative_to(folder) and "site-packages" not in path.parts):
+        if not source or Path(source).suffix != ".py" or name.startswith("eval_kit"):
+            continue
+        if is_own or "site-packages" not in source:  # looking up the thousands that PyTorch imports takes a second
+            path = Path(source).resolve()
+            if path.is_file() and (is_own or path.is_relative_to(folder)):  # torch.classes names one that is not there
                 yield path
