@@ -124,10 +124,7 @@ def score(
 def run(
     model: Annotated[
         str,
-        argument(
-            "Hub id or folder of a model, a published checkpoint, module:object of your own, an endpoint, or bm25.",
-            "MODEL",
-        ),
+        argument("Hub id or folder of a model, a published checkpoint, module:object of your own, or bm25.", "MODEL"),
     ],
     release: options.Release = None,
     options: options.OfModel = None,

@@ -11,7 +11,7 @@ from typing import Any, get_args
 from eval_kit.errors import UserError, did_you_mean
 from eval_kit.files import checkpoint
 from eval_kit.files.strict_json import decode
-from eval_kit.models import checkpoints, endpoint, own
+from eval_kit.models import checkpoints, own
 from eval_kit.models.bm25 import Bm25
 from eval_kit.search.retriever import Retriever
 
@@ -35,8 +35,8 @@ def open_retriever(
 
     Args:
         name: ``bm25``, ``bm25-multifield``; a name of :func:`eval_kit.models.checkpoints.load`; a Hub id or folder of
-            a sentence-transformers model, with ``:cls`` after it for the option ``pooling=cls``; ``module:object``
-            of an object of your own (:mod:`eval_kit.models.own`); or an address (:mod:`eval_kit.models.endpoint`).
+            a sentence-transformers model, with ``:cls`` after it for the option ``pooling=cls``; or ``module:object``
+            of an object of your own (see :mod:`eval_kit.models.own`).
         options: of its architecture, by name; they replace a checkpoint's own.
         kind: one of ``KINDS``, for a model whose files do not say what it is.
         loaded: the model, if it is in memory: of sentence-transformers, or any object as for ``module:object``.
@@ -47,9 +47,6 @@ def open_retriever(
     if loaded is None and name in (BM25, _MULTIFIELD):
         _refuse_unfit(options, {one.name: one.type for one in fields(Bm25) if one.name not in ("key", "corpus")}, name)
         return Bm25(**options | ({"fields": True} if name == _MULTIFIELD else {})), []
-    if loaded is None and is_url(name):
-        _refuse_unfit(options, {one.name: one.type for one in fields(endpoint.Endpoint) if one.name != "url"}, name)
-        return endpoint.open_endpoint(name, **options), None
     entry = checkpoints.load().get(name) if loaded is None else None
     if loaded is None:
         name, pooling = checkpoint.name_and_pooling(name)
@@ -72,11 +69,6 @@ def open_retriever(
     _refuse_unfit(options, options_of(architecture), architecture)
     opened = retriever(architecture, model, options, loaded)
     return opened, None if loaded is not None else checkpoints.declared_data(model, card)
-
-
-def is_url(name: str) -> bool:
-    """Whether a name is the address of an endpoint."""
-    return name.startswith(("http://", "https://"))
 
 
 def retriever(architecture: str, model: str | Path, options: Mapping[str, Any], loaded: Any = None) -> Retriever:

@@ -41,8 +41,6 @@ _ROLES = ("query", "document")
 class Own:
     """The object as a retriever: exact search by the similarity that it declares, else by inner product."""
 
-    about = "an object of your own"
-
     def __init__(self, model: str, loaded: Any) -> None:
         """Take an object; ``model`` is its name, ``module:object`` where it was imported."""
         self.name = model
@@ -61,7 +59,7 @@ class Own:
 
     def __str__(self) -> str:
         """What it is, in a line."""
-        return f"{self.about}; {self._similarity}"
+        return f"an object of your own; {self._similarity}"
 
     def index(self, passages: Passages, folder: Path) -> None:
         """Encode the passages that ``folder`` lacks."""
@@ -127,8 +125,7 @@ def _code_and_weights(model: str, loaded: Any) -> str:
     from torch.nn import Module
 
     sha256 = hashlib.sha256()
-    is_imported = ":" in model and "://" not in model
-    own = sys.modules.get(model.partition(":")[0] if is_imported else loaded.__module__)
+    own = sys.modules.get(model.partition(":")[0] if ":" in model else loaded.__module__)
     for file in sorted(set(_files_beside(own))):
         sha256.update(file.read_bytes())
     held = chain([loaded], getattr(loaded, "__dict__", {}).values(), vars(own).values() if own else ())

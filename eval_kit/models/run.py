@@ -23,7 +23,7 @@ from eval_kit.models.card import Card
 from eval_kit.models.cross import Cross
 from eval_kit.models.dense import Dense
 from eval_kit.models.first import FirstRun
-from eval_kit.models.opening import BM25, is_url, open_retriever
+from eval_kit.models.opening import BM25, open_retriever
 from eval_kit.models.precision import checked
 from eval_kit.models.runs import DEPTH, make_runs, only, variation_queries
 from eval_kit.models.shown import Shown, lines_of
@@ -113,7 +113,7 @@ def run(
     scored_on = named(release.test_sets, test_sets)
     test_sets = [*scored_on] if test_sets else []
     divisions([each for each in by if train is None or not _compares(each)], release, [*scored_on])
-    run_name = name or name_of(str((options or {}).get("model") or model) if is_url(model) else model)
+    run_name = name or name_of(model)
     if limit is not None:
         if limit < 1 or pivots or first:
             raise UserError(f"{parameter('limit')} takes one passage or more, and neither a pivot nor a first run")
