@@ -31,8 +31,9 @@ type Weighed = Iterator[tuple[float, str]]
 def first(provenance: Mapping[str, Any]) -> list[str]:
     """What may make a figure another one, a sentence each; said before any answer."""
     runs = provenance.get("runs", ())
-    kinds = (_lacking, _contradicting, _of_one_score, _tied, _of_several_tags, _unjudged, _at_chance)
-    of_runs = (weightiest(list(kind(runs)), "figure" if kind is _at_chance else "run") for kind in kinds)
+    kinds = (_lacking, _contradicting, _of_one_score, _tied, _of_several_tags, _unjudged)
+    nouns = dict.fromkeys(kinds, "run") | {_at_chance: "figure"}
+    of_runs = (weightiest(list(kind(runs)), noun) for kind, noun in nouns.items())
     return list(dict.fromkeys([*_not_in_corpus(provenance.get("not_in_corpus", {})), *chain.from_iterable(of_runs)]))
 
 
@@ -41,9 +42,8 @@ def further(provenance: Mapping[str, Any]) -> list[str]:
     runs = provenance.get("runs", ())
     kinds = (_on_judgements, _cut_short, _left_out, _trained_on)
     of_runs = chain.from_iterable(kind(runs) for kind in kinds)
-    named = ", ".join(f"{part} {name}" for part, name in provenance.get("topics", {}).items())
-    topics = [f"Topics (ECIR 2023, Table 1): {named}"] * bool(named)
-    return list(dict.fromkeys([*_together(provenance.get("groups", {})), *of_runs, *topics]))
+    notes = chain(_together(provenance.get("groups", {})), of_runs, _topics(provenance.get("topics", {})))
+    return list(dict.fromkeys(notes))
 
 
 def contradicts_throughout(run: Mapping[str, Any]) -> bool:
@@ -64,6 +64,11 @@ def _together(groups: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             f"The {each['queries']:,} queries of {name} hang together in {each['groups']:,} groups (by their texts or "
             f"relevant passages, if not by what you named), so intervals are up to {each['ratio']:.2f} times as wide"
         )
+
+
+def _topics(names: Mapping[str, str]) -> Iterator[str]:
+    if names:
+        yield f"Topics (ECIR 2023, Table 1): {', '.join(map(' '.join, names.items()))}"
 
 
 def _lacking(runs: Runs) -> Weighed:

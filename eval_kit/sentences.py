@@ -32,6 +32,11 @@ def weightiest(found: Sequence[tuple[float, str]], noun: str) -> list[str]:
     ]
 
 
+def in_table(rest: int, noun: str) -> list[str]:
+    """The sentence on what the sentences before it leave to the table, if that is anything."""
+    return [f"The table has {counted(rest, f'more {noun}')}."] * bool(rest)
+
+
 def and_more(rest: int, noun: str = "") -> str:
     """What stands behind the weightiest: `` and 3 more``; empty if that is all."""
     return f" and {rest:,} more{f' {noun}' if noun else ''}" if rest else ""

@@ -68,7 +68,7 @@ def blocks(path: Path, size: int, feed: Feed | None = None) -> Iterator[bytes]:
             while block := raw.read(raw.to_line_end(size)):
                 yield block
             return
-        room = max(SMALL_BYTES, MOST_GROWTH * os.fstat(file.fileno()).st_size)
+        room = room_of(file)
         for number, block in enumerate(_unpacked(raw, size, *packing)):
             if not number and any(each[0].match(block) for each in _PACKED):
                 raise UserError(f"{path} is packed twice", do="Unpack it once")
@@ -78,11 +78,15 @@ def blocks(path: Path, size: int, feed: Feed | None = None) -> Iterator[bytes]:
             yield block
 
 
-def check_rows(path: Path, rows: int) -> None:
+def room_of(file: BufferedReader) -> int:
+    """The bytes that a file may unpack to."""
+    return max(SMALL_BYTES, MOST_GROWTH * os.fstat(file.fileno()).st_size)
+
+
+def check_rows(path: Path, rows: int, room: int) -> None:
     """Refuse a Parquet file whose rows would be more text than any file of text may unpack to."""
-    with open_file(path) as file:
-        if rows * _ROW_BYTES > max(SMALL_BYTES, MOST_GROWTH * os.fstat(file.fileno()).st_size):
-            raise UserError(f"{path} has {rows:,} rows in too few bytes to be a table of texts")
+    if rows * _ROW_BYTES > room:
+        raise UserError(f"{path} has {rows:,} rows in too few bytes to be a table of texts")
 
 
 class _Raw:

@@ -20,7 +20,7 @@ from eval_kit.files.endings import PACKED_ENDINGS
 from eval_kit.files.faults import Faults
 from eval_kit.files.ids import QUERY_NAMES
 from eval_kit.files.opening import open_file
-from eval_kit.files.packed import blocks, check_rows
+from eval_kit.files.packed import blocks, check_rows, room_of
 from eval_kit.files.strict_json import decode
 from eval_kit.files.text import read_lines
 from eval_kit.sentences import counted
@@ -203,7 +203,7 @@ def read_parquet(path: Path) -> pl.DataFrame:
     """The table in a Parquet file."""
     with open_file(path) as file:
         try:
-            check_rows(path, pl.scan_parquet(file).select(pl.len()).collect().item())
+            check_rows(path, pl.scan_parquet(file).select(pl.len()).collect().item(), room_of(file))
             return pl.read_parquet(file)
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
             raise UserError(f"Could not read {path} as Parquet: {first_line(error)}") from None

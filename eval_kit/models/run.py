@@ -145,11 +145,8 @@ def run(
     with ExitStack() as held:  # the runs are files, and what is scored must be what was searched
         if not check:
             held.enter_context(_alone(out / f"{run_name}.trec"))
-        if (
-            not (replace or check)
-            and run_name != BM25
-            and (there := [file for file in runs[run_name] if file.exists()])
-        ):
+        there = [file for file in runs[run_name] if file.exists()]
+        if there and run_name != BM25 and not (replace or check):
             before = maker.read_text(encoding="utf-8", errors="replace") if maker.exists() else "another model"
             if before != source:
                 instead = f"Use another {parameter('name')}, or {parameter('replace')}"

@@ -27,7 +27,7 @@ from eval_kit.runs.ranks import TIE_RULE
 from eval_kit.sentences import counted
 from eval_kit.stats.figure import Figure
 from eval_kit.stats.parts import FEWEST_PARTS
-from eval_kit.tables.table import Column, Table, laid_out, of, or_dash, side_by_side, text_columns
+from eval_kit.tables.table import Column, Table, bracketed, laid_out, of, or_dash, side_by_side, text_columns
 
 MEASURES = ("nDCG@10", "R@100", "R_cap@100", "hole@10", "Judged@10")
 _OVER_ANSWERED = ("nDCG@10", "R@100", "R_cap@100", "hole@10")
@@ -111,14 +111,14 @@ class Suite(Result):
         main = self._of_datasets().filter(measure=pl.lit(MEASURES[0]))
         for (system,), group in main.group_by("system", maintain_order=True):
             values = group["value"].to_numpy()
-            text, on = f"{values.mean():.4f}", group["dataset"][0]
-            if len(values) > 1:
-                on = counted(len(values), "dataset")
+            mean, low, high = float(values.mean()), None, None
             if len(values) >= FEWEST_PARTS:
-                mean = Figure(float(values.mean()), float(values.std(ddof=1)) / len(values) ** 0.5, len(values) - 1)
-                low, high = mean.interval
-                text += f" [{low:.4f}, {high:.4f}] (95 %, datasets as random draws)" if low is not None else ""
-            said.append(f"{system}: {'mean ' * (len(values) > 1)}{MEASURES[0]} {text} on {on}.")
+                low, high = Figure(mean, float(values.std(ddof=1)) / len(values) ** 0.5, len(values) - 1).interval
+            text = bracketed(mean, low, high, "{:.4f}".format)
+            text += " (95 %, datasets as random draws)" * (low is not None)
+            alone = len(values) == 1
+            where = group["dataset"][0] if alone else counted(len(values), "dataset")
+            said.append(f"{system}: {'mean ' * (not alone)}{MEASURES[0]} {text} on {where}.")
         return said
 
     def notes(self) -> list[str]:

@@ -17,7 +17,7 @@ from eval_kit.release import Release, TestSet
 from eval_kit.release.reference import as_printed, published_cells
 from eval_kit.results import Result
 from eval_kit.runs.given import GivenRuns, take
-from eval_kit.sentences import counted, joined, most_telling
+from eval_kit.sentences import in_table, joined, most_telling
 from eval_kit.tables.table import Column, Fields, Table, laid_out, of, side_by_side
 
 SETS = ("lesser", "pygmy", "veiled")
@@ -83,7 +83,7 @@ class Chameleons(Result):
             sets = [f"{row['solved']:,} of the {row['queries']:,} {row['set']}" for row in of_run.iter_rows(named=True)]
             said.append((-of_run["solved"].sum(), f"{run} solves {joined(sets)} queries at {of_run['level'][0]} %."))
         named, rest = most_telling(said, itemgetter(0), _MOST_RUNS)
-        return [*(text for _, text in named), *[f"The table has {counted(rest, 'more run')}."] * bool(rest)]
+        return [*(text for _, text in named), *in_table(rest, "run")]
 
     def notes(self) -> list[str]:
         """Where each run stands among the published rankers."""

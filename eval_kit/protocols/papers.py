@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from eval_kit.measures.definitions import Measure, parse
+from eval_kit.protocols.scores import system_of_sides
 from eval_kit.runs import contamination
 from eval_kit.tables.table import (
     Column,
@@ -57,7 +58,7 @@ def ms_shift(
     for row in side_by_side(rows, ["system"], "cluster"):
         by_cluster = {each["cluster"]: each for each in sides(row)}
         for name, cell in figures.items():
-            lines.append({"system": _system(row), "label": name} | _by(clusters, by_cluster, cell))
+            lines.append({"system": system_of_sides(row), "label": name} | _by(clusters, by_cluster, cell))
     columns = [Column("Models", "heading", "system"), Column("", "label", "label")]
     columns += [Column(cluster, "number", ("cluster", cluster)) for cluster in clusters]
     return laid_out(lines, columns, block="system", title=measure)
@@ -105,7 +106,7 @@ def inter_extra(results: pl.DataFrame, marks: bool = False) -> Table:
     significant is marked, which the paper does not.
     """
     sizes = ["size"] * ("size" in results.columns)
-    columns = [*(Column("#Q", "heading", size) for size in sizes), Column("Models", "heading", _system)]
+    columns = [*(Column("#Q", "heading", size) for size in sizes), Column("Models", "heading", system_of_sides)]
     for measure in results["measure"].unique(maintain_order=True):
         show = parse(measure).show_as_ecir_2023
         columns += [
@@ -165,11 +166,6 @@ def with_direction(table: Table, measure: str) -> Table:
 def _by(clusters: Sequence[str], values: Mapping[str, Any], cell: Callable[[Any], Value | str]) -> dict[Any, Any]:
     """The cell of each cluster, as a field of a row, which no cluster's name can confuse with another."""
     return {("cluster", cluster): cell(values[cluster]) for cluster in clusters}
-
-
-def _system(row: Fields) -> Value:
-    """The system of a row's sides, marked if one of its models was trained on queries that it is scored on."""
-    return Value(row["system"], mark=max(contamination.mark(each["trained_on"]) for each in sides(row)))
 
 
 def _of_model(row: Fields) -> Value:

@@ -11,7 +11,7 @@ from eval_kit.measures.definitions import parse
 from eval_kit.results import Picture, Result, origin
 from eval_kit.runs import contamination
 from eval_kit.runs.contamination import Seen
-from eval_kit.sentences import and_more, counted, joined
+from eval_kit.sentences import and_more, counted, in_table, joined
 from eval_kit.tables.table import Column, Fields, Source, Table, Value, ends_shown, laid_out, of, side_by_side, sides
 
 if TYPE_CHECKING:  # brings numpy, which plain scores need not
@@ -135,8 +135,7 @@ class Scores(Result):
             if not of_test_set or of_test_set[0].measure == mean.measure:
                 of_test_set.append(mean)
         said = list(map(_best_of, of_test_sets.values()))
-        if rest := len(said[_MOST_TEST_SETS:]):
-            said[_MOST_TEST_SETS:] = [f"The table has {counted(rest, 'more test set')}."]
+        said[_MOST_TEST_SETS:] = in_table(len(said[_MOST_TEST_SETS:]), "test set")
         return [*said, *self.over_test_sets, *map(str, self.standings)]
 
     def figures(self) -> list[Picture]:
@@ -249,10 +248,11 @@ def printed_of(rows: pl.DataFrame, cell: Source, title: str) -> list[Table]:
         if parts[-1] and len(parts[-1] + columns) > _MOST_COLUMNS:
             parts.append([])
         parts[-1] += columns
-    return [laid_out(lines, [Column("Model", "heading", _system), *part], title=title) for part in parts]
+    return [laid_out(lines, [Column("Model", "heading", system_of_sides), *part], title=title) for part in parts]
 
 
-def _system(row: Fields) -> Value:
+def system_of_sides(row: Fields) -> Value:
+    """The system of a row's sides, marked if one of its models was trained on queries that it is scored on."""
     return Value(row["system"], mark=max(contamination.mark(each["trained_on"]) for each in sides(row)))
 
 

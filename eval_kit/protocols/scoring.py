@@ -230,8 +230,9 @@ def _scores(
         lost = not_in_corpus(release, means, qrels)
         provenance |= {"not_in_corpus": lost} if lost else {}
     scored = {mean.test_set for mean in means}
-    if topics := {part: name for part, name in TOPICS.items() if f"topic.{part}" in scored}:
-        provenance |= {"topics": topics} if release.manifest.kind == "published" else {}
+    topics = {part: name for part, name in TOPICS.items() if f"topic.{part}" in scored}
+    if topics and release.manifest.kind == "published":
+        provenance["topics"] = topics
     return Scores(means, provenance)
 
 

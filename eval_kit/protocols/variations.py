@@ -27,7 +27,7 @@ from eval_kit.release import Release, TestSet, Variation
 from eval_kit.results import Picture, Result
 from eval_kit.runs.given import GivenRuns, Run, take
 from eval_kit.runs.wordings import WordedRun, original_of, wordings_of
-from eval_kit.sentences import and_more, most_telling, weightiest
+from eval_kit.sentences import in_table, most_telling, weightiest
 from eval_kit.stats.differences import ROUNDING
 from eval_kit.stats.losses import holm_corrected, paired_t_test, relative_losses
 from eval_kit.tables.table import (
@@ -127,7 +127,7 @@ class Variations(Result):
             loses = lost if sign * row["rel_loss"] > 0 else "nothing by any wording:"
             where = f"{row['test_set']}, n = {row['queries']:,}{', not significant' * ('°' in significance(row))}"
             sentences.append(f"{row['system']} loses {loses} {row['measure']} ({where}).")
-        return [*sentences, *([f"The table has{and_more(rest, 'systems').removeprefix(' and')}."] if rest else [])]
+        return [*sentences, *in_table(rest, "system")]
 
     def method(self) -> list[str]:
         """What the marks and the columns mean."""

@@ -25,7 +25,7 @@ from eval_kit.files import strict_json
 from eval_kit.files.cache import cache_folder
 from eval_kit.files.digests import file_sha256, release_digest, table_digest
 from eval_kit.files.opening import check_no_pointer, is_file, is_folder
-from eval_kit.files.packed import MOST_GROWTH, SMALL_BYTES, check_rows
+from eval_kit.files.packed import MOST_GROWTH, check_rows, room_of
 from eval_kit.measures import definitions
 from eval_kit.sentences import counted
 
@@ -177,6 +177,7 @@ def _read(path: Path, table: TableEntry, name: str) -> pl.DataFrame:
         raise ReleaseError(*_absent(path))
     with path.open("rb") as file:
         check_no_pointer(path, file.read(32))
+        room = room_of(file)
     try:
         lazy = pl.scan_parquet(path, hive_partitioning=False, glob=False)
         rows = lazy.select(pl.len()).collect().item()
@@ -187,7 +188,7 @@ def _read(path: Path, table: TableEntry, name: str) -> pl.DataFrame:
             raise ReleaseError(
                 f"The table {name} in {path} has {counted(rows, 'row')}, but {table.rows:,} in the manifest"
             )
-        check_rows(path, rows)
+        check_rows(path, rows, room)
         labels = [column for column in table.columns if column.type == "label"]
         expected_kinds = dict(kinds)
         for column in labels:
@@ -197,7 +198,7 @@ def _read(path: Path, table: TableEntry, name: str) -> pl.DataFrame:
         frame = lazy.collect()
     except _DAMAGE as error:
         raise ReleaseError(f"Could not read {path} as Parquet: {first_line(error)}") from error
-    if _text_bytes(frame) > max(SMALL_BYTES, MOST_GROWTH * path.stat().st_size):
+    if _text_bytes(frame) > room:
         raise ReleaseError(f"{path} unpacks to more than {MOST_GROWTH} times its size", "No table does that")
     try:
         return frame.with_columns(_label_names(column, expected_kinds[column.name]) for column in labels)

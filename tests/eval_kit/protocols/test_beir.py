@@ -5,10 +5,12 @@ import math
 from pathlib import Path
 from zlib import crc32
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy import stats as scipy_stats
 
 import eval_kit
 from eval_kit.errors import UserError
@@ -296,6 +298,20 @@ def test_cqadupstacks_folders_count_as_one_dataset_and_ms_marco_not_at_all(tmp_p
     assert lines[0] == ["cqadupstack", "tas-b", "2", "0.815", "-"]
     assert lines[1] == ["", "bm25", "2", "0.631", "-"]
     assert len(lines) == 3 * 2, "no row of its folders"
+
+
+def test_the_first_line_is_the_mean_and_from_six_datasets_on_its_interval(tmp_path):
+    """By t over the datasets, as scipy has it."""
+    folders = [write_dataset(tmp_path / f"set{n}", {"1": {"a": 1}}) for n in range(6)]
+    ranks = [{"1": {"b": 3.0, "c": 2.0, "a": 4.0 - n % 3}} for n in range(6)]
+    runs = [write_run(tmp_path / f"x.set{n}.trec", ranking) for n, ranking in enumerate(ranks)]
+    one, few, all_of_them = (beir.beir(runs[:n], folders[:n]).summary() for n in (1, 5, 6))
+    values = [row["value"] for row in beir.beir(runs, folders).to_polars().filter(measure="nDCG@10").to_dicts()]
+    low, high = scipy_stats.t.interval(0.95, 5, np.mean(values), scipy_stats.sem(values))
+    assert one == [f"x: nDCG@10 {values[0]:.4f} on set0."]
+    assert few == [f"x: mean nDCG@10 {np.mean(values[:5]):.4f} on 5 datasets."]
+    ends = f"[{low:.4f}, {high:.4f}] (95 %, datasets as random draws)"
+    assert all_of_them == [f"x: mean nDCG@10 {np.mean(values):.4f} {ends} on 6 datasets."]
 
 
 def test_the_suite_and_its_figures_are_those_of_the_tables():
